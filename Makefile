@@ -1,0 +1,54 @@
+# One command each. Every target first makes .venv, with the versions that constraints.txt pins.
+#   make run          train the models side by side on an embedded graph, write a report
+#   make test         the whole test suite, examples and docstrings included
+#   make test-slow    the studies that take minutes
+#   make check        format, lint, types
+#   make bench        speed and memory of the kernels, beside PyG's
+#   make format       put the source into the format that `make check` asks for
+#   make clean        remove .venv and everything else that was made
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow check bench format clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# torch comes first and alone, pinned: an open range would fetch a build of gigabytes only to replace it.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("graphtheory needs Python 3.10 or later, $(PYTHON) is " + sys.version)'
+	@echo "Setting up .venv (a few minutes the first time)"
+	@$(PYTHON) -m venv .venv
+	@echo "  torch" && $(PIP) torch
+	@echo "  graphtheory and what it needs" && $(PIP) --editable '.[test,dev]'
+	@touch $@
+
+run: $(READY)
+	@$(BIN)/graphtheory bench
+
+# Two processes with one thread each for torch; the fused kernels keep two, so that their parallel loops are tested.
+test: $(READY)
+	@OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 $(PYTEST) --quiet --numprocesses 2
+
+test-slow: $(READY)
+	@$(PYTEST) --quiet -m slow --timeout 3600 --durations 0
+
+check: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: $(READY)
+	@for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit; done
+
+format: $(READY)
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+clean:
+	@rm -rf .venv dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

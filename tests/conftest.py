@@ -1,0 +1,46 @@
+"""Fixtures and settings that every test shares."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; one thread each
+    torch.set_num_threads(1)
+
+# The same examples on every machine and every run; compiling a kernel outlasts any deadline.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """A fresh source of randomness, the same in every test."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder with the real data sets, named by GRAPHTHEORY_DATA."""
+    if "GRAPHTHEORY_DATA" not in os.environ:
+        pytest.skip("needs real data sets: set GRAPHTHEORY_DATA to their folder")
+    root = Path(os.environ["GRAPHTHEORY_DATA"])
+    if not root.is_dir():
+        pytest.fail(f"GRAPHTHEORY_DATA: {root} is not a folder")
+    return root
+
+
+@pytest.fixture
+def poisoned_memory() -> Iterator[None]:
+    """Memory from `torch.empty` holds NaN or the largest integer, so that reading it shows."""
+    enabled = torch.are_deterministic_algorithms_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    assert torch.empty(1).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(enabled)
+    torch.utils.deterministic.fill_uninitialized_memory = filled
