@@ -44,3 +44,12 @@ def poisoned_memory() -> Iterator[None]:
     yield
     torch.use_deterministic_algorithms(enabled)
     torch.utils.deterministic.fill_uninitialized_memory = filled
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads for torch and the compiled kernels; `make test` gives them one otherwise."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)

@@ -1,0 +1,295 @@
+"""The rules of the house, read off the syntax tree: who imports whom, and what no module does.
+
+    cli -> report -> experiments -> {train, data, metrics, plot} and models -> nn
+        -> patterns -> structure -> ops -> graph
+
+Every import counts, those inside functions and under TYPE_CHECKING too.
+"""
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "graphtheory"
+MAX_LINES = 320
+
+_STRUCTURE = {"ops", "graph"}
+_PATTERNS = {"structure"} | _STRUCTURE
+_LAYERS = {"patterns"} | _PATTERNS
+_MODELS = {"nn"} | _LAYERS
+_EXPERIMENTS = {"train", "data", "metrics", "plot", "models"} | _MODELS
+# Room -> the other rooms it may import. A room is a module or a folder directly in the package.
+MAY_IMPORT: dict[str, set[str]] = {
+    "graph": set(),
+    "ops": {"graph"},
+    "structure": _STRUCTURE,
+    "patterns": _PATTERNS,
+    "nn": _LAYERS,
+    "models": _MODELS,
+    "integrations": _MODELS,
+    "train": _LAYERS,
+    "data": _LAYERS,
+    "metrics": _LAYERS,
+    "plot": _LAYERS,
+    "experiments": _EXPERIMENTS,
+    "report": {"experiments"} | _EXPERIMENTS,
+    "cli": {"report", "experiments"} | _EXPERIMENTS,
+}
+
+_PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*")
+# Third-party package -> the files that may import it. Kernels live in private modules.
+PLACES: dict[str, tuple[str, ...]] = {
+    "torch_geometric": _PYG_PLACES,
+    "torch_scatter": _PYG_PLACES,
+    "torch_sparse": _PYG_PLACES,
+    "triton": ("ops/backends/*triton*.py",),
+    "numba": ("ops/backends/numba_csr.py", "ops/backends/_*.py", "structure/_*.py"),
+    "matplotlib": ("plot.py", "plot/*"),
+    "ogb": ("data/*", "train/*"),
+    "lightning": ("train/*", "cli.py", "cli/*", "experiments/*"),
+    "pytorch_lightning": (),  # the same classes under another name
+    "pickle": ("data/planetoid.py",),  # for an Unpickler that knows six harmless names
+    "cloudpickle": (),
+    "dill": (),
+    "joblib": (),
+    "marshal": (),
+    "shelve": (),
+}
+PRINTING = {"cli", "report", "experiments"}
+CODE_FROM_DATA = {
+    "eval",
+    "exec",
+    "pickle.load",
+    "pickle.loads",
+    "pickle.Unpickler",
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.full_load",
+    "yaml.unsafe_load",
+    "torch_geometric.io.fs.torch_load",
+}
+UNSAFE_OPTIONS = {("weights_only", False), ("allow_pickle", True)}
+
+
+def room_of(path: str) -> str:
+    """The room of a file: `nn/conv/gcn.py` is in `nn`, `cli.py` in `cli`, `__init__.py` in ''."""
+    first = PurePosixPath(path).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything imported, relative names resolved, at any depth."""
+    here = (PACKAGE, *PurePosixPath(path).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = here[: len(here) - node.level + 1] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and _dotted(node.func).endswith(
+            ("import_module", "__import__")
+        ):
+            yield node.lineno, _named_by_string(node, here)
+
+
+def _named_by_string(call: ast.Call, here: tuple[str, ...]) -> str:
+    """The module that `import_module("...")` names; of a computed name what is known, else ''."""
+    argument = call.args[0] if call.args else None
+    if isinstance(argument, ast.JoinedStr):
+        argument = argument.values[0]
+    name = argument.value if isinstance(argument, ast.Constant) else ""
+    if not isinstance(name, str):
+        return ""
+    level = len(name) - len(name.lstrip("."))
+    above = here[: len(here) - level + 1] if level else ()
+    return ".".join((*above, *filter(None, [name.lstrip(".")])))
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` for a name or an attribute chain, '' for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (owner := _dotted(node.value)):
+        return f"{owner}.{node.attr}"
+    return ""
+
+
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """Local name -> what it stands for, from every import statement."""
+    known = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            known |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            known |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return known
+
+
+def direction_faults(source: str, path: str) -> Iterator[str]:
+    """Imports between rooms that MAY_IMPORT does not list, and rooms that it does not know."""
+    room = room_of(path)
+    if not room:
+        return  # the front door shows every room
+    if room not in MAY_IMPORT:
+        yield f"{path}: no rule says what the room {room!r} may import"
+        return
+    for line, name in imports(ast.parse(source), path):
+        package, _, rest = name.partition(".")
+        if package != PACKAGE:
+            continue
+        target = rest.partition(".")[0]
+        if target not in MAY_IMPORT:
+            yield f"{path}:{line}: imports {name} through the front door, name its room instead"
+        elif target != room and target not in MAY_IMPORT[room]:
+            yield f"{path}:{line}: {room} may not import {name}"
+
+
+def place_faults(source: str, path: str) -> Iterator[str]:
+    """Third-party imports outside the files that PLACES lists."""
+    for line, name in imports(ast.parse(source), path):
+        package = name.partition(".")[0]
+        allowed = PLACES.get(package)
+        if allowed is not None and not any(fnmatch(path, place) for place in allowed):
+            yield f"{path}:{line}: {package} may be imported only by {', '.join(allowed) or 'none'}"
+
+
+def call_faults(source: str, path: str) -> Iterator[str]:
+    """Calls that turn data into code, and printing outside the rooms that talk to people."""
+    tree = ast.parse(source)
+    known = _aliases(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        head, dot, tail = _dotted(node.func).partition(".")
+        name = known.get(head, head) + dot + tail
+        if name in CODE_FROM_DATA:
+            yield f"{path}:{node.lineno}: {name} can run code that comes with the data"
+        for word in node.keywords:
+            value = word.value.value if isinstance(word.value, ast.Constant) else None
+            if (word.arg, value) in UNSAFE_OPTIONS:
+                yield f"{path}:{node.lineno}: {word.arg}={value} can run code that comes with data"
+        if name == "print" and room_of(path) not in PRINTING:
+            yield f"{path}:{node.lineno}: prints; the library returns, raises or warns"
+
+
+def length_faults(source: str, path: str) -> Iterator[str]:
+    """Modules that have grown past one thing."""
+    if (lines := len(source.splitlines())) > MAX_LINES:
+        yield f"{path}: {lines} lines, at most {MAX_LINES}"
+
+
+CHECKS = (direction_faults, place_faults, call_faults, length_faults)
+MODULES = sorted(p.relative_to(ROOT / PACKAGE).as_posix() for p in (ROOT / PACKAGE).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_module_keeps_the_rules(path: str) -> None:
+    source = (ROOT / PACKAGE / path).read_text(encoding="utf-8")
+    assert [fault for check in CHECKS for fault in check(source, path)] == []
+
+
+def test_every_module_is_read() -> None:
+    assert {"__init__.py", "graph/neighborhood.py"} <= set(MODULES)
+
+
+def test_no_room_reaches_itself_through_others() -> None:
+    def reach(room: str, seen: frozenset[str]) -> set[str]:
+        assert room not in seen, f"{room} imports itself through {sorted(seen)}"
+        below = MAY_IMPORT[room]
+        return below.union(*(reach(other, seen | {room}) for other in below))
+
+    for room in MAY_IMPORT:
+        assert reach(room, frozenset()) == MAY_IMPORT[room]  # closed: what is below stays usable
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("graph/build.py", "import graphtheory.ops"),
+        ("graph/build.py", "def f():\n    from graphtheory.nn.conv import GCNConv"),
+        ("graph/build.py", "from ..ops import attention"),
+        ("graph/build.py", "from .. import ops"),
+        ("graph/build.py", "import importlib\nimportlib.import_module('graphtheory.nn')"),
+        ("ops/edge.py", "from importlib import import_module\nimport_module('..nn', __package__)"),
+        ("nn/conv/gcn.py", "from ...models import GraphTransformer"),
+        ("nn/init.py", "import typing\nif typing.TYPE_CHECKING:\n    import graphtheory.cli"),
+        ("structure/core.py", "from graphtheory import patterns"),
+        ("train/module.py", "from graphtheory.data import graphs"),
+        ("train/module.py", "from graphtheory.models import GAT"),
+        ("data/graphs.py", "from graphtheory.plot import curve"),
+        ("plot.py", "import graphtheory.metrics.mass as mass"),
+        ("models/gat.py", "from graphtheory.train import fit"),
+        ("experiments/fig_3_8.py", "from graphtheory.report import page"),
+        ("report.py", "from graphtheory import cli"),
+        ("ops/edge.py", "from graphtheory import Neighborhood"),
+        ("attic/old.py", ""),
+    ],
+)
+def test_planted_import_is_found(path: str, source: str) -> None:
+    assert len(list(direction_faults(source, path))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("models/gat.py", "from torch_geometric.nn import GATConv"),
+        ("nn/attention.py", "def f():\n    import torch_geometric as pyg"),
+        ("graph/build.py", "from torch_sparse import SparseTensor"),
+        ("ops/backends/torch_csr.py", "import numba"),
+        ("ops/edge.py", "import triton.language as tl"),
+        ("report.py", "import matplotlib.pyplot as plt"),
+        ("models/gat.py", "__import__('ogb')"),
+        ("data/graphs.py", "from lightning import LightningDataModule"),
+        ("train/module.py", "import pytorch_lightning"),
+        ("data/graphs.py", "import pickle"),
+        ("train/checkpoint.py", "from joblib import load"),
+    ],
+)
+def test_planted_third_party_import_is_found(path: str, source: str) -> None:
+    assert len(list(place_faults(source, path))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval('1')",
+        "exec(text)",
+        "import pickle\npickle.load(file)",
+        "import pickle as p\np.loads(text)",
+        "from pickle import load as read\nread(file)",
+        "import pickle\npickle.Unpickler(file).load()",
+        "import yaml\nyaml.load(file, Loader=loader)",
+        "torch.load(file, weights_only=False)",
+        "np.load(file, allow_pickle=True)",
+        "from torch_geometric.io import fs\nfs.torch_load(file)",
+        "print('done')",
+    ],
+)
+def test_planted_call_is_found(source: str) -> None:
+    assert len(list(call_faults(source, "data/planetoid.py"))) == 1
+
+
+def test_planted_length_is_found() -> None:
+    assert list(length_faults("x = 1\n" * (MAX_LINES + 1), "ops/edge.py"))
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("__init__.py", "from graphtheory.models import GraphTransformer"),
+        ("patterns/hops.py", "from ..structure.distance import shortest_path_distance"),
+        ("patterns/hops.py", "from .base import Pattern"),
+        ("nn/conv/__init__.py", "from .gcn import GCNConv"),
+        ("nn/conv/gcn.py", "from torch_geometric.nn import GCNConv\nfrom ...ops import aggregate"),
+        ("experiments/fig_3_8.py", "from graphtheory import data, models\nprint('row')"),
+        ("data/planetoid.py", "import pickle\nclass Six(pickle.Unpickler): ...\nSix(file).load()"),
+        ("train/module.py", "model.eval()\ntorch.load(file, weights_only=True)"),
+    ],
+)
+def test_what_the_rules_allow_passes(path: str, source: str) -> None:
+    assert [fault for check in CHECKS for fault in check(source, path)] == []
