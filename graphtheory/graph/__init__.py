@@ -1,0 +1,6 @@
+"""What a graph is: neighbourhoods, their builders, and bridges to other libraries."""
+
+from graphtheory.graph.build import bipartite, cliques, star
+from graphtheory.graph.neighborhood import Neighborhood
+
+__all__ = ["Neighborhood", "bipartite", "cliques", "star"]

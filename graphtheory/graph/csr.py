@@ -1,0 +1,69 @@
+"""Row pointers from unordered edges: a stable sort, as a torch op so that compilation traces through it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_index(name: str, index: Tensor, limit: int) -> None:
+    """Raise unless every entry of `index` lies in 0..limit-1; the message names the first offender."""
+    if index.numel() == 0:
+        return
+    low, high = int(index.min()), int(index.max())
+    if low >= 0 and high < limit:
+        return
+    bad = low if low < 0 else high
+    position = int((index == bad).nonzero()[0])
+    raise IndexError(
+        f"{name}: entry {position} is {bad}, expected a node id in 0..{limit - 1} "
+        f"(there are {limit} nodes on that side)"
+    )
+
+
+def check_edge_index(edge_index: Tensor) -> None:
+    """Raise unless `edge_index` is an integer tensor [2, E]."""
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(f"edge_index: got {type(edge_index).__name__}, expected a tensor [2, E]")
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"edge_index: dtype {edge_index.dtype}, expected int64 or int32")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        shape = tuple(edge_index.shape)
+        hint = "; transpose it?" if edge_index.dim() == 2 and edge_index.size(1) == 2 else ""
+        raise ValueError(f"edge_index: shape {shape}, expected [2, num_edges]{hint}")
+
+
+def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
+    """Return (indptr [num_keys + 1], order [E]): equal keys side by side, in their given order."""
+    sorted_key, order = torch.sort(key, stable=True)
+    bounds = torch.arange(num_keys + 1, dtype=key.dtype, device=key.device)
+    return torch.searchsorted(sorted_key, bounds), order
+
+
+@torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=())
+def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort edges by receiver: (indptr [num_dst + 1], indices [E], perm [E])."""
+    check_index("edge_index[0]", edge_index[0], num_src)
+    check_index("edge_index[1]", edge_index[1], num_dst)
+    indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
+    return indptr, edge_index[0].long()[perm], perm
+
+
+@csr_from_edges.register_fake
+def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
+    edges = edge_index.size(1)
+    like = edge_index.new_empty
+    return tuple(like(n, dtype=torch.int64) for n in (num_dst + 1, edges, edges))  # type: ignore[return-value]
+
+
+@torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
+def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort the edges of a CSR by sender: (indptr [num_src + 1], receivers [E], perm [E])."""
+    t_indptr, perm = sort_by_key(indices, num_src)
+    rows = torch.arange(indptr.numel() - 1, device=indptr.device)
+    return t_indptr, torch.repeat_interleave(rows, indptr.diff())[perm], perm
+
+
+@csr_transpose.register_fake
+def _(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
+    return indptr.new_empty(num_src + 1), torch.empty_like(indices), torch.empty_like(indices)

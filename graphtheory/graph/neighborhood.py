@@ -1,0 +1,250 @@
+"""Who aggregates from whom, as one immutable object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph.csr import check_edge_index, check_index, csr_from_edges, csr_transpose
+
+
+class Neighborhood:
+    r"""Rows of senders, one for each receiver: row :math:`i` lists :math:`T^i`, the nodes that i aggregates from.
+
+    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]`` to node ``i``. An empty row is
+    allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice. Do not change the
+    tensors in place: the transposed structure is cached.
+
+    Args:
+        indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
+        indices: Sender of each edge, int64 [num_edges], in 0..num_src-1.
+        num_src: Number of nodes that may send; default num_dst (a graph; otherwise bipartite).
+        weight: One number an edge, floating [num_edges], or None. Used by `ops.aggregate`, not by attention.
+        distance: Hops between sender and receiver, uint8 [num_edges], or None.
+        perm: Edge ``e`` is column ``perm[e]`` of the edge list this was built from; None is the identity.
+        blocks: (count, dst, src) when the edges are equal complete blocks, row-major; lets dense kernels run.
+        validate: Check all of the above (reads the tensors once; off inside the library's own constructors).
+
+    Raises:
+        TypeError: A tensor of the wrong dtype.
+        ValueError: Shapes or row pointers that do not fit together.
+        IndexError: A sender outside 0..num_src-1.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> path.indptr.tolist(), path.indices.tolist()
+        ([0, 0, 1, 2], [0, 1])
+    """
+
+    def __init__(
+        self,
+        indptr: Tensor,
+        indices: Tensor,
+        num_src: int | None = None,
+        *,
+        weight: Tensor | None = None,
+        distance: Tensor | None = None,
+        perm: Tensor | None = None,
+        blocks: tuple[int, int, int] | None = None,
+        validate: bool = True,
+    ) -> None:
+        self.indptr, self.indices = indptr, indices
+        self.num_dst: int = indptr.size(0) - 1
+        self.num_src: int = self.num_dst if num_src is None else num_src
+        self.weight, self.distance, self.perm, self.blocks = weight, distance, perm, blocks
+        self._receivers: Tensor | None = None
+        self._transpose: Neighborhood | None = None
+        if validate and not torch.compiler.is_compiling():
+            _validate(self)
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int | None = None,
+        *,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+        weight: Tensor | None = None,
+    ) -> Neighborhood:
+        """Build from PyG's edge list: row 0 sends, row 1 receives; duplicates kept, order kept within a row.
+
+        Args:
+            edge_index: int64 or int32 [2, E].
+            num_nodes: Number of nodes of a graph; default the largest id + 1.
+            num_src: Number of senders of a bipartite graph (then `num_dst` too).
+            num_dst: Number of receivers of a bipartite graph.
+            weight: Floating [E] in the order of `edge_index`; differentiable.
+
+        Raises:
+            TypeError: `edge_index` is not an integer tensor.
+            ValueError: Shapes that do not fit, or both `num_nodes` and a bipartite size.
+            IndexError: A node id outside its side.
+        """
+        check_edge_index(edge_index)
+        if type(edge_index) is not Tensor:
+            edge_index = edge_index.as_subclass(Tensor)
+        if num_nodes is not None and (num_src is not None or num_dst is not None):
+            raise ValueError("num_nodes: give either num_nodes or num_src and num_dst, not both")
+        if num_nodes is None and (num_src is None or num_dst is None):
+            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        num_src = num_nodes if num_src is None else num_src
+        num_dst = num_nodes if num_dst is None else num_dst
+        assert num_src is not None and num_dst is not None
+        if num_src < 0 or num_dst < 0:
+            raise ValueError(f"num_nodes: got {min(num_src, num_dst)}, expected 0 or more")
+        indptr, indices, perm = csr_from_edges(edge_index, num_src, num_dst)
+        if weight is not None:
+            _check_edge_vector("weight", weight, edge_index.size(1))
+            weight = weight[perm]
+        return cls(indptr, indices, num_src, weight=weight, perm=perm, validate=False)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of (receiver, sender) pairs, duplicates counted."""
+        return self.indices.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the structure lies."""
+        return self.indptr.device
+
+    def degree(self) -> Tensor:
+        """Senders of each row, int64 [num_dst]."""
+        return self.indptr.diff()
+
+    def receivers(self) -> Tensor:
+        """Receiver of each edge, int64 [num_edges] (cached)."""
+        if self._receivers is None:
+            rows = torch.arange(self.num_dst, device=self.device)
+            self._receivers = torch.repeat_interleave(
+                rows, self.degree(), output_size=self.num_edges
+            )
+        return self._receivers
+
+    def edge_index(self) -> Tensor:
+        """PyG's edge list [2, E] in the order of the rows: senders first, receivers second."""
+        return torch.stack([self.indices, self.receivers()])
+
+    def transpose(self) -> Neighborhood:
+        """The same edges by sender (cached); its `perm` gives each edge's position in this object."""
+        if self._transpose is None:
+            self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
+        assert self._transpose is not None
+        return self._transpose
+
+    def adopt_transpose(self, indptr: Tensor, receivers: Tensor, perm: Tensor) -> None:
+        """Take a transposed structure that is known already: its edge t is edge perm[t] of this object."""
+        self._transpose = Neighborhood(
+            indptr, receivers, self.num_dst, perm=perm,
+            weight=None if self.weight is None else self.weight[perm],
+            distance=None if self.distance is None else self.distance[perm],
+            validate=False,
+        )  # fmt: skip
+
+    def keep(self, edges: Tensor) -> Neighborhood:
+        """Narrow to some edges.
+
+        Args:
+            edges: Bool [num_edges], True for an edge that stays.
+        """
+        if edges.dtype != torch.bool or edges.shape != self.indices.shape:
+            raise ValueError(
+                f"edges: {edges.dtype} of shape {tuple(edges.shape)}, expected bool [{self.num_edges}]"
+            )
+        counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
+        counts[1:] = edges.cumsum(0)
+        rest = {"weight": self.weight, "distance": self.distance, "perm": self.perm}
+        rest = {name: value[edges] for name, value in rest.items() if value is not None}
+        return Neighborhood(
+            counts[self.indptr], self.indices[edges], self.num_src, **rest, validate=False
+        )
+
+    def with_(self, **changes: Any) -> Neighborhood:
+        """The same structure with another `weight` or `distance` (edge order of this object)."""
+        unknown = set(changes) - {"weight", "distance"}
+        if unknown:
+            raise TypeError(
+                f"with_: unknown field {sorted(unknown)[0]!r}, expected weight or distance"
+            )
+        for name, value in changes.items():
+            if value is not None:
+                _check_edge_vector(name, value, self.num_edges)
+        fields = {"weight": self.weight, "distance": self.distance} | changes
+        return Neighborhood(
+            self.indptr, self.indices, self.num_src,
+            perm=self.perm, blocks=self.blocks, validate=False, **fields,
+        )  # fmt: skip
+
+    def to(self, device: torch.device | str) -> Neighborhood:
+        """A copy on `device`; itself when it is already there."""
+        if torch.device(device) == self.device:
+            return self
+        names = ("weight", "distance", "perm")
+        moved = {
+            n: None if getattr(self, n) is None else getattr(self, n).to(device) for n in names
+        }
+        return Neighborhood(
+            self.indptr.to(device), self.indices.to(device), self.num_src,
+            blocks=self.blocks, validate=False, **moved,
+        )  # fmt: skip
+
+    def to_dense(self) -> Tensor:
+        """Matrix [num_dst, num_src]: the sum of weights (or the count) of the edges from column to row."""
+        ones = torch.ones(self.num_edges, device=self.device)
+        value = ones if self.weight is None else self.weight
+        dense = value.new_zeros(self.num_dst, self.num_src)
+        return dense.index_put((self.receivers(), self.indices), value, accumulate=True)
+
+    def __repr__(self) -> str:
+        facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
+        extra = [n for n in ("weight", "distance", "blocks") if getattr(self, n) is not None]
+        return f"Neighborhood({', '.join([facts, *extra])})"
+
+
+def _check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
+    if value.shape != (num_edges,):
+        raise ValueError(
+            f"{name}: shape {tuple(value.shape)}, expected one entry an edge: [{num_edges}]"
+        )
+    if name == "distance" and value.dtype != torch.uint8:
+        raise TypeError(f"distance: dtype {value.dtype}, expected uint8 hops")
+    if name == "weight" and not value.is_floating_point():
+        raise TypeError(f"weight: dtype {value.dtype}, expected a floating type")
+
+
+def _validate(nb: Neighborhood) -> None:
+    for name in ("indptr", "indices"):
+        tensor = getattr(nb, name)
+        if tensor.dtype != torch.int64 or tensor.dim() != 1:
+            shape = tuple(tensor.shape)
+            raise TypeError(f"{name}: {tensor.dtype} of shape {shape}, expected int64 of one axis")
+    if nb.num_dst < 0:
+        raise ValueError("indptr: empty, expected num_dst + 1 entries, the first 0")
+    ends = (int(nb.indptr[0]), int(nb.indptr[-1]))
+    if ends != (0, nb.num_edges) or bool((nb.indptr.diff() < 0).any()):
+        raise ValueError(
+            f"indptr: runs from {ends[0]} to {ends[1]}, expected 0 to {nb.num_edges} without decreasing"
+        )
+    check_index("indices", nb.indices, nb.num_src)
+    for name in ("weight", "distance"):
+        if getattr(nb, name) is not None:
+            _check_edge_vector(name, getattr(nb, name), nb.num_edges)
+    if nb.perm is not None and nb.perm.shape != nb.indices.shape:
+        raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
+    if nb.blocks is not None:
+        _validate_blocks(nb, *nb.blocks)
+
+
+def _validate_blocks(nb: Neighborhood, count: int, dst: int, src: int) -> None:
+    if (count * dst, count * src) != (nb.num_dst, nb.num_src):
+        raise ValueError(
+            f"blocks: {nb.blocks} makes {count * dst} receivers and {count * src} senders, "
+            f"expected {nb.num_dst} and {nb.num_src}"
+        )
+    block = torch.arange(count, device=nb.device).repeat_interleave(dst)
+    senders = block[:, None] * src + torch.arange(src, device=nb.device)
+    if nb.num_edges != senders.numel() or not torch.equal(nb.indices, senders.flatten()):
+        raise ValueError(f"blocks: {nb.blocks} given, but the edges are not those complete blocks")

@@ -1,0 +1,87 @@
+"""Attention over a neighbourhood."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops.call import AttentionCall, BucketedBias, check_bias, check_nodes
+from graphtheory.ops.dispatch import choose
+from graphtheory.ops.dropout import draw_seed
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    bias: Tensor | BucketedBias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Softmax attention in which receiver i sees the senders of its row alone.
+
+    .. math::
+        o_{i,h} = \sum_{j \in T^i} v_{j,h}\,
+        \operatorname{softmax}_{j \in T^i}\big(\text{scale} \cdot \langle q_{i,h}, k_{j,h} \rangle + b_{ij,h}\big)
+
+    An empty row gives zeros and passes no gradient. The neighbourhood's `weight` is not used. Sums are taken
+    in float32 or wider whatever the dtype; results are the same bits for any number of threads.
+
+    Args:
+        query: Receivers' vectors.
+        key: Senders' vectors.
+        value: Senders' vectors, the shape of `key`.
+        neighborhood: Who aggregates from whom.
+        bias: Added to the scaled logits (dimensionless): one number an edge and head, or a `BucketedBias`,
+            whose table is looked up on the way and whose [num_edges, heads] form is never built.
+        scale: Factor of the dot products; None is 1 / sqrt(head_dim). The theory model has 1.
+        dropout: Probability with which a weight is dropped, in [0, 1).
+        generator: Source of the dropout's seed; the same seed drops the same edges on every backend.
+        backend: A name of `ops.backends()`, or None for the first that can run the call.
+
+    Shapes:
+        query [num_dst, heads, head_dim], key and value [num_src, heads, head_dim],
+        bias [num_edges, heads] -> [num_dst, heads, head_dim].
+
+    Raises:
+        TypeError: A tensor that is not floating, or dtypes that differ.
+        ValueError: Shapes that do not fit the neighbourhood; dropout outside [0, 1).
+        IndexError: A bucket beyond the bias table.
+        NotImplementedError: `backend` cannot run this call; the message says why.
+
+    Source:
+        Li (2024), eq. (3.1), without W_O and the output layer. Differs: the default scale; the thesis has none.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [0, 0, 1]]), num_nodes=3)
+        >>> x = torch.tensor([[[0.0]], [[4.0]], [[9.0]]])
+        >>> attention(torch.zeros_like(x), x, x, nb).flatten().tolist()
+        [2.0, 4.0, 0.0]
+    """
+    check_nodes("query", query, neighborhood.num_dst, "receivers")
+    check_nodes("key", key, neighborhood.num_src, "senders")
+    check_nodes("value", value, neighborhood.num_src, "senders")
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor.shape[1:] != query.shape[1:]:
+            raise ValueError(
+                f"{name}: shape {tuple(tensor.shape)}, expected the heads and head_dim of query "
+                f"{tuple(query.shape)}"
+            )
+        if tensor.dtype != query.dtype:
+            raise TypeError(f"{name}: dtype {tensor.dtype}, expected {query.dtype} as query has")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+    if bias is not None:
+        check_bias(bias, neighborhood, query.size(1))
+    call = AttentionCall(
+        query, key, value, neighborhood, bias,
+        scale=query.size(2) ** -0.5 if scale is None else float(scale),
+        dropout=float(dropout),
+        seed=draw_seed(generator) if dropout > 0 else None,
+    )  # fmt: skip
+    return choose(call, backend).run(call)

@@ -1,0 +1,98 @@
+"""One attention call, checked: what every backend receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+
+
+class BucketedBias(NamedTuple):
+    """A bias given by edge buckets: edge e of head h gets ``table[bucket[e], h]``; [E, H] is never built.
+
+    Attributes:
+        bucket: uint8 [num_edges], in 0..Z-1.
+        table: Floating [Z, num_heads].
+    """
+
+    bucket: Tensor
+    table: Tensor
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """Checked arguments of `ops.attention`; query [N, H, D], key and value [M, H, D]."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    neighborhood: Neighborhood
+    bias: Tensor | BucketedBias | None
+    scale: float
+    dropout: float
+    seed: Tensor | None
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that may need a gradient."""
+        bias = self.bias.table if isinstance(self.bias, BucketedBias) else self.bias
+        return [t for t in (self.query, self.key, self.value, bias) if t is not None]
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether a backward pass may follow."""
+        return torch.is_grad_enabled() and any(t.requires_grad for t in self.tensors)
+
+
+def check_nodes(name: str, tensor: Tensor, num_nodes: int, side: str) -> None:
+    """Raise unless `tensor` is floating [num_nodes, heads, head_dim]."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
+    if tensor.dim() != 3 or tensor.size(0) != num_nodes:
+        raise ValueError(
+            f"{name}: shape {tuple(tensor.shape)}, expected [{num_nodes}, heads, head_dim] "
+            f"(the neighborhood has {num_nodes} {side})"
+        )
+
+
+def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | None = None) -> None:
+    """Raise unless `tensor` is floating [num_edges, num_heads]."""
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise TypeError(f"{name}: got {found}, expected a floating tensor")
+    heads = "heads" if num_heads is None else num_heads
+    wrong_heads = num_heads is not None and tensor.dim() == 2 and tensor.size(1) != num_heads
+    if tensor.dim() != 2 or tensor.size(0) != nb.num_edges or wrong_heads:
+        raise ValueError(
+            f"{name}: shape {tuple(tensor.shape)}, expected [{nb.num_edges}, {heads}] "
+            "(one row an edge, in the neighborhood's order)"
+        )
+
+
+def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) -> None:
+    """Raise unless `bias` fits the edges and heads; bucket values are read once per neighbourhood and tensor."""
+    if not isinstance(bias, BucketedBias):
+        check_edges("bias", bias, nb, num_heads)
+        return
+    bucket, table = bias
+    if bucket.dtype != torch.uint8 or bucket.shape != (nb.num_edges,):
+        raise ValueError(
+            f"bias.bucket: {bucket.dtype} of shape {tuple(bucket.shape)}, expected uint8 [{nb.num_edges}]"
+        )
+    if table.dim() != 2 or table.size(1) != num_heads or not 1 <= table.size(0) <= 256:
+        raise ValueError(
+            f"bias.table: shape {tuple(table.shape)}, expected [1 to 256 buckets, {num_heads} heads]"
+        )
+    if torch.compiler.is_compiling() or bucket.numel() == 0:
+        return
+    largest = int(bucket.max())
+    if largest >= table.size(0):
+        raise IndexError(
+            f"bias.bucket: largest entry {largest}, expected 0..{table.size(0) - 1} (rows of bias.table)"
+        )

@@ -1,0 +1,108 @@
+"""Which backend runs a call, and why not another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from graphtheory.ops import fused, reference
+from graphtheory.ops.call import AttentionCall
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to run attention.
+
+    Attributes:
+        name: What `backend=` takes.
+        run: The computation, differentiable.
+        unsupported: Reasons why a call cannot run here; empty when it can.
+        tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
+    """
+
+    name: str
+    run: Callable[[AttentionCall], Tensor]
+    unsupported: Callable[[AttentionCall], list[str]]
+    tolerance: dict[torch.dtype, float]
+
+
+_TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 5e-6,
+    torch.bfloat16: 2e-2,
+    torch.float16: 3e-3,
+}
+
+
+def _devices(call: AttentionCall) -> set[str]:
+    return {t.device.type for t in (*call.tensors, call.neighborhood.indptr)}
+
+
+def _blocks_unsupported(call: AttentionCall) -> list[str]:
+    reasons = []
+    if call.neighborhood.blocks is None:
+        reasons.append("the neighborhood is not made of equal complete blocks")
+    if call.dropout > 0:
+        reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
+    if call.neighborhood.num_edges == 0:
+        reasons.append("there are no edges")
+    return reasons
+
+
+def _numba_unsupported(call: AttentionCall) -> list[str]:
+    reasons = []
+    if _devices(call) != {"cpu"}:
+        reasons.append(f"tensors lie on {', '.join(sorted(_devices(call)))}, expected cpu")
+    if find_spec("numba") is None:
+        reasons.append("numba is not installed")
+    return reasons
+
+
+def _run_blocks(call: AttentionCall) -> Tensor:
+    from graphtheory.ops.backends import blocks
+
+    return blocks.attention(call)
+
+
+def _anything(call: AttentionCall) -> list[str]:
+    return []
+
+
+BACKENDS = (
+    Backend("blocks", _run_blocks, _blocks_unsupported, _TOLERANCE),
+    Backend(
+        "numba_csr", partial(fused.attention, backend="numba_csr"), _numba_unsupported, _TOLERANCE
+    ),
+    Backend("torch_csr", partial(fused.attention, backend="torch_csr"), _anything, _TOLERANCE),
+    Backend("reference", reference.attention, _anything, _TOLERANCE),
+)
+
+
+def backends() -> list[str]:
+    """Names of the backends, in the order of choice."""
+    return [b.name for b in BACKENDS]
+
+
+def choose(call: AttentionCall, name: str | None = None) -> Backend:
+    """The backend of that name, or the first that can run the call.
+
+    Raises:
+        ValueError: An unknown name.
+        NotImplementedError: The named backend cannot run the call; the message lists its reasons.
+    """
+    if name is None:
+        return next(b for b in BACKENDS if not b.unsupported(call))
+    chosen = next((b for b in BACKENDS if b.name == name), None)
+    if chosen is None:
+        raise ValueError(f"backend: got {name!r}, expected one of {', '.join(backends())}")
+    reasons = chosen.unsupported(call)
+    if reasons:
+        raise NotImplementedError(f"backend {name!r} cannot run this call: {'; '.join(reasons)}")
+    return chosen

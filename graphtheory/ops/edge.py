@@ -1,0 +1,114 @@
+"""The three primitives of aggregation over a neighbourhood, differentiable any number of times."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import kernels
+from graphtheory.ops.call import check_edges, check_nodes
+
+
+def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
+    r"""Dot product of receiver and sender on every edge, head by head.
+
+    .. math:: s_{e,h} = \langle q_{i,h}, k_{j,h} \rangle, \qquad e = (j \to i)
+
+    Args:
+        query: Receivers' vectors.
+        key: Senders' vectors.
+        neighborhood: Who aggregates from whom.
+
+    Shapes:
+        query [num_dst, heads, head_dim], key [num_src, heads, head_dim] -> [num_edges, heads].
+
+    Returns:
+        Logits in the neighbourhood's edge order; no tensor with an edge axis and a feature axis is built.
+
+    Raises:
+        TypeError: A tensor that is not floating.
+        ValueError: Shapes that do not fit the neighbourhood.
+
+    Source:
+        Li (2024), eq. (3.1): the inner product of W_K x_s and W_Q x_n.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> x = torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> edge_dot(x, x, nb).flatten().tolist()
+        [11.0, 25.0]
+    """
+    check_nodes("query", query, neighborhood.num_dst, "receivers")
+    check_nodes("key", key, neighborhood.num_src, "senders")
+    if query.shape[1:] != key.shape[1:]:
+        raise ValueError(
+            f"key: shape {tuple(key.shape)}, expected heads and head_dim of query {tuple(query.shape)}"
+        )
+    return kernels.edge_dot(query, key, neighborhood)
+
+
+def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
+    r"""Normalise edge logits over the senders of each receiver.
+
+    .. math:: w_e = \exp(s_e) \Big/ \sum_{e' \in T^i} \exp(s_{e'}), \qquad e \in T^i
+
+    An empty row has no weights. A row in which every logit is -inf gets zeros, with zero gradient.
+
+    Args:
+        logits: Scores in the neighbourhood's edge order (dimensionless).
+        neighborhood: Row i lists T^i.
+
+    Shapes:
+        [num_edges, heads] -> [num_edges, heads].
+
+    Raises:
+        TypeError: Logits that are not floating.
+        ValueError: One row an edge is expected.
+
+    Source:
+        Li (2024), eq. (3.1): softmax_n.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [0, 0, 1]]), num_nodes=3)
+        >>> edge_softmax(torch.zeros(3, 1), nb).flatten().tolist()
+        [0.5, 0.5, 1.0]
+    """
+    check_edges("logits", logits, neighborhood)
+    return kernels.edge_softmax(logits, neighborhood)
+
+
+def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood) -> Tensor:
+    r"""Weighted sum of the senders' values at each receiver.
+
+    .. math:: o_{i,h} = \sum_{e = (j \to i)} w_{e,h}\, v_{j,h}
+
+    An empty row gives zeros and passes no gradient.
+
+    Args:
+        weights: One number an edge and head; None takes ``neighborhood.weight``, or ones without it.
+        value: Senders' vectors.
+        neighborhood: Who aggregates from whom.
+
+    Shapes:
+        weights [num_edges, heads], value [num_src, heads, head_dim] -> [num_dst, heads, head_dim].
+
+    Raises:
+        TypeError: A tensor that is not floating.
+        ValueError: Shapes that do not fit.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> aggregate(None, torch.tensor([[[1.0]], [[2.0]]]), nb).flatten().tolist()
+        [0.0, 3.0]
+    """
+    check_nodes("value", value, neighborhood.num_src, "senders")
+    if weights is None:
+        one = neighborhood.weight
+        if one is None:
+            one = value.new_ones(neighborhood.num_edges)
+        weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
+    check_edges("weights", weights, neighborhood, value.size(1))
+    return kernels.aggregate(weights, value, neighborhood)
+
+
+__all__ = ["aggregate", "edge_dot", "edge_softmax"]

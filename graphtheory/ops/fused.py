@@ -1,0 +1,104 @@
+"""Attention as one torch op with one backward op: logits, softmax and sum without leaving the row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.kernels import structure
+
+
+def _module(backend: str) -> Any:
+    return import_module(f"graphtheory.ops.backends.{backend}")
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+@torch.library.custom_op("graphtheory::attention", mutates_args=())
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
+    bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
+    scale: float, dropout: float, backend: str,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    return _module(backend).attention(
+        parts[0], parts[1], query, key, value, bias, bucket, table, scale, dropout, seed
+    )
+
+
+@_attention.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
+    bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
+    scale: float, dropout: float, backend: str,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    weights = query.new_empty(parts[1].size(0), query.size(1), dtype=_wide(query.dtype))
+    return query.new_empty(query.shape), weights
+
+
+@torch.library.custom_op("graphtheory::attention_backward", mutates_args=())
+def _attention_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
+    scale: float, dropout: float, backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    return _module(backend).attention_backward(
+        *parts, grad, query, key, value, weights, bucket, num_buckets, scale, dropout, seed
+    )
+
+
+@_attention_grad.register_fake
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
+    scale: float, dropout: float, backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    nodes = [t.new_empty(t.shape) for t in (query, key, value)]
+    table = weights.new_empty(num_buckets, weights.size(1))
+    return (*nodes, weights.new_empty(weights.shape), table)  # type: ignore[return-value]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, bias, table, bucket, seed, parts, *ctx.options = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+    ctx.num_parts = len(parts)
+    ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.table = None if table is None else (table.size(0), table.dtype)
+    ctx.save_for_backward(query, key, value, output[1], bucket, seed, *parts)
+
+
+def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[Any, ...]:
+    query, key, value, weights, bucket, seed, *parts = ctx.saved_tensors
+    nothing = (None, [None] * ctx.num_parts, None, None, None)
+    if grad is None:
+        return None, None, None, None, None, None, *nothing
+    buckets = 0 if ctx.table is None else ctx.table[0]
+    grad_query, grad_key, grad_value, grad_logits, grad_table = _attention_grad(
+        grad, query, key, value, weights, bucket, seed, buckets, parts, *ctx.options
+    )
+    grad_bias = None if ctx.bias_dtype is None else grad_logits.to(ctx.bias_dtype)
+    grad_table = None if ctx.table is None else grad_table.to(ctx.table[1])
+    return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
+
+
+_attention.register_autograd(_backward, setup_context=_save)
+
+
+def attention(call: AttentionCall, backend: str) -> Tensor:
+    """Run a checked call on the CSR backend of that name."""
+    bucketed = isinstance(call.bias, BucketedBias)
+    bias = None if bucketed else call.bias
+    bucket, table = call.bias if isinstance(call.bias, BucketedBias) else (None, None)
+    parts = structure(call.neighborhood, *call.tensors)
+    out, _ = _attention(
+        call.query, call.key, call.value, bias, table, bucket, call.seed, parts,
+        call.scale, call.dropout, backend,
+    )  # fmt: skip
+    return out

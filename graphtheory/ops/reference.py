@@ -1,0 +1,53 @@
+"""The definition of every operation in plain torch: slow, any dtype, the oracle of all backends."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.dropout import dropout_factor
+
+
+def edge_dot(query: Tensor, key: Tensor, nb: Neighborhood) -> Tensor:
+    """s[e, h] = <query[i, h], key[j, h]> for the edge e from j to i."""
+    return (query[nb.receivers()] * key[nb.indices]).sum(-1)  # [E, H]
+
+
+def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
+    """w[e, h] = exp(s[e, h]) / sum over the row of exp(s); -inf everywhere in a row gives zeros."""
+    rows = nb.receivers()
+    index = rows[:, None].expand_as(logits)
+    top = logits.new_full((nb.num_dst, logits.size(1)), -torch.inf)
+    top = top.scatter_reduce(0, index, logits.detach(), "amax")
+    top = torch.where(top == -torch.inf, 0, top)
+    weight = (logits - top[rows]).exp()  # [E, H]
+    total = logits.new_zeros(nb.num_dst, logits.size(1)).index_add(0, rows, weight)
+    return weight / torch.where(total == 0, 1, total)[rows]
+
+
+def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood) -> Tensor:
+    """out[i, h] = sum over edges e from j to i of weights[e, h] * value[j, h]."""
+    messages = weights[..., None] * value[nb.indices]  # [E, H, D]
+    out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
+    return out.index_add(0, nb.receivers(), messages)
+
+
+def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
+    """The [E, H] form of a bias."""
+    return bias.table[bias.bucket.long()] if isinstance(bias, BucketedBias) else bias
+
+
+def attention(call: AttentionCall) -> Tensor:
+    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), accumulated in float32 or wider."""
+    dtype = call.query.dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
+    logits = call.scale * edge_dot(query, key, call.neighborhood)
+    if call.bias is not None:
+        logits = logits + edge_bias(call.bias).to(wide)
+    weights = edge_softmax(logits, call.neighborhood)
+    if call.seed is not None:
+        weights = weights * dropout_factor(*logits.shape, call.dropout, call.seed, logits)
+    return aggregate(weights, value, call.neighborhood).to(dtype)
