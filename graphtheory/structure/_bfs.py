@@ -1,0 +1,216 @@
+"""Breadth-first kernels on rows of senders; each works on one chunk and holds no interpreter lock."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+WORDS = 8  # words of 64 sources that travel together: one cache line a node
+UNREACHABLE = 255
+
+
+@intrinsic
+def _lowest_bit(typingctx, word):
+    """Position of the lowest set bit of a word that is not 0."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@njit(cache=True, nogil=True)
+def _record(out, row, first, words, hops):
+    """out[row, first + i] = hops for every set bit i."""
+    for w in range(WORDS):
+        word = words[w]
+        while word != 0:
+            out[row, first + 64 * w + _lowest_bit(word)] = hops
+            word &= word - np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def _pull(indptr, indices, v, front, active, seen, new):
+    """Collect in `new` the sources that reach v first in this hop; true if there are any."""
+    heard = False
+    for w in range(WORDS):
+        new[w] = 0
+    for e in range(indptr[v], indptr[v + 1]):
+        sender = indices[e]
+        if active[sender]:
+            heard = True
+            for w in range(WORDS):
+                new[w] |= front[sender, w]
+    if not heard:
+        return False
+    found = np.uint64(0)
+    for w in range(WORDS):
+        new[w] &= ~seen[v, w]
+        seen[v, w] |= new[w]
+        found |= new[w]
+    return found != 0
+
+
+@njit(cache=True, nogil=True)
+def _close(indptr, indices, order, component, seen, out, first, hops):
+    """Give `hops` to every pair that is connected but not yet seen, in one sweep over the components in order."""
+    num_nodes = len(order)
+    reach, new = np.empty(WORDS, np.uint64), np.empty(WORDS, np.uint64)
+    start = 0
+    while start < num_nodes:
+        stop = start
+        reach[:] = 0
+        while stop < num_nodes and component[order[stop]] == component[order[start]]:
+            v = order[stop]
+            for w in range(WORDS):
+                reach[w] |= seen[v, w]
+            for e in range(indptr[v], indptr[v + 1]):
+                for w in range(WORDS):
+                    reach[w] |= seen[indices[e], w]
+            stop += 1
+        for i in range(start, stop):
+            v = order[i]
+            for w in range(WORDS):
+                new[w] = reach[w] & ~seen[v, w]
+                seen[v, w] |= new[w]
+            _record(out, v, first, new, hops)
+        start = stop
+
+
+@njit(cache=True, nogil=True)
+def from_sources(indptr, indices, order, component, sources, cutoff, out, first):
+    """Fill columns first, first + 1, .. of out [N, *] with hops from up to 512 sources to every node.
+
+    One bit a source: a hop is one OR over each row, and only rows that hear from an active node write.
+    """
+    num_nodes = len(indptr) - 1
+    seen = np.zeros((num_nodes, WORDS), np.uint64)
+    front = np.zeros((num_nodes, WORDS), np.uint64)
+    after = np.empty((num_nodes, WORDS), np.uint64)
+    active = np.zeros(num_nodes, np.bool_)
+    active_after = np.empty(num_nodes, np.bool_)
+    new = np.empty(WORDS, np.uint64)
+    out[:, first : first + len(sources)] = UNREACHABLE
+    for i in range(len(sources)):
+        front[sources[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+        active[sources[i]] = True
+        out[sources[i], first + i] = 0
+    seen[:] = front
+    for hops in range(1, cutoff):
+        alive = False
+        for v in range(num_nodes):
+            active_after[v] = _pull(indptr, indices, v, front, active, seen, new)
+            if active_after[v]:
+                alive = True
+                for w in range(WORDS):
+                    after[v, w] = new[w]
+                _record(out, v, first, new, hops)
+        if not alive:
+            return
+        front, after = after, front
+        active, active_after = active_after, active
+    _close(indptr, indices, order, component, seen, out, first, cutoff)
+
+
+@njit(cache=True, nogil=True)
+def _expand(indptr, indices, queue, start, stop, mark, own, other):
+    """Add the next level to `queue`: (its end, edges the level after will scan), end -1 when the sides meet."""
+    end, work = stop, 0
+    for i in range(start, stop):
+        for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
+            node = indices[e]
+            if mark[node] == other:
+                return -1, 0
+            if mark[node] != own:
+                mark[node] = own
+                queue[end] = node
+                end += 1
+                work += indptr[node + 1] - indptr[node]
+    return end, work
+
+
+@njit(cache=True, nogil=True)
+def between_pairs(indptr, indices, t_indptr, t_indices, strong, weak, pairs, cutoff, out):
+    """out[p] = hops from pairs[0, p] to pairs[1, p]: two searches that grow the cheaper side until they meet.
+
+    Inside a strong component the answer exists, so the search stops once it must be `cutoff`; across components
+    it goes on until one side is exhausted. Marks are numbered by pair, so nothing is cleared between pairs.
+    """
+    num_nodes = len(indptr) - 1
+    mark = np.zeros(num_nodes, np.int64)
+    ahead, behind = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+    for p in range(pairs.shape[1]):
+        s, t = pairs[0, p], pairs[1, p]
+        out[p] = 0
+        if s == t:
+            continue
+        if strong[s] > strong[t] or weak[s] != weak[t]:
+            out[p] = UNREACHABLE
+            continue
+        limit = cutoff if strong[s] == strong[t] else num_nodes
+        from_s, from_t = 2 * p + 1, 2 * p + 2
+        mark[s], mark[t], ahead[0], behind[0] = from_s, from_t, s, t
+        start_a, end_a, work_a = 0, 1, t_indptr[s + 1] - t_indptr[s]
+        start_b, end_b, work_b = 0, 1, indptr[t + 1] - indptr[t]
+        hops = 1
+        while hops < limit and start_a < end_a and start_b < end_b:
+            if work_a <= work_b:
+                start, stop = start_a, end_a
+                end_a, work_a = _expand(
+                    t_indptr, t_indices, ahead, start, stop, mark, from_s, from_t
+                )
+                start_a, met = stop, end_a < 0
+            else:
+                start, stop = start_b, end_b
+                end_b, work_b = _expand(indptr, indices, behind, start, stop, mark, from_t, from_s)
+                start_b, met = stop, end_b < 0
+            if met:
+                break
+            hops += 1
+        exhausted = start_a == end_a or start_b == end_b
+        out[p] = UNREACHABLE if exhausted else min(hops, cutoff)
+
+
+@njit(cache=True, nogil=True)
+def _levels(indptr, indices, row, radius, mark, queue, level_end):
+    """Search backwards from `row`: distance h lies in queue[level_end[h] : level_end[h + 1]]."""
+    queue[0], mark[row] = row, row + 1
+    level_end[0], level_end[1] = 0, 1
+    for hops in range(1, radius + 1):
+        end = level_end[hops]
+        for i in range(level_end[hops - 1], level_end[hops]):
+            for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
+                sender = indices[e]
+                if mark[sender] != row + 1:
+                    mark[sender] = row + 1
+                    queue[end] = sender
+                    end += 1
+        level_end[hops + 1] = end
+
+
+@njit(cache=True, nogil=True)
+def count_ball(indptr, indices, start, stop, inner, radius, count):
+    """count[v] = nodes whose distance to v is in inner..radius, for rows start..stop-1."""
+    mark, queue = np.zeros(len(indptr) - 1, np.int64), np.empty(len(indptr) - 1, np.int64)
+    level_end = np.empty(radius + 2, np.int64)
+    for v in range(start, stop):
+        _levels(indptr, indices, v, radius, mark, queue, level_end)
+        count[v] = level_end[radius + 1] - level_end[inner]
+
+
+@njit(cache=True, nogil=True)
+def fill_ball(indptr, indices, start, stop, inner, radius, ball_indptr, senders, distance):
+    """Write what `count_ball` counted: rows of senders in ascending order, and their hops."""
+    mark, queue = np.zeros(len(indptr) - 1, np.int64), np.empty(len(indptr) - 1, np.int64)
+    level_end = np.empty(radius + 2, np.int64)
+    for v in range(start, stop):
+        _levels(indptr, indices, v, radius, mark, queue, level_end)
+        for hops in range(inner, radius + 1):
+            for i in range(level_end[hops], level_end[hops + 1]):
+                queue[i] = queue[i] << 8 | hops  # one number to sort by: the sender, then its hops
+        row = np.sort(queue[level_end[inner] : level_end[radius + 1]])
+        for i in range(len(row)):
+            senders[ball_indptr[v] + i] = row[i] >> 8
+            distance[ball_indptr[v] + i] = row[i] & 255
