@@ -2,6 +2,7 @@
 #   make run          train the models side by side on an embedded graph, write a report
 #   make test         the whole test suite, examples and docstrings included
 #   make test-slow    the studies that take minutes
+#   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make format       put the source into the format that `make check` asks for
@@ -9,11 +10,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(PIP_INSTALL) --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# One thread each for the two processes; a test that is about threads asks for them.
+THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow check bench format clean
+.PHONY: help run test test-slow test-lowest check bench format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,12 +34,20 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY)
 	@$(BIN)/graphtheory bench
 
-# Two processes with one thread each for torch; the fused kernels keep two, so that their parallel loops are tested.
 test: $(READY)
-	@OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 $(PYTEST) --quiet --numprocesses 2
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2
 
 test-slow: $(READY)
 	@$(PYTEST) --quiet -m slow --timeout 3600 --durations 0
+
+# The lower bounds of pyproject.toml read as exact versions, torch as constraints.txt pins it. Versions this old warn
+# of what changed since, so here warnings are shown and not errors.
+test-lowest: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv --clear .venv-lowest
+	@sed -n 's/^  "\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml | grep -v '^torch==' > .venv-lowest/lowest.txt
+	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint constraints.txt torch
+	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
+	@$(THREADS) .venv-lowest/bin/python -m pytest --quiet --numprocesses 2 -W default
 
 check: $(READY)
 	@$(BIN)/ruff format --check .
@@ -50,5 +62,5 @@ format: $(READY)
 	@$(BIN)/ruff format .
 
 clean:
-	@rm -rf .venv dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-lowest dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
