@@ -1,0 +1,125 @@
+"""Who trains, who validates, who tests: masks over labelled nodes, drawn from a generator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+
+class Split(NamedTuple):
+    """Three disjoint sets, as bool masks [N] for nodes or int64 positions for graphs."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+
+def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
+    """A random split of the labelled entries; what validation and test leave, trains.
+
+    The sizes are those of PyG's `RandomNodeSplit("train_rest")`, which draws from the global state.
+
+    Args:
+        y: Labels; -1 means unlabelled and stays out of every mask.
+        val: Fraction of the labelled entries for validation.
+        test: Fraction for the test.
+        generator: Source of randomness.
+
+    Shapes:
+        y [N] int64; masks [N] bool.
+
+    Raises:
+        ValueError: Fractions that leave nothing to train on.
+
+    Example:
+        >>> y = torch.zeros(10, dtype=torch.long)
+        >>> [int(m.sum()) for m in by_fraction(y, val=0.2, test=0.2, generator=Generator())]
+        [6, 2, 2]
+    """
+    labelled = (y >= 0).nonzero().view(-1)
+    num_val, num_test = round(len(labelled) * val), round(len(labelled) * test)
+    if min(val, test) < 0 or num_val + num_test >= len(labelled):
+        raise ValueError(
+            f"val, test: {val} and {test} of {len(labelled)} labelled nodes, expected fractions "
+            "that leave some for training"
+        )
+    order = labelled[torch.randperm(len(labelled), generator=generator)]
+    parts = order.split([len(order) - num_val - num_test, num_val, num_test])
+    return Split(*(_mask(part, len(y)) for part in parts))
+
+
+def per_class(
+    y: Tensor,
+    *,
+    train: int = 20,
+    val: int = 500,
+    test: int = 1000,
+    generator: Generator,
+) -> Split:
+    """A random split with equally many training nodes of each class.
+
+    The sizes are those of the public Planetoid splits.
+
+    Args:
+        y: Labels; -1 means unlabelled.
+        train: Training nodes of each class.
+        val: Validation nodes.
+        test: Test nodes.
+        generator: Source of randomness.
+
+    Shapes:
+        y [N] int64; masks [N] bool.
+
+    Raises:
+        ValueError: A class with fewer than `train` nodes, or too few nodes for `val` and `test`.
+
+    Source:
+        Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3; the sizes
+        of validation and test are Planetoid's.
+    """
+    order = torch.randperm(len(y), generator=generator)
+    order = order[y[order] >= 0]
+    classes = y[order]
+    counts = classes.bincount()
+    if int(counts.min()) < train or len(order) < train * len(counts) + val + test:
+        raise ValueError(
+            f"train, val, test: asked for {train} of each of {len(counts)} classes and {val} + "
+            f"{test} more, found {counts.tolist()} labelled nodes of each class"
+        )
+    chosen = torch.cat([(classes == c).nonzero().view(-1)[:train] for c in range(len(counts))])
+    rest = order[~_mask(chosen, len(order))]
+    parts = (order[chosen], rest[:val], rest[val : val + test])
+    return Split(*(_mask(part, len(y)) for part in parts))
+
+
+def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
+    """A random split of graphs that keeps the share of each class; positions, sorted.
+
+    Rounding is per class, so that a class of a few graphs can be absent from validation.
+
+    Args:
+        y: Class of each graph.
+        val: Fraction of each class for validation.
+        test: Fraction of each class for the test.
+        generator: Source of randomness.
+
+    Shapes:
+        y [G] int64; positions int64.
+
+    Raises:
+        ValueError: Fractions that leave nothing of a class to train on.
+    """
+    parts: list[Split] = []
+    for c in y.unique():
+        members = (y == c).nonzero().view(-1)
+        masks = by_fraction(y[members], val=val, test=test, generator=generator)
+        parts.append(Split(*(members[mask] for mask in masks)))
+    return Split(*(torch.cat(part).sort().values for part in zip(*parts, strict=True)))
+
+
+def _mask(members: Tensor, size: int) -> Tensor:
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[members] = True
+    return mask
