@@ -1,4 +1,4 @@
-"""Breadth-first kernels on rows of senders; each works on one chunk and holds no interpreter lock."""
+"""Breadth-first kernels on rows of senders; each works on one chunk, without interpreter lock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 WORDS = 8  # words of 64 sources that travel together: one cache line a node
+SOURCES_AT_ONCE = 64 * WORDS
 UNREACHABLE = 255
 
 
@@ -55,7 +56,7 @@ def _pull(indptr, indices, v, front, active, seen, new):
 
 @njit(cache=True, nogil=True)
 def _close(indptr, indices, order, component, seen, out, first, hops):
-    """Give `hops` to every pair that is connected but not yet seen, in one sweep over the components in order."""
+    """Give `hops` to all connected pairs not yet seen: one sweep over the components in order."""
     num_nodes = len(order)
     reach, new = np.empty(WORDS, np.uint64), np.empty(WORDS, np.uint64)
     start = 0
@@ -81,9 +82,9 @@ def _close(indptr, indices, order, component, seen, out, first, hops):
 
 @njit(cache=True, nogil=True)
 def from_sources(indptr, indices, order, component, sources, cutoff, out, first):
-    """Fill columns first, first + 1, .. of out [N, *] with hops from up to 512 sources to every node.
+    """Fill columns first, first + 1, .. of out [N, *]: hops from up to 512 sources to every node.
 
-    One bit a source: a hop is one OR over each row, and only rows that hear from an active node write.
+    One bit a source: a hop is one OR over each row, and only rows that hear an active node write.
     """
     num_nodes = len(indptr) - 1
     seen = np.zeros((num_nodes, WORDS), np.uint64)
@@ -116,7 +117,7 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out, first)
 
 @njit(cache=True, nogil=True)
 def _expand(indptr, indices, queue, start, stop, mark, own, other):
-    """Add the next level to `queue`: (its end, edges the level after will scan), end -1 when the sides meet."""
+    """Add the next level to `queue`: (its end, its edges); the end is -1 when the sides meet."""
     end, work = stop, 0
     for i in range(start, stop):
         for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
@@ -132,45 +133,52 @@ def _expand(indptr, indices, queue, start, stop, mark, own, other):
 
 
 @njit(cache=True, nogil=True)
-def between_pairs(indptr, indices, t_indptr, t_indices, strong, weak, pairs, cutoff, out):
-    """out[p] = hops from pairs[0, p] to pairs[1, p]: two searches that grow the cheaper side until they meet.
+def _meet(rows, columns, s, t, limit, mark, from_s, from_t, ahead, behind):
+    """Hops from s to t, at most `limit`; -1 when one side is exhausted before they meet."""
+    indptr, indices = rows
+    t_indptr, t_indices = columns
+    mark[s], mark[t], ahead[0], behind[0] = from_s, from_t, s, t
+    start_a, end_a, work_a = 0, 1, t_indptr[s + 1] - t_indptr[s]
+    start_b, end_b, work_b = 0, 1, indptr[t + 1] - indptr[t]
+    hops = 1
+    while hops < limit:
+        if work_a <= work_b:
+            stop = end_a
+            end_a, work_a = _expand(t_indptr, t_indices, ahead, start_a, stop, mark, from_s, from_t)
+            start_a, end = stop, end_a
+        else:
+            stop = end_b
+            end_b, work_b = _expand(indptr, indices, behind, start_b, stop, mark, from_t, from_s)
+            start_b, end = stop, end_b
+        if end < 0:
+            break
+        if end == stop:
+            return -1
+        hops += 1
+    return hops
 
-    Inside a strong component the answer exists, so the search stops once it must be `cutoff`; across components
-    it goes on until one side is exhausted. Marks are numbered by pair, so nothing is cleared between pairs.
+
+@njit(cache=True, nogil=True)
+def between_pairs(rows, columns, strong, weak, pairs, cutoff, out):
+    """out[p] = hops from pairs[0, p] to pairs[1, p]; two searches grow, the cheaper first.
+
+    Inside a strong component the answer exists, so the search stops once it must be `cutoff`;
+    across components it goes on until one side is exhausted. Marks are numbered by pair, so
+    nothing is cleared between pairs.
     """
-    num_nodes = len(indptr) - 1
+    num_nodes = len(rows[0]) - 1
     mark = np.zeros(num_nodes, np.int64)
     ahead, behind = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     for p in range(pairs.shape[1]):
         s, t = pairs[0, p], pairs[1, p]
-        out[p] = 0
         if s == t:
-            continue
-        if strong[s] > strong[t] or weak[s] != weak[t]:
+            out[p] = 0
+        elif strong[s] > strong[t] or weak[s] != weak[t]:
             out[p] = UNREACHABLE
-            continue
-        limit = cutoff if strong[s] == strong[t] else num_nodes
-        from_s, from_t = 2 * p + 1, 2 * p + 2
-        mark[s], mark[t], ahead[0], behind[0] = from_s, from_t, s, t
-        start_a, end_a, work_a = 0, 1, t_indptr[s + 1] - t_indptr[s]
-        start_b, end_b, work_b = 0, 1, indptr[t + 1] - indptr[t]
-        hops = 1
-        while hops < limit and start_a < end_a and start_b < end_b:
-            if work_a <= work_b:
-                start, stop = start_a, end_a
-                end_a, work_a = _expand(
-                    t_indptr, t_indices, ahead, start, stop, mark, from_s, from_t
-                )
-                start_a, met = stop, end_a < 0
-            else:
-                start, stop = start_b, end_b
-                end_b, work_b = _expand(indptr, indices, behind, start, stop, mark, from_t, from_s)
-                start_b, met = stop, end_b < 0
-            if met:
-                break
-            hops += 1
-        exhausted = start_a == end_a or start_b == end_b
-        out[p] = UNREACHABLE if exhausted else min(hops, cutoff)
+        else:
+            limit = cutoff if strong[s] == strong[t] else num_nodes
+            hops = _meet(rows, columns, s, t, limit, mark, 2 * p + 1, 2 * p + 2, ahead, behind)
+            out[p] = UNREACHABLE if hops < 0 else min(hops, cutoff)
 
 
 @njit(cache=True, nogil=True)

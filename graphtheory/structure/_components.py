@@ -7,11 +7,20 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
+def _close(root, count, component, waiting, held):
+    """Give component `count` to everything that waits above `root`; how many still wait."""
+    while component[root] < 0:
+        held -= 1
+        component[waiting[held]] = count
+    return held
+
+
+@njit(cache=True, nogil=True)
 def strong_components(indptr, indices):
     """Tarjan's algorithm without recursion: component of each node, int64 [N].
 
-    Row v lists the senders of v. A component is closed only after all components it hears from, so along every
-    edge component[sender] <= component[receiver], with equality inside a component.
+    Row v lists the senders of v. A component is closed only after all components it hears from, so
+    along every edge component[sender] <= component[receiver], with equality inside a component.
     """
     num_nodes = len(indptr) - 1
     component = np.full(num_nodes, -1, np.int64)
@@ -22,16 +31,15 @@ def strong_components(indptr, indices):
     waiting = np.empty(num_nodes, np.int64)  # visited, component not closed
     visited, held, closed = 0, 0, 0
     for root in range(num_nodes):
-        if visit[root] >= 0:
-            continue
-        path[0], depth = root, 1
+        depth = 0
+        if visit[root] < 0:
+            path[0], depth = root, 1
         while depth > 0:
             v = path[depth - 1]
             if visit[v] < 0:
                 visit[v] = low[v] = visited
-                visited += 1
                 waiting[held] = v
-                held += 1
+                visited, held = visited + 1, held + 1
             if cursor[v] < indptr[v + 1]:
                 sender = indices[cursor[v]]
                 cursor[v] += 1
@@ -45,28 +53,27 @@ def strong_components(indptr, indices):
             if depth > 0:
                 low[path[depth - 1]] = min(low[path[depth - 1]], low[v])
             if low[v] == visit[v]:
-                while component[v] < 0:
-                    held -= 1
-                    component[waiting[held]] = closed
+                held = _close(v, closed, component, waiting, held)
                 closed += 1
     return component
 
 
 @njit(cache=True, nogil=True)
+def _root(parent, node):
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
+@njit(cache=True, nogil=True)
 def weak_components(indptr, indices):
-    """Union by smallest member: a label of each node's component when directions are ignored, int64 [N]."""
-    num_nodes = len(indptr) - 1
-    parent = np.arange(num_nodes)
-    for v in range(num_nodes):
+    """The smallest node of each node's component when directions are ignored, int64 [N]."""
+    parent = np.arange(len(indptr) - 1)
+    for v in range(len(parent)):
         for e in range(indptr[v], indptr[v + 1]):
-            a, b = v, indices[e]
-            while parent[a] != a:
-                parent[a] = parent[parent[a]]
-                a = parent[a]
-            while parent[b] != b:
-                parent[b] = parent[parent[b]]
-                b = parent[b]
+            a, b = _root(parent, v), _root(parent, indices[e])
             parent[max(a, b)] = min(a, b)
-    for v in range(num_nodes):  # a parent is never larger than its child
-        parent[v] = parent[parent[v]]
+    for v in range(len(parent)):
+        parent[v] = parent[parent[v]]  # a parent is smaller than its child, so it is done already
     return parent

@@ -9,13 +9,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_bytes() -> int | None:
-    """Memory this process may still take, in bytes: the host's or, where smaller, its container's; None if unknown."""
+    """Bytes this process may still take, of the host's and of its container's; None if unknown."""
     known = [value for value in (_host_available(), _container_available()) if value is not None]
     return min(known, default=None)
 
 
 def require_memory(what: str, needed: int, advice: str) -> None:
-    """Raise MemoryError, naming the sizes and a cheaper way, when `needed` bytes are not available."""
+    """Raise MemoryError, with the sizes and a cheaper way, when `needed` bytes are not there."""
     available = available_bytes()
     if available is not None and needed > available:
         raise MemoryError(
@@ -27,12 +27,21 @@ def require_memory(what: str, needed: int, advice: str) -> None:
 def _host_available() -> int | None:
     if not _MEMINFO.exists():
         return None
-    rows = (line.split() for line in _MEMINFO.read_text().splitlines())
-    return next((int(row[1]) * 1024 for row in rows if row[0] == "MemAvailable:"), None)
+    kibibytes = _field(_MEMINFO, "MemAvailable:")
+    return None if kibibytes is None else kibibytes * 1024
 
 
 def _container_available() -> int | None:
-    limit, usage = _CGROUP / "memory.max", _CGROUP / "memory.current"
-    if not limit.exists() or not usage.exists() or limit.read_text().strip() == "max":
+    limit, usage, stat = (_CGROUP / f"memory.{name}" for name in ("max", "current", "stat"))
+    if not (limit.exists() and usage.exists() and stat.exists()):
         return None
-    return max(int(limit.read_text()) - int(usage.read_text()), 0)
+    allowed = limit.read_text().strip()
+    if allowed == "max":
+        return None
+    reclaimable = _field(stat, "inactive_file") or 0  # file cache counts as usage, yet gives way
+    return max(int(allowed) - int(usage.read_text()) + reclaimable, 0)
+
+
+def _field(path: Path, name: str) -> int | None:
+    rows = (line.split() for line in path.read_text().splitlines())
+    return next((int(row[1]) for row in rows if row[0] == name), None)

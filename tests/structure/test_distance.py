@@ -130,7 +130,7 @@ def test_far_is_never_mistaken_for_unreachable(cutoff):
 
 
 def test_reachability_crosses_cycles_that_feed_each_other():
-    # Two 30-cycles, a path of 40 from the first to the second, and a third cycle that hears from nobody.
+    # Two 30-cycles, a path of 40 from the first to the second, and a third cycle on its own.
     first = [(i, (i + 1) % 30) for i in range(30)]
     second = [(30 + i, 30 + (i + 1) % 30) for i in range(30)]
     third = [(60 + i, 60 + (i + 1) % 30) for i in range(30)]
@@ -202,7 +202,7 @@ def test_rings_are_slices_of_the_table(radius, inner):
     receivers, senders = ((table >= inner) & (table <= radius)).nonzero(as_tuple=True)
     assert torch.equal(ring.edge_index(), torch.stack([senders, receivers]))
     assert torch.equal(distance, table[receivers, senders])
-    assert ring.distance is distance
+    assert torch.equal(ring.distance, distance)
     if radius == inner:
         assert torch.equal(at_distance(graph, radius).indices, ring.indices)
 
@@ -228,10 +228,10 @@ def test_weights_and_duplicates_change_nothing():
         ({"sources": torch.tensor([[0]])}, ValueError, r"sources: shape \(1, 1\)"),
         ({"sources": torch.tensor([0, 3])}, IndexError, "sources: entry 1 is 3"),
         ({"sources": torch.tensor([-1])}, IndexError, "sources: entry 0 is -1"),
-        ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\), expected \[2, n"),
+        ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\)"),
         ({"pairs": torch.tensor([[0], [7]])}, IndexError, "pairs: entry 1 is 7"),
         ({"pairs": torch.tensor([[0.0], [1.0]])}, TypeError, "pairs: dtype"),
-        ({"sources": torch.tensor([0]), "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
+        ({"sources": [0], "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(arguments, error, message):

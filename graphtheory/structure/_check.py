@@ -1,0 +1,53 @@
+"""What the functions on graphs expect of their arguments."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_index
+
+
+def num_nodes_of(graph: Neighborhood) -> int:
+    """Nodes of a graph; raises for anything else, a bipartite neighbourhood included."""
+    if not isinstance(graph, Neighborhood):
+        raise TypeError(f"graph: got {type(graph).__name__}, expected a Neighborhood")
+    if graph.num_src != graph.num_dst:
+        raise ValueError(
+            f"graph: {graph.num_src} senders and {graph.num_dst} receivers, expected equal numbers"
+        )
+    return graph.num_dst
+
+
+def rows_of(graph: Neighborhood) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, indices) in main memory, as the kernels read them."""
+    return graph.indptr.cpu().contiguous().numpy(), graph.indices.cpu().contiguous().numpy()
+
+
+def as_hops(name: str, value: int, low: int, high: int) -> int:
+    """A whole number in low..high."""
+    try:
+        hops = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: got {value!r}, expected a whole number of hops") from None
+    if isinstance(value, bool) or not low <= hops <= high:
+        raise ValueError(f"{name}: got {value!r}, expected hops in {low}..{high}")
+    return hops
+
+
+def as_ids(name: str, value: Tensor, num_nodes: int, *, rows: int | None = None) -> Tensor:
+    """Node ids int64 [S], or [rows, P], contiguous in main memory."""
+    ids = torch.as_tensor(value)
+    if ids.shape == (0,) and rows is None:
+        ids = ids.long()  # an empty list has no integer dtype of its own
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name}: dtype {ids.dtype}, expected int64 or int32 node ids")
+    if ids.dim() != (1 if rows is None else 2) or (rows is not None and ids.size(0) != rows):
+        wanted = f"[num_{name}]" if rows is None else f"[{rows}, num_{name}]"
+        raise ValueError(f"{name}: shape {tuple(ids.shape)}, expected {wanted}")
+    check_index(name, ids.flatten(), num_nodes)
+    return ids.long().cpu().contiguous()

@@ -1,0 +1,87 @@
+"""Nodes within a radius, with their distances, in memory proportional to the answer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.structure import _bfs
+from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
+from graphtheory.structure._memory import require_memory
+from graphtheory.structure._threads import for_chunks
+from graphtheory.structure.distance import MAX_CUTOFF
+
+
+def hop_ball(graph: Neighborhood, radius: int, *, inner: int = 0) -> tuple[Neighborhood, Tensor]:
+    r"""Everything within `radius` hops, with its distance, without a table of all pairs.
+
+    .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
+
+    The centre n is at distance 0 and belongs to its ball unless `inner` > 0. Rows are sets: senders
+    ascending, each once. A row may be empty when `inner` > 0. Edge weights are dropped.
+
+    Args:
+        graph: As many senders as receivers.
+        radius: Hops, 0..254.
+        inner: Hops, 0..radius; nearer nodes are left out.
+
+    Returns:
+        The neighbourhood, which carries the distances as `.distance`, and the distances: uint8 [E]
+        in the order of its edges.
+
+    Raises:
+        TypeError: `graph` is no Neighborhood, or a radius is no integer.
+        ValueError: A bipartite graph, or a radius out of range.
+        MemoryError: The result does not fit into the available memory; the message names the sizes.
+
+    Source: section 3.5.1, the distance-1 and distance-2 neighbourhoods of S^{n,t}.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> ball, distance = hop_ball(path, 2)
+        >>> ball.edge_index().tolist(), distance.tolist()
+        ([[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]], [0, 1, 0, 2, 1, 0])
+    """
+    num_nodes = num_nodes_of(graph)
+    radius = as_hops("radius", radius, 0, MAX_CUTOFF)
+    inner = as_hops("inner", inner, 0, radius)
+    rows = rows_of(graph)
+    chunk = max(64, num_nodes // 256)
+    indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
+    count = indptr.numpy()[1:]
+    for_chunks(lambda a, b: _bfs.count_ball(*rows, a, b, inner, radius, count), num_nodes, chunk)
+    torch.cumsum(indptr, 0, out=indptr)
+    total = int(indptr[-1])
+    require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
+    senders = torch.empty(total, dtype=torch.int64)
+    distance = torch.empty(total, dtype=torch.uint8)
+    out = indptr.numpy(), senders.numpy(), distance.numpy()
+    for_chunks(lambda a, b: _bfs.fill_ball(*rows, a, b, inner, radius, *out), num_nodes, chunk)
+    ball = Neighborhood(indptr, senders, num_nodes, distance=distance, validate=False)
+    return ball.to(graph.device), distance.to(graph.device)
+
+
+def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
+    """The distance-z neighbourhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
+
+    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
+
+    Args:
+        graph: As many senders as receivers.
+        z: Hops, 0..254.
+
+    Raises:
+        TypeError: `graph` is no Neighborhood, or `z` is no integer.
+        ValueError: A bipartite graph, or `z` out of range.
+        MemoryError: The result does not fit into the available memory.
+
+    Source: section 3.4.2, above equation (3.5).
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> at_distance(path, 2).edge_index().tolist()
+        [[0], [2]]
+    """
+    z = as_hops("z", z, 0, MAX_CUTOFF)
+    return hop_ball(graph, z, inner=z)[0]
