@@ -7,8 +7,11 @@ Every import counts, those inside functions and under TYPE_CHECKING too.
 """
 
 import ast
+import re
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from importlib.metadata import requires
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -41,13 +44,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 _PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*")
-# Third-party package -> the files that may import it. Kernels live in private modules.
+_KERNEL_PLACES = ("ops/backends/numba_csr.py", "ops/backends/_*.py", "structure/_*.py")
+# Third-party package -> the files that may import it.
 PLACES: dict[str, tuple[str, ...]] = {
     "torch_geometric": _PYG_PLACES,
     "torch_scatter": _PYG_PLACES,
     "torch_sparse": _PYG_PLACES,
     "triton": ("ops/backends/*triton*.py",),
-    "numba": ("ops/backends/numba_csr.py", "ops/backends/_*.py", "structure/_*.py"),
+    "numba": _KERNEL_PLACES,
+    "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("plot.py", "plot/*"),
     "ogb": ("data/*", "train/*"),
     "lightning": ("train/*", "cli.py", "cli/*", "experiments/*"),
@@ -59,6 +64,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "marshal": (),
     "shelve": (),
 }
+# Imported name -> the requirement that brings it, where the names differ.
+BROUGHT_BY = {"sklearn": "scikit-learn", "llvmlite": "numba"}
 PRINTING = {"cli", "report", "experiments"}
 CODE_FROM_DATA = {
     "eval",
@@ -183,7 +190,18 @@ def length_faults(source: str, path: str) -> Iterator[str]:
         yield f"{path}: {lines} lines, at most {MAX_LINES}"
 
 
-CHECKS = (direction_faults, place_faults, call_faults, length_faults)
+def requirement_faults(source: str, path: str) -> Iterator[str]:
+    """Imports of what the package does not ask for, by name, in its requirements or extras."""
+    asked = {re.split(r"[^\w-]", entry)[0].lower() for entry in requires(PACKAGE) or ()}
+    for line, name in imports(ast.parse(source), path):
+        package = name.partition(".")[0]
+        if package in {PACKAGE, ""} or package in sys.stdlib_module_names:
+            continue
+        if BROUGHT_BY.get(package, package.replace("_", "-")) not in asked:
+            yield f"{path}:{line}: {package} is not a requirement of {PACKAGE}"
+
+
+CHECKS = (direction_faults, place_faults, requirement_faults, call_faults, length_faults)
 MODULES = sorted(p.relative_to(ROOT / PACKAGE).as_posix() for p in (ROOT / PACKAGE).rglob("*.py"))
 
 
@@ -272,6 +290,10 @@ def test_planted_third_party_import_is_found(path: str, source: str) -> None:
 )
 def test_planted_call_is_found(source: str) -> None:
     assert len(list(call_faults(source, "data/planetoid.py"))) == 1
+
+
+def test_planted_undeclared_import_is_found() -> None:
+    assert len(list(requirement_faults("import os, torch, sklearn, pandas", "data/graphs.py"))) == 1
 
 
 def test_planted_length_is_found() -> None:
