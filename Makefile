@@ -35,7 +35,7 @@ run: $(READY)
 	@$(BIN)/graphtheory bench
 
 test: $(READY)
-	@$(THREADS) $(PYTEST) --quiet --numprocesses 2
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 10 --durations-min 5
 
 test-slow: $(READY)
 	@$(PYTEST) --quiet -m slow --timeout 3600 --durations 0
