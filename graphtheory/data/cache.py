@@ -32,15 +32,18 @@ def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    content = buffer.getbuffer()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+        _replace(path, buffer.getvalue())
     except OSError as error:
         raise OSError(
-            f"cache: {path.parent} cannot be written ({error.strerror}); give another folder as "
-            "cache= or in GRAPHTHEORY_CACHE"
+            f"cache: {path} cannot be written ({error.strerror}, {buffer.tell():,} bytes needed); "
+            "give another folder as cache= or in GRAPHTHEORY_CACHE"
         ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(content).digest())

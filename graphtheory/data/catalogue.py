@@ -60,6 +60,18 @@ class DatasetInfo:
         """The split taken when none is asked for."""
         return self.splits[0]
 
+    def known_split(self, split: str | None) -> str:
+        """The split of that name, the default for None.
+
+        Raises:
+            ValueError: The set has no such split; the message lists those it has.
+        """
+        if split is None:
+            return self.default_split
+        if split not in self.splits:
+            raise ValueError(f"split: {self.name} has {', '.join(self.splits)}; got {split!r}")
+        return split
+
 
 def _counts(nodes: int, edges: int, features: int, classes: int) -> tuple[tuple[str, int], ...]:
     return (("nodes", nodes), ("edges", edges), ("features", features), ("classes", classes))
@@ -159,7 +171,7 @@ _ARXIV = DatasetInfo(
 )
 
 _ALL = (
-    _embedded("digits", "scikit-learn; Alpaydin and Kaynak, 1998", 1797, 19_856, 64, 10),
+    _embedded("digits", "scikit-learn; Alpaydin and Kaynak, 1998", 1797, 19_858, 64, 10),
     _embedded("karate", "Zachary, 1977", 34, 156, 34, 2),
     DatasetInfo("core-neighborhood", "embedded", citation="Li, thesis, 2024, section 3.5.1"),
     _planetoid("Cora", 2708, 10_556, 1433, 7),
@@ -239,3 +251,14 @@ def describe(name: str) -> DatasetInfo:
     near = difflib.get_close_matches(_key(name), _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name!r}? " if near else ""
     raise ValueError(f"name: unknown data set {name!r}; {hint}known: {', '.join(names())}")
+
+
+def known_seed(seed: int) -> int:
+    """The seed itself.
+
+    Raises:
+        ValueError: Not a whole number, or negative.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more")
+    return seed

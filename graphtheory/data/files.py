@@ -97,6 +97,24 @@ def _git_blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
+def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
+    """Compare what came out of the raw files with what is known to be in them.
+
+    Args:
+        info: The data set; `info.counts` holds what is known.
+        found: Numbers by the same names.
+
+    Raises:
+        DamagedFileError: A number differs.
+    """
+    for what, expected in info.counts:
+        if found[what] != expected:
+            raise DamagedFileError(
+                f"{info.name}: expected {expected:,} {what}, found {found[what]:,}; a raw file in "
+                f"{info.folder} is truncated, altered or of another release"
+            )
+
+
 @contextmanager
 def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[Path]:
     """A private, writable root with copies of the raw files, removed afterwards.

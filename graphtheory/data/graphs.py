@@ -17,13 +17,14 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data
 
 from graphtheory.data import embedded, files, planetoid
-from graphtheory.data.catalogue import DatasetInfo, describe, names
+from graphtheory.data.catalogue import DatasetInfo, describe, known_seed, names
+from graphtheory.data.graph_sets import GraphSet, load_graphs
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.data.processed import processed
 from graphtheory.data.sources import READERS
 from graphtheory.data.splits import Split, by_fraction, per_class
 
-__all__ = ["DatasetInfo", "describe", "load", "load_topology", "names"]
+__all__ = ["DatasetInfo", "GraphSet", "describe", "load", "load_graphs", "load_topology", "names"]
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _MASKS = ("train_mask", "val_mask", "test_mask")
@@ -78,10 +79,8 @@ def load(
     info = describe(name)
     if info.task != "node":
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
-    chosen = _known_split(info, split)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more")
-    generator = Generator().manual_seed(seed)
+    chosen = info.known_split(split)
+    generator = Generator().manual_seed(known_seed(seed))
     data = _embedded(info, generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(_MASKS, masks, strict=True)))
@@ -114,17 +113,10 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     found = files.locate_topology(info, root)
     with files.staged(found, files.digests(found, all_pinned=True)) as private:
         data = planetoid.topology(private / info.folder, info.name)
+    data.num_nodes = len(data.y)
     data.name, data.split, data.metric = info.name, "public", info.metric
     data.num_classes = int(data.y.max()) + 1
     return data
-
-
-def _known_split(info: DatasetInfo, split: str | None) -> str:
-    if split is None:
-        return info.default_split
-    if split not in info.splits:
-        raise ValueError(f"split: {info.name} has {', '.join(info.splits)}; got {split!r}")
-    return split
 
 
 def _embedded(info: DatasetInfo, generator: Generator) -> Data:
@@ -138,25 +130,11 @@ def _published(
 ) -> Data:
     def read(private: Path) -> dict[str, Tensor]:
         data = READERS[info.family](private, info)
-        _verify(info, data)
+        found = {"nodes": data.num_nodes, "edges": data.num_edges, "features": data.x.size(1)}
+        files.verify_counts(info, found | {"classes": int(data.y.max()) + 1})
         return _pack(data)
 
     return _unpack(processed(info, root, cache, read), sparse=info.family == "musae")
-
-
-def _verify(info: DatasetInfo, data: Data) -> None:
-    found = {
-        "nodes": data.num_nodes,
-        "edges": data.num_edges,
-        "features": data.x.size(1),
-        "classes": int(data.y.max()) + 1,
-    }
-    for what, expected in info.counts:
-        if found[what] != expected:
-            raise files.DamagedFileError(
-                f"{info.name}: expected {expected:,} {what}, found {found[what]:,}; a raw file in "
-                f"{info.folder} is truncated, altered or of another release"
-            )
 
 
 def _pack(data: Data) -> dict[str, Tensor]:

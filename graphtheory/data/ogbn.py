@@ -9,7 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.data.catalogue import DatasetInfo
@@ -47,15 +49,20 @@ def read_ogbn(root: Path, info: DatasetInfo) -> Data:
         dataset = nodeproppred.NodePropPredDataset(info.name, root=str(root))
     graph, labels = dataset[0]
     data = Data(
-        x=torch.from_numpy(graph["node_feat"]).float(),
-        edge_index=torch.from_numpy(graph["edge_index"]).long(),
-        y=torch.from_numpy(labels).view(-1).long(),
+        x=_tensor(graph["node_feat"]).float(),
+        edge_index=_tensor(graph["edge_index"]).long(),
+        y=_tensor(labels).view(-1).long(),
     )
+    parts = dataset.get_idx_split()
     for ours, theirs in (("train", "train"), ("val", "valid"), ("test", "test")):
         mask = torch.zeros(len(data.y), 1, dtype=torch.bool)
-        mask[torch.from_numpy(dataset.get_idx_split()[theirs])] = True
+        mask[_tensor(parts[theirs])] = True
         data[f"{ours}_mask"] = mask
     return data
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.array(array))  # pandas hands out arrays that must not be written
 
 
 def evaluator(name: str = "ogbn-arxiv") -> Any:

@@ -50,6 +50,20 @@ def processed(
     stored = storage.read(path)
     if stored is None:
         with files.staged(found, digests) as private:
-            stored = {name: value.numpy() for name, value in read(private).items()}
+            stored = {name: value.numpy() for name, value in _read(info, read, private).items()}
         storage.write(path, stored)
     return {name: torch.from_numpy(value) for name, value in stored.items()}
+
+
+def _read(
+    info: DatasetInfo, read: Callable[[Path], Mapping[str, Tensor]], private: Path
+) -> Mapping[str, Tensor]:
+    try:
+        return read(private)
+    except (MemoryError, files.DamagedFileError):
+        raise
+    except Exception as error:  # readers of a dozen formats fail in as many ways
+        raise files.DamagedFileError(
+            f"{info.name}: the raw files of {info.folder} cannot be read, one is truncated or "
+            f"altered ({type(error).__name__}: {error})"
+        ) from error

@@ -1,0 +1,91 @@
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphtheory.data import graphs, ogbn
+from graphtheory.data.files import DamagedFileError
+
+NODES, EDGES = 30, 80
+
+OFFLINE = """
+import socket, sys, threading
+reached = []
+socket.socket.connect = lambda *a: reached.append(a)
+socket.getaddrinfo = lambda *a, **k: reached.append(a)
+from graphtheory.data import ogbn
+known = set(threading.enumerate())
+assert ogbn.import_nodeproppred().NodePropPredDataset
+assert ogbn.evaluator().eval_metric == "acc"
+assert set(threading.enumerate()) == known, threading.enumerate()
+assert "outdated" not in sys.modules and not reached, reached
+"""
+
+
+def _csv(path: Path, rows: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(",".join(map(str, np.atleast_1d(row))) for row in rows)
+    path.write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.fixture
+def arxiv(tmp_path: Path) -> Path:
+    """A small graph in the layout of ogbn-arxiv's archive."""
+    draw, folder = np.random.default_rng(0), tmp_path / "ogbn_arxiv"
+    _csv(folder / "raw/edge.csv.gz", draw.integers(NODES, size=(EDGES, 2)))
+    _csv(folder / "raw/node-feat.csv.gz", draw.normal(size=(NODES, 4)))
+    _csv(folder / "raw/node-label.csv.gz", draw.integers(3, size=(NODES, 1)))
+    _csv(folder / "raw/node_year.csv.gz", np.full((NODES, 1), 2015))
+    _csv(folder / "raw/num-node-list.csv.gz", np.array([NODES]))
+    _csv(folder / "raw/num-edge-list.csv.gz", np.array([EDGES]))
+    order = draw.permutation(NODES)
+    for name, part in zip(("train", "valid", "test"), np.split(order, [18, 24]), strict=True):
+        _csv(folder / f"split/time/{name}.csv.gz", part)
+    (folder / "RELEASE_v1.txt").write_text("")
+    return tmp_path
+
+
+def test_raw_files_are_read_as_ogb_reads_them(
+    arxiv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ogbn.read_ogbn(arxiv, graphs.describe("ogbn-arxiv"))
+    raw = arxiv / "ogbn_arxiv/raw"
+    edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
+    assert torch.equal(data.edge_index, torch.from_numpy(edges.T))
+    features = np.loadtxt(raw / "node-feat.csv.gz", delimiter=",")
+    torch.testing.assert_close(data.x, torch.from_numpy(features).float())
+    assert data.y.shape == (NODES,) and data.y.dtype == torch.int64
+    masks = torch.cat([data.train_mask, data.val_mask, data.test_mask], dim=1)
+    assert masks.sum(0).tolist() == [18, 6, 6] and bool((masks.sum(1) == 1).all())
+    assert capsys.readouterr().out == ""
+
+
+def test_load_checks_the_counts_of_the_real_set(arxiv: Path) -> None:
+    before = sorted(arxiv.rglob("*"))
+    with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+    assert sorted(arxiv.rglob("*")) == before
+
+
+def test_a_forged_split_file_is_not_read(arxiv: Path) -> None:
+    (arxiv / "ogbn_arxiv/split/time/split_dict.pt").write_bytes(b"not a tensor")
+    (arxiv / "ogbn_arxiv/processed").mkdir()
+    (arxiv / "ogbn_arxiv/processed/data_processed").write_bytes(b"not a tensor")
+    with pytest.raises(DamagedFileError, match="expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+
+
+def test_evaluator_is_ogbs() -> None:
+    y = torch.tensor([[0], [1], [1], [2]])
+    assert ogbn.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
+
+
+def test_importing_ogb_reaches_for_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
