@@ -1,0 +1,82 @@
+"""Refusals of graphs that cannot be learned from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def check_data(data: Data, num_classes: int | None) -> None:
+    """Features finite, labels in range where they are used, masks one a node and apart.
+
+    Raises:
+        TypeError: Something is missing or of the wrong type.
+        ValueError: Otherwise; the message says how many and where.
+    """
+    for name in ("x", "y", "edge_index", "train_mask", "val_mask"):
+        if not isinstance(getattr(data, name, None), Tensor):
+            kind = type(getattr(data, name, None)).__name__
+            raise TypeError(f"data.{name}: got {kind}, expected a tensor")
+    if not data.x.is_floating_point():
+        raise TypeError(f"data.x: dtype {data.x.dtype}, expected a floating type")
+    _check_finite(data.x)
+    masks = {name: data[name] for name in MASKS if data.get(name) is not None}
+    for name, mask in masks.items():
+        _check_mask(name, mask, data.x.size(0))
+    _check_apart(masks)
+    _check_labels(data.y, torch.stack(list(masks.values())).any(0), num_classes)
+
+
+def _check_finite(x: Tensor) -> None:
+    sparse = x.layout == torch.sparse_csr
+    bad = ~torch.isfinite(x.values() if sparse else x)
+    if not bool(bad.any()):
+        return
+    first = bad.nonzero()[0]
+    if sparse:
+        row = torch.searchsorted(x.crow_indices(), first, right=True) - 1
+        first = torch.cat([row, x.col_indices()[first]])
+    raise ValueError(
+        f"data.x: {int(bad.sum())} entries are NaN or infinite, the first at "
+        f"{first.tolist()}; expected finite features"
+    )
+
+
+def _check_mask(name: str, mask: Tensor, nodes: int) -> None:
+    if mask.dtype != torch.bool or mask.shape != (nodes,):
+        raise ValueError(
+            f"data.{name}: {mask.dtype} of shape {tuple(mask.shape)}, expected bool [{nodes}]; "
+            "of several splits give one column"
+        )
+    if not bool(mask.any()):
+        raise ValueError(f"data.{name}: no node, expected at least one")
+
+
+def _check_apart(masks: dict[str, Tensor]) -> None:
+    total = torch.stack(list(masks.values())).sum(0)
+    if bool((total > 1).any()):
+        twice = (total > 1).nonzero().flatten()
+        raise ValueError(
+            f"data: {len(twice)} nodes are in more than one of {', '.join(masks)}, the first is "
+            f"node {int(twice[0])}; expected disjoint masks"
+        )
+
+
+def _check_labels(y: Tensor, used: Tensor, num_classes: int | None) -> None:
+    if y.dtype != torch.int64 or y.shape != used.shape:
+        raise ValueError(
+            f"data.y: {y.dtype} of shape {tuple(y.shape)}, expected int64 [{len(used)}]"
+        )
+    bad = used & (y < 0)
+    if num_classes is not None:
+        bad |= used & (y >= num_classes)
+    if bool(bad.any()):
+        node = int(bad.nonzero()[0])
+        limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
+        raise ValueError(
+            f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
+            f"node {node} with {int(y[node])}; expected {limit}"
+        )

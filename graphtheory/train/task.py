@@ -1,0 +1,135 @@
+"""Node classification as a Lightning module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from lightning import LightningModule
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from graphtheory.train.batch import NodeBatch
+from graphtheory.train.score import SCORES
+
+
+@dataclass(frozen=True)
+class AdamOptions:
+    """Adam with decay, and a step size of its own for distance biases.
+
+    Args:
+        lr: Step size, above 0.
+        weight_decay: L2 coefficient, 0 or more, of every parameter but the bucket biases.
+        bias_lr: Step size of the bucket biases; None is `lr`. They are never decayed.
+        decoupled: Decay as AdamW does instead of adding it to the gradient.
+
+    Raises:
+        ValueError: A number outside its range.
+    """
+
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    bias_lr: float | None = None
+    decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "bias_lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name}: got {value}, expected a step size above 0")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"weight_decay: got {self.weight_decay}, expected 0 or more")
+
+    def build(self, module: nn.Module) -> torch.optim.Optimizer:
+        """An optimizer for the parameters of `module` that learn."""
+        biases = {id(p) for p in _bucket_biases(module)}
+        learning = [p for p in module.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [{"params": [p for p in learning if id(p) not in biases]}]
+        if own := [p for p in learning if id(p) in biases]:
+            lr = self.lr if self.bias_lr is None else self.bias_lr
+            groups.append({"params": own, "lr": lr, "weight_decay": 0.0})
+        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
+        return kind(groups, lr=self.lr, weight_decay=self.weight_decay)
+
+
+def _bucket_biases(module: nn.Module) -> list[nn.Parameter]:
+    marked = (m for m in module.modules() if getattr(m, "is_bucket_bias", False))
+    return [p for m in marked for p in m.parameters()]
+
+
+class Evaluation(NamedTuple):
+    """Loss and score on the validation nodes, score on the test nodes (None without any)."""
+
+    val_loss: float
+    val: float
+    test: float | None
+
+
+class NodeTask(LightningModule):
+    r"""Cross-entropy on the masked nodes: :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`.
+
+    Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
+    `test` where it evaluates. Edge of the domain: a batch without masked nodes has no loss and is
+    refused by the data modules.
+
+    Args:
+        model: `model(x, neighborhood) -> logits [num_dst, num_classes]`.
+        num_classes: C, at least 2.
+        metric: "accuracy", or "rocauc" for two classes.
+        optimizer: Step sizes and decay.
+
+    Raises:
+        ValueError: Unknown metric, fewer than two classes, or "rocauc" with more than two.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        num_classes: int,
+        metric: str = "accuracy",
+        optimizer: AdamOptions = AdamOptions(),
+    ) -> None:
+        super().__init__()
+        if metric not in SCORES:
+            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(SCORES)}")
+        if num_classes < 2 or (metric == "rocauc" and num_classes != 2):
+            expected = "2" if metric == "rocauc" else "2 or more"
+            raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
+        self.model, self.num_classes, self.metric = model, num_classes, metric
+        self.options = optimizer
+
+    def forward(self, batch: NodeBatch) -> Tensor:
+        """Logits [num_dst, num_classes]."""
+        return self.model(batch.x, batch.neighborhood)
+
+    def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
+        """Loss on `batch.mask`."""
+        return cross_entropy(self(batch)[batch.mask], batch.y[batch.mask])
+
+    @torch.no_grad()
+    def evaluate(self, batch: NodeBatch) -> Evaluation:
+        """Loss and scores of one forward pass in evaluation mode; the mode before comes back."""
+        was_training = self.training
+        self.eval()
+        logits, score = self(batch), SCORES[self.metric]
+        self.train(was_training)
+        val, y = logits[batch.mask], batch.y[batch.mask]
+        test = batch.test_mask
+        return Evaluation(
+            float(cross_entropy(val, y)),
+            score(val, y),
+            None if test is None else score(logits[test], batch.y[test]),
+        )
+
+    def validation_step(self, batch: NodeBatch, batch_idx: int) -> None:
+        """Log what `evaluate` finds, for a Trainer of your own."""
+        found = self.evaluate(batch)._asdict()
+        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
+
+    test_step = validation_step
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimizer that the options describe."""
+        return self.options.build(self)

@@ -1,0 +1,79 @@
+"""What happens around each epoch: seeds, scores, the best epoch, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.seeds import derive, seed_all
+from graphtheory.train.task import NodeTask
+
+Row = dict[str, float]
+
+
+class Watch(Callback):
+    """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
+
+    An epoch is better than another when its validation score is higher, or equal with a lower
+    validation loss. The test score rides along and decides nothing.
+
+    Args:
+        data: Whose validation nodes decide.
+        seed: Of everything that draws from global random state, dropout above all.
+        patience: Epochs without a better one after which to stop.
+    """
+
+    def __init__(self, data: FullGraph, *, seed: int, patience: int) -> None:
+        self.data, self.seed, self.patience = data, seed, patience
+        self.history: list[Row] = []
+        self.best: Row | None = None
+        self.best_state: dict[str, Tensor] = {}
+        self._losses: list[tuple[Tensor, int]] = []
+        self._began = 0.0
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the epoch its own randomness."""
+        self._began = time.perf_counter()
+        self._losses = []
+        seed_all(derive(self.seed, trainer.current_epoch))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Remember the loss and how many nodes it is the mean of."""
+        count = 1 if trainer.num_training_batches == 1 else int(batch.mask.sum())
+        self._losses.append((outputs["loss"], count))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Evaluate, remember, decide."""
+        assert isinstance(pl_module, NodeTask)
+        row = self._row(pl_module, trainer.current_epoch + 1)
+        self.history.append(row)
+        if self.best is None or _rank(row) > _rank(self.best):
+            self.best = row
+            state = pl_module.state_dict()
+            self.best_state = {name: value.detach().clone() for name, value in state.items()}
+        if row["epoch"] - self.best["epoch"] >= self.patience:
+            trainer.should_stop = True
+
+    def _row(self, task: NodeTask, epoch: int) -> Row:
+        nodes = sum(count for _, count in self._losses)
+        loss = sum(float(loss) * count for loss, count in self._losses) / nodes
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"train_loss: {loss} in epoch {epoch}; try a smaller step than {task.options}"
+            )
+        found = task.evaluate(self.data.evaluation_batch().to(task.device))
+        row = {"epoch": epoch, "train_loss": loss, "val_loss": found.val_loss, "val": found.val}
+        if found.test is not None:
+            row["test"] = found.test
+        return row | {"seconds": time.perf_counter() - self._began}
+
+
+def _rank(row: Row) -> tuple[float, float]:
+    return row["val"], -row["val_loss"]
