@@ -1,6 +1,37 @@
 """What can be computed from a graph: distances, encodings, margins."""
 
 from graphtheory.structure.balls import at_distance, hop_ball
+from graphtheory.structure.core import (
+    DistanceCounts,
+    confusion_ratio,
+    core_distance,
+    count_by_distance,
+    positive_share,
+    winning_margin,
+)
+from graphtheory.structure.discriminative import (
+    ClassBalance,
+    class_balance,
+    discriminative_nodes,
+)
 from graphtheory.structure.distance import UNREACHABLE, shortest_path_distance
+from graphtheory.structure.encodings import centroid_distance, centroids, degree_encoding
 
-__all__ = ["UNREACHABLE", "at_distance", "hop_ball", "shortest_path_distance"]
+__all__ = [
+    "UNREACHABLE",
+    "ClassBalance",
+    "DistanceCounts",
+    "at_distance",
+    "centroid_distance",
+    "centroids",
+    "class_balance",
+    "confusion_ratio",
+    "core_distance",
+    "count_by_distance",
+    "degree_encoding",
+    "discriminative_nodes",
+    "hop_ball",
+    "positive_share",
+    "shortest_path_distance",
+    "winning_margin",
+]

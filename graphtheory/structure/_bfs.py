@@ -22,6 +22,16 @@ def _lowest_bit(typingctx, word):
     return types.uint64(types.uint64), generate
 
 
+@intrinsic
+def _count_bits(typingctx, word):
+    """Number of set bits of a word."""
+
+    def generate(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), generate
+
+
 @njit(cache=True, nogil=True)
 def _record(out, row, first, words, hops):
     """out[row, first + i] = hops for every set bit i."""
@@ -116,6 +126,31 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out, first)
 
 
 @njit(cache=True, nogil=True)
+def add_farness(indptr, indices, sources, farness):
+    """farness[v] += sum of hops from up to 512 sources to v, over those that reach it."""
+    num_nodes = len(indptr) - 1
+    seen = np.zeros((num_nodes, WORDS), np.uint64)
+    active = np.zeros(num_nodes, np.bool_)
+    new = np.empty(WORDS, np.uint64)
+    for i in range(len(sources)):
+        seen[sources[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+        active[sources[i]] = True
+    front, after, active_after = seen.copy(), np.empty_like(seen), np.empty_like(active)
+    hops, alive = 0, True
+    while alive:
+        hops, alive = hops + 1, False
+        for v in range(num_nodes):
+            active_after[v] = _pull(indptr, indices, v, front, active, seen, new)
+            if active_after[v]:
+                alive = True
+                for w in range(WORDS):
+                    after[v, w] = new[w]
+                    farness[v] += hops * np.int64(_count_bits(new[w]))
+        front, after = after, front
+        active, active_after = active_after, active
+
+
+@njit(cache=True, nogil=True)
 def _expand(indptr, indices, queue, start, stop, mark, own, other):
     """Add the next level to `queue`: (its end, its edges); the end is -1 when the sides meet."""
     end, work = stop, 0
@@ -133,8 +168,9 @@ def _expand(indptr, indices, queue, start, stop, mark, own, other):
 
 
 @njit(cache=True, nogil=True)
-def _meet(rows, columns, s, t, limit, mark, from_s, from_t, ahead, behind):
+def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
     """Hops from s to t, at most `limit`; -1 when one side is exhausted before they meet."""
+    from_s, from_t = np.int32(2 * turn + 1), np.int32(2 * turn + 2)
     indptr, indices = rows
     t_indptr, t_indices = columns
     mark[s], mark[t], ahead[0], behind[0] = from_s, from_t, s, t
@@ -167,7 +203,7 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out):
     nothing is cleared between pairs.
     """
     num_nodes = len(rows[0]) - 1
-    mark = np.zeros(num_nodes, np.int64)
+    mark = np.zeros(num_nodes, np.int32)
     ahead, behind = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     for p in range(pairs.shape[1]):
         s, t = pairs[0, p], pairs[1, p]
@@ -177,7 +213,7 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out):
             out[p] = UNREACHABLE
         else:
             limit = cutoff if strong[s] == strong[t] else num_nodes
-            hops = _meet(rows, columns, s, t, limit, mark, 2 * p + 1, 2 * p + 2, ahead, behind)
+            hops = _meet(rows, columns, s, t, limit, p, mark, ahead, behind)
             out[p] = UNREACHABLE if hops < 0 else min(hops, cutoff)
 
 

@@ -83,7 +83,7 @@ def shortest_path_distance(
     return _from_sources(graph, ids, cutoff).to(graph.device)
 
 
-class _Reachability(NamedTuple):
+class Reachability(NamedTuple):
     """What decides whether a path exists, computed once a graph."""
 
     strong: np.ndarray
@@ -91,22 +91,23 @@ class _Reachability(NamedTuple):
     order: np.ndarray  # nodes by strong component, senders first
 
 
-_known: WeakKeyDictionary[Neighborhood, _Reachability] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Neighborhood, Reachability] = WeakKeyDictionary()
 
 
-def _reachability(graph: Neighborhood) -> _Reachability:
+def reachability(graph: Neighborhood) -> Reachability:
+    """Components of the graph, remembered as long as it lives."""
     parts = _known.get(graph)
     if parts is None:
         rows = rows_of(graph)
         strong = _components.strong_components(*rows)
         order = np.argsort(strong, kind="stable")
-        parts = _Reachability(strong, _components.weak_components(*rows), order)
+        parts = Reachability(strong, _components.weak_components(*rows), order)
         _known[graph] = parts
     return parts
 
 
 def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
-    rows, parts, ids = rows_of(graph), _reachability(graph), sources.numpy()
+    rows, parts, ids = rows_of(graph), reachability(graph), sources.numpy()
     result = torch.empty(graph.num_dst, len(ids), dtype=torch.uint8)
     out = result.numpy()
 
@@ -119,7 +120,7 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
 
 
 def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
-    rows, columns, parts = rows_of(graph), rows_of(graph.transpose()), _reachability(graph)
+    rows, columns, parts = rows_of(graph), rows_of(graph.transpose()), reachability(graph)
     result = torch.empty(pairs.size(1), dtype=torch.uint8)
     ids, out = pairs.numpy(), result.numpy()
 

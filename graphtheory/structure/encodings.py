@@ -1,0 +1,172 @@
+"""Absolute encodings of a node's place in its graph: its degree, its distance to the centroid.
+
+Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
+`AddRandomWalkPE`.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.structure import _bfs, _components, _counts
+from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
+from graphtheory.structure._threads import for_chunks
+from graphtheory.structure.distance import MAX_CUTOFF
+
+
+def degree_encoding(
+    graph: Neighborhood, *, direction: Literal["in", "out"] = "in", log: bool = True
+) -> Tensor:
+    r"""How many edges a node receives or sends, as a column to join to its features.
+
+    .. math:: e_n = \log(1 + \deg(n))
+
+    Duplicate edges and self-loops count as often as they occur; an isolated node has 0.
+
+    Args:
+        graph: As many senders as receivers.
+        direction: "in" counts the senders a node hears, "out" the receivers that hear it; the
+            same in an undirected graph.
+        log: Take log(1 + degree); otherwise the degree itself.
+
+    Returns:
+        float32 [N, 1].
+
+    Raises:
+        TypeError: `graph` is no Neighborhood.
+        ValueError: A bipartite graph, or an unknown direction.
+
+    Source: degree encoding of section B.5.2.
+
+    Example:
+        >>> star = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
+        >>> degree_encoding(star, log=False).tolist()
+        [[3.0], [0.0], [0.0], [0.0]]
+    """
+    num_nodes_of(graph)
+    if direction not in ("in", "out"):
+        raise ValueError(f"direction: got {direction!r}, expected 'in' or 'out'")
+    degree = (graph if direction == "in" else graph.transpose()).degree().float()
+    return (degree.log1p() if log else degree)[:, None]
+
+
+def centroids(
+    graph: Neighborhood,
+    *,
+    num_samples: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""The nodes of least mean distance to the rest of their connected component.
+
+    .. math:: \arg\min_{c} \sum_{n \in \mathrm{component}(c)} \mathrm{hops}(c, n)
+
+    Directions are ignored, every component has its own centroids, and ties are all kept: both
+    middle nodes of a path of four, every node of a clique, an isolated node itself.
+
+    Args:
+        graph: As many senders as receivers.
+        num_samples: Nodes to measure from instead of all: an estimate, for large graphs. A
+            component without a sample is measured from its first node.
+        generator: Draws the samples; required with `num_samples`.
+
+    Returns:
+        Node ids int64 [K], ascending.
+
+    Raises:
+        TypeError: `graph` is no Neighborhood.
+        ValueError: A bipartite graph, `num_samples` out of range, or no generator for them.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+        >>> centroids(path).tolist()
+        [1, 2]
+    """
+    num_nodes = num_nodes_of(graph)
+    rows = rows_of(_undirected(graph))
+    component = _components.weak_components(*rows)
+    sources = np.arange(num_nodes)
+    if num_samples is not None:
+        sources = _sample(component, num_samples, generator)
+    farness = _farness(rows, sources)
+    least = np.full(num_nodes, np.iinfo(np.int64).max)
+    np.minimum.at(least, component, farness)
+    found = torch.from_numpy(np.flatnonzero(farness == least[component]))
+    return found.to(graph.device)
+
+
+def centroid_distance(
+    graph: Neighborhood,
+    *,
+    cutoff: int = 20,
+    num_samples: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Hops from every node to the nearest centroid of its component, saturating at `cutoff`.
+
+    Directions are ignored as in `centroids`, so every node has a centroid to go to.
+
+    Args:
+        graph: As many senders as receivers.
+        cutoff: Hops, 1..254.
+        num_samples: As in `centroids`: None is exact.
+        generator: As in `centroids`.
+
+    Returns:
+        uint8 [N].
+
+    Raises:
+        TypeError: `graph` is no Neighborhood, or the cutoff is no integer.
+        ValueError: As in `centroids`, or a cutoff out of range.
+
+    Source: distance to the centroid of the whole graph, section B.5.2; the thesis does not say
+    which node that is.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> centroid_distance(path).tolist()
+        [1, 0, 1]
+    """
+    cutoff = as_hops("cutoff", cutoff, 1, MAX_CUTOFF)
+    targets = centroids(graph, num_samples=num_samples, generator=generator)
+    out = torch.full((graph.num_dst,), cutoff, dtype=torch.uint8)
+    _counts.nearest(*rows_of(_undirected(graph)), targets.cpu().numpy(), cutoff, out.numpy())
+    return out.to(graph.device)
+
+
+def _undirected(graph: Neighborhood) -> Neighborhood:
+    edges = graph.edge_index()
+    return Neighborhood.from_edge_index(
+        torch.cat([edges, edges.flip(0)], dim=1), num_nodes=graph.num_dst
+    )
+
+
+def _sample(
+    component: np.ndarray, num_samples: int, generator: torch.Generator | None
+) -> np.ndarray:
+    if not 1 <= num_samples <= max(len(component), 1):
+        raise ValueError(f"num_samples: got {num_samples}, expected 1..{len(component)} nodes")
+    if generator is None:
+        raise ValueError("generator: got None, expected a torch.Generator to draw num_samples with")
+    drawn = torch.randperm(len(component), generator=generator)[:num_samples].numpy()
+    missed = np.setdiff1d(component, component[drawn])  # a component's label is its first node
+    return np.union1d(drawn, missed)
+
+
+def _farness(rows: tuple[np.ndarray, np.ndarray], sources: np.ndarray) -> np.ndarray:
+    total = np.zeros(len(rows[0]) - 1, np.int64)
+    lock = Lock()
+
+    def work(start: int, stop: int) -> None:
+        part = np.zeros_like(total)
+        _bfs.add_farness(*rows, sources[start:stop], part)
+        with lock:
+            np.add(total, part, out=total)
+
+    for_chunks(work, len(sources), _bfs.SOURCES_AT_ONCE)
+    return total

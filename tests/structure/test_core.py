@@ -1,0 +1,171 @@
+"""Margins, core distance and confusion ratio against their definitions, node by node."""
+
+import math
+
+import networkx as nx
+import pytest
+import torch
+
+from graphtheory import Neighborhood, bipartite
+from graphtheory.structure import (
+    at_distance,
+    confusion_ratio,
+    core_distance,
+    count_by_distance,
+    hop_ball,
+    positive_share,
+    winning_margin,
+)
+
+
+def random_case(num_nodes, num_edges, num_classes, seed, *, undirected):
+    draw = torch.Generator().manual_seed(seed)
+    edges = torch.randint(num_nodes, (2, num_edges), generator=draw)
+    if undirected:
+        edges = torch.cat([edges, edges.flip(0)], dim=1)
+    graph = Neighborhood.from_edge_index(edges, num_nodes=num_nodes)
+    label = torch.randint(num_classes, (num_nodes,), generator=draw)
+    pattern = torch.randint(-1, num_classes, (num_nodes,), generator=draw)
+    return graph, label, pattern
+
+
+def rings(graph):
+    """rings[n][z]: the nodes s with hops(s -> n) = z, by networkx."""
+    reversed_edges = nx.DiGraph(graph.edge_index().flip(0).t().tolist())
+    reversed_edges.add_nodes_from(range(graph.num_dst))
+    found = []
+    for n in range(graph.num_dst):
+        by_distance = {}
+        for s, hops in nx.single_source_shortest_path_length(reversed_edges, n).items():
+            by_distance.setdefault(hops, []).append(s)
+        found.append(by_distance)
+    return found
+
+
+def margin_by_definition(graph, label, pattern, num_classes, max_distance, *, normalized):
+    """Equation (3.5) with the averages over confusion classes."""
+    margin = torch.zeros(graph.num_dst, max_distance, dtype=torch.float64)
+    for n, by_distance in enumerate(rings(graph)):
+        for z in range(1, max_distance + 1):
+            ring = by_distance.get(z, [])
+            votes = [sum(int(pattern[s]) == c for s in ring) for c in range(num_classes)]
+            own = votes.pop(int(label[n]))
+            value = own - sum(votes) / len(votes)
+            margin[n, z - 1] = value / len(ring) if normalized and ring else value
+    return margin
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_margins_follow_the_definition(undirected, normalized, num_classes):
+    graph, label, pattern = random_case(120, 170, num_classes, 1, undirected=undirected)
+    counts = count_by_distance(graph, pattern, num_classes, max_distance=6)
+    expected = margin_by_definition(graph, label, pattern, num_classes, 6, normalized=normalized)
+    found = winning_margin(counts, label, normalized=normalized)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert found[:, 3].abs().sum() > 0
+    average = expected.mean(0).tolist()
+    assert core_distance(found) == 1 + average.index(max(average))
+    for z in range(1, 7):
+        expected_share = sum(value > 0 for value in expected[:, z - 1].tolist()) / 120
+        assert positive_share(found, z) == pytest.approx(expected_share, abs=1e-15)
+
+
+def test_counts_span_several_batches_and_include_the_node_itself():
+    graph, _, pattern = random_case(1300, 1800, 3, 2, undirected=False)
+    counts = count_by_distance(graph, pattern, 3, max_distance=4)
+    ball, distance = hop_ball(graph, 4)
+    senders, receivers = ball.edge_index()
+    size = torch.zeros(1300, 5, dtype=torch.int32)
+    size.index_put_(
+        (receivers, distance.long()), torch.tensor(1, dtype=torch.int32), accumulate=True
+    )
+    assert torch.equal(counts.size, size)
+    kind = torch.zeros(1300, 5, 4, dtype=torch.int32)
+    cells = (receivers, distance.long(), pattern[senders])
+    kind.index_put_(cells, torch.tensor(1, dtype=torch.int32), accumulate=True)
+    assert torch.equal(counts.pattern, kind[..., :3])
+    assert (counts.size[:, 0] == 1).all()
+    assert torch.equal(counts.within().size[:, 4], ball.degree().int())
+    assert torch.equal(counts.within().pattern[:, 2], kind[:, :3, :3].sum(1).int())
+
+
+def test_the_example_of_the_thesis():
+    # Figure 3.2's kind of node: two confusion nodes next to it, three class-relevant ones behind.
+    edges = torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
+    graph = Neighborhood.from_edge_index(edges, num_nodes=6)
+    pattern = torch.tensor([-1, 1, 1, 0, 0, 0])
+    margin = winning_margin(
+        count_by_distance(graph, pattern, 2, max_distance=3), torch.zeros(6, dtype=torch.int64)
+    )
+    assert margin[0].tolist() == [-2.0, 3.0, 0.0]
+
+
+def test_ties_go_to_the_nearest_distance():
+    assert core_distance(torch.tensor([[2.0, 3.0, 3.0], [0.0, 1.0, 1.0]])) == 2
+
+
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_confusion_ratio_follows_the_definition(num_classes):
+    graph, label, pattern = random_case(150, 600, num_classes, 3, undirected=True)
+    labelled = torch.rand(150, generator=torch.Generator().manual_seed(4)) < 0.6
+    receivers = labelled & (pattern < 0)
+    fractions = []
+    for n, by_distance in enumerate(rings(graph)):
+        votes = [
+            sum(int(pattern[s]) == c for s in by_distance.get(2, [])) for c in range(num_classes)
+        ]
+        own = votes.pop(int(label[n]))
+        confusion = sum(votes) / len(votes)
+        if receivers[n] and own + confusion > 0:
+            fractions.append(confusion / (own + confusion))
+    core = at_distance(graph, 2)
+    found = confusion_ratio(core, label, pattern, num_classes, receivers=receivers)
+    assert found == pytest.approx(sum(fractions) / len(fractions), abs=1e-12)
+    everyone = confusion_ratio(core, label, pattern, num_classes)
+    assert everyone != found
+    everyone_else = confusion_ratio(core, label, pattern, num_classes, receivers=pattern < 0)
+    assert everyone == everyone_else
+
+
+def test_confusion_ratio_counts_what_was_sampled():
+    graph = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
+    label, pattern = torch.tensor([0, 0, 0, 1]), torch.tensor([-1, 0, 0, 1])
+    without_two = graph.keep(torch.tensor([True, False, True]))
+    assert confusion_ratio(graph, label, pattern, 2) == pytest.approx(1 / 3)
+    assert confusion_ratio(without_two, label, pattern, 2) == pytest.approx(1 / 2)
+    nobody = torch.zeros(4, dtype=torch.bool)
+    assert math.isnan(confusion_ratio(graph, label, pattern, 2, receivers=nobody))
+
+
+def test_no_nodes_is_a_graph_too():
+    graph = Neighborhood.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
+    nothing = torch.empty(0, dtype=torch.int64)
+    margin = winning_margin(count_by_distance(graph, nothing, 2), nothing)
+    assert margin.shape == (0, 12)
+    with pytest.raises(ValueError, match=r"margin: shape \(0, 12\)"):
+        core_distance(margin)
+
+
+def test_bad_arguments_are_named():
+    graph, label, pattern = random_case(10, 20, 3, 0, undirected=False)
+    with pytest.raises(ValueError, match=r"pattern: values -1\.\.2, expected -1\.\.1"):
+        count_by_distance(graph, pattern, 2)
+    with pytest.raises(TypeError, match=r"pattern: dtype torch\.int32"):
+        count_by_distance(graph, pattern.int(), 3)
+    with pytest.raises(ValueError, match=r"max_distance: got 254, expected hops in 1\.\.253"):
+        count_by_distance(graph, pattern, 3, max_distance=254)
+    with pytest.raises(ValueError, match="graph: 3 senders and 2 receivers"):
+        count_by_distance(bipartite([2], [3]), pattern, 3)
+    counts = count_by_distance(graph, pattern, 3)
+    with pytest.raises(ValueError, match=r"label: shape \(9,\), expected \[10\]"):
+        winning_margin(counts, label[1:])
+    with pytest.raises(ValueError, match=r"label: values .*, expected 0\.\.2"):
+        winning_margin(counts, label - 1)
+    with pytest.raises(ValueError, match="num_classes: got 1"):
+        winning_margin(count_by_distance(graph, pattern.clamp(max=0), 1), label * 0)
+    with pytest.raises(ValueError, match=r"z: got 13, expected hops in 1\.\.12"):
+        positive_share(winning_margin(counts, label), 13)
+    with pytest.raises(ValueError, match=r"receivers: torch\.int64"):
+        confusion_ratio(graph, label, pattern, 3, receivers=label)

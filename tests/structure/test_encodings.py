@@ -1,0 +1,106 @@
+"""Degree and centroid encodings against networkx."""
+
+import networkx as nx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphtheory import Neighborhood, bipartite, cliques
+from graphtheory.structure import centroid_distance, centroids, degree_encoding
+
+
+def graph_of(edges, num_nodes):
+    edge_index = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
+    return Neighborhood.from_edge_index(edge_index, num_nodes=num_nodes)
+
+
+def by_networkx(graph):
+    """(centroids, distance to the nearest), component by component."""
+    theirs = nx.Graph(graph.edge_index().t().tolist())
+    theirs.add_nodes_from(range(graph.num_dst))
+    middle, distance = [], [0] * graph.num_dst
+    for component in nx.connected_components(theirs):
+        reach = {n: nx.single_source_shortest_path_length(theirs, n) for n in component}
+        least = min(sum(hops.values()) for hops in reach.values())
+        best = [n for n in component if sum(reach[n].values()) == least]
+        middle += best
+        for n in component:
+            distance[n] = min(reach[n][c] for c in best)
+    return sorted(middle), distance
+
+
+graphs = st.integers(1, 10).flatmap(
+    lambda n: st.builds(
+        graph_of,
+        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=2 * n),
+        st.just(n),
+    )
+)
+
+
+@given(graphs)
+def test_centroids_agree_with_networkx_on_any_small_graph(graph):
+    middle, distance = by_networkx(graph)
+    assert centroids(graph).tolist() == middle
+    assert centroid_distance(graph).tolist() == distance
+
+
+def test_more_nodes_than_one_batch(generator):
+    edges = torch.randint(900, (1100, 2), generator=generator)
+    graph = graph_of(edges.tolist(), 900)
+    middle, distance = by_networkx(graph)
+    assert centroids(graph).tolist() == middle
+    assert max(distance) > 4
+    assert centroid_distance(graph).tolist() == distance
+    assert centroid_distance(graph, cutoff=3).tolist() == [min(hops, 3) for hops in distance]
+
+
+def test_a_path_longer_than_a_byte_counts():
+    graph = graph_of([(i, i + 1) for i in range(600)], 601)
+    assert centroids(graph).tolist() == [300]
+    distance = centroid_distance(graph, cutoff=254)
+    assert distance.tolist() == [min(abs(i - 300), 254) for i in range(601)]
+
+
+def test_samples_estimate_and_every_component_keeps_a_centroid(generator):
+    star = [(i, 0) for i in range(1, 200)]
+    graph = graph_of([*star, (200, 201), (201, 202)], 204)
+    found = centroids(graph, num_samples=20, generator=generator).tolist()
+    assert 0 in found and 203 in found and set(found) & {200, 201, 202}
+    distance = centroid_distance(graph, num_samples=20, generator=torch.Generator().manual_seed(0))
+    again = centroid_distance(graph, num_samples=20, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(distance, again)
+    assert distance[:200].tolist() == [0] + [1] * 199
+    everything = centroids(graph, num_samples=204, generator=generator)
+    assert torch.equal(everything, centroids(graph))
+
+
+def test_everyone_in_a_clique_and_nobody_in_an_empty_graph():
+    assert centroids(cliques([3, 2])).tolist() == [0, 1, 2, 3, 4]
+    assert centroid_distance(cliques([3, 2])).tolist() == [0] * 5
+    empty = graph_of([], 0)
+    assert centroids(empty).shape == (0,) and centroid_distance(empty).shape == (0,)
+    assert degree_encoding(empty).shape == (0, 1)
+
+
+def test_degrees_count_edges_in_their_direction():
+    graph = graph_of([(0, 1), (0, 1), (2, 1), (1, 1), (0, 2)], 4)
+    assert degree_encoding(graph, log=False).squeeze(1).tolist() == [0, 4, 1, 0]
+    assert degree_encoding(graph, direction="out", log=False).squeeze(1).tolist() == [3, 1, 1, 0]
+    logs = torch.tensor([0.0, 4, 1, 0]).log1p()[:, None]
+    torch.testing.assert_close(degree_encoding(graph), logs)
+
+
+def test_bad_arguments_are_named(generator):
+    graph = graph_of([(0, 1)], 3)
+    with pytest.raises(ValueError, match="direction: got 'both', expected 'in' or 'out'"):
+        degree_encoding(graph, direction="both")
+    with pytest.raises(ValueError, match="graph: 3 senders and 2 receivers"):
+        centroids(bipartite([2], [3]))
+    with pytest.raises(ValueError, match="generator: got None"):
+        centroids(graph, num_samples=2)
+    with pytest.raises(ValueError, match=r"num_samples: got 4, expected 1\.\.3"):
+        centroids(graph, num_samples=4, generator=generator)
+    with pytest.raises(ValueError, match="cutoff: got 0"):
+        centroid_distance(graph, cutoff=0)
