@@ -1,0 +1,6 @@
+"""Networks."""
+
+from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.stack import ResidualStack, Stack
+
+__all__ = ["GraphTransformer", "ResidualStack", "Stack"]

@@ -1,0 +1,152 @@
+"""Networks for nodes by name, with one set of options, so that a comparison differs in the layer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor, nn
+
+from graphtheory.graph import Neighborhood
+from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.stack import ResidualStack, Stack
+from graphtheory.nn import GATConv, GCNConv
+from graphtheory.patterns import (
+    AddSelf,
+    AtDistance,
+    Compose,
+    KHop,
+    Pattern,
+    Sample,
+    SymmetricNormalize,
+)
+
+NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Options of a network.
+
+    Attributes:
+        hidden: Width.
+        layers: Number of layers.
+        heads: Attention heads (gt, gt-plain, gat).
+        dropout: Probability, on features.
+        attention_dropout: Probability, on attention weights.
+        residual: Residual blocks with layer norm between two linear maps; otherwise a classic stack.
+        ffn: A feed-forward part after each residual block's layer.
+        project: A linear map before a classic stack (always there with sparse features or `residual`).
+        num_buckets: Z (gt).
+        neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many hops and itself;
+            "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the whole graph; "=3:20" 20 nodes at
+            distance exactly 3; "=3" all of those.
+    """
+
+    hidden: int = 64
+    layers: int = 2
+    heads: int = 4
+    dropout: float = 0.5
+    attention_dropout: float = 0.0
+    residual: bool = False
+    ffn: bool = False
+    project: bool = False
+    num_buckets: int = 20
+    neighbors: str = "1"
+
+
+class Pointwise(nn.Linear):
+    """A linear layer that ignores the neighbourhood."""
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
+        """Project."""
+        return super().forward(x)
+
+
+def parse_neighbors(text: str) -> Pattern:
+    """The pattern of a `NetworkConfig.neighbors` string.
+
+    Raises:
+        ValueError: A string of another form.
+    """
+    where, _, count = text.partition(":")
+    try:
+        if where == "all":
+            return Compose(Sample(int(count), whole_graph=True), AddSelf())
+        sample = [Sample(int(count))] if count else []
+        if where.startswith("="):
+            return Compose(AtDistance(int(where[1:])), *sample)
+        return Compose(KHop(int(where)), *sample, AddSelf())
+    except ValueError as error:
+        raise ValueError(
+            f"neighbors: got {text!r}, expected hops such as '2', '2:60', 'all:20', '=3' or '=3:20'"
+        ) from error
+
+
+def pattern_of(name: str, config: NetworkConfig) -> Pattern:
+    """What the layers of network `name` aggregate from, as a pattern on the data set's graph."""
+    _check(name)
+    if name in ("gt", "gt-plain"):
+        return parse_neighbors(config.neighbors)
+    if name == "gcn":
+        return Compose(AddSelf(), SymmetricNormalize())
+    return AddSelf()
+
+
+def _check(name: str) -> None:
+    if name not in NAMES:
+        raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
+
+
+def _gat(config: NetworkConfig) -> Callable[[int, int, bool], nn.Module]:
+    def make(width_in: int, width_out: int, last: bool) -> nn.Module:
+        width = width_out if last else width_out // config.heads
+        return GATConv(
+            width_in, width, config.heads,
+            concat=not last, dropout=config.attention_dropout, add_self_loops=False,
+        )  # fmt: skip
+
+    return make
+
+
+def build(
+    name: str,
+    config: NetworkConfig,
+    *,
+    num_features: int,
+    num_classes: int,
+    sparse_features: bool = False,
+) -> nn.Module:
+    """A network `model(x, neighborhood) -> [N, num_classes]`, for the neighbourhood of `pattern_of`.
+
+    Args:
+        name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp.
+        config: Options.
+        num_features: Features of a node.
+        num_classes: Outputs of a node.
+        sparse_features: The features come as torch sparse CSR.
+
+    Raises:
+        ValueError: An unknown name; a width that the heads do not divide.
+    """
+    _check(name)
+    c = config
+    if name in ("gt", "gt-plain", "gat") and c.hidden % c.heads:
+        raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
+    stack: Callable[..., nn.Module] = partial(Stack, project=c.project or sparse_features)
+    if c.residual:
+        stack = partial(ResidualStack, ffn=c.ffn)
+    if name in ("gt", "gt-plain"):
+        return GraphTransformer(
+            num_features, c.hidden, num_classes, c.layers, c.heads,
+            num_buckets=c.num_buckets if name == "gt" else None,
+            dropout=c.dropout, attention_dropout=c.attention_dropout,
+            pattern=pattern_of(name, c), stack=stack,
+        )  # fmt: skip
+    makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
+        "gat": _gat(c),
+        "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
+        "mlp": lambda a, b, _: Pointwise(a, b),
+    }
+    return stack(makers[name], num_features, c.hidden, num_classes, c.layers, dropout=c.dropout)

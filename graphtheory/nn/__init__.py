@@ -1,0 +1,5 @@
+"""Layers on the core; PyG's contract in `nn.conv`."""
+
+from graphtheory.nn.bias import BucketBias
+
+__all__ = ["BucketBias"]

@@ -1,0 +1,95 @@
+"""A trained number for each bucket of an edge: distances, relative positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.ops import BucketedBias
+
+UNREACHABLE = 255
+
+
+class BucketBias(nn.Module):
+    r"""Bias :math:`u_{(s,n)}^\top b` of eq. (3.2): one learned number a bucket and head, zero at the start.
+
+    .. math:: \text{bucket}(z) = \min(z, Z - 1)
+
+    A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more, unreachable pairs
+    (255) included, into the last. With `own_unreachable` the table has one row more, for pairs without a path.
+
+    Args:
+        num_buckets: Z, 1..254.
+        heads: Heads that each learn their own b.
+        own_unreachable: Give unreachable pairs a bucket of their own.
+        saturate: False makes a reachable distance of Z hops or more an error instead.
+
+    Shapes:
+        distance, an integer tensor [num_edges] in hops -> `ops.BucketedBias` with table [Z, heads].
+
+    Raises:
+        ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the buckets.
+        TypeError: Distances that are no integers.
+
+    Source:
+        Li (2024), eq. (3.2). Differs: buckets count from 0; the last may be split in two.
+
+    Example:
+        >>> bias = BucketBias(num_buckets=3, heads=1)
+        >>> bias(torch.tensor([0, 1, 2, 9, 255])).bucket.tolist()
+        [0, 1, 2, 2, 2]
+    """
+
+    is_bucket_bias = True
+
+    def __init__(
+        self,
+        num_buckets: int,
+        heads: int,
+        *,
+        own_unreachable: bool = False,
+        saturate: bool = True,
+    ) -> None:
+        super().__init__()
+        if not 1 <= num_buckets <= 254:
+            raise ValueError(f"num_buckets: got {num_buckets}, expected 1..254")
+        if heads < 1:
+            raise ValueError(f"heads: got {heads}, expected at least 1")
+        self.num_buckets, self.saturate = num_buckets, saturate
+        self.own_unreachable = own_unreachable
+        self.table = nn.Parameter(torch.zeros(num_buckets + own_unreachable, heads))
+
+    def reset_parameters(self) -> None:
+        """Back to b = 0."""
+        nn.init.zeros_(self.table)
+
+    def forward(self, distance: Tensor) -> BucketedBias:
+        """Sort distances into buckets."""
+        if distance.is_floating_point() or distance.dim() != 1:
+            shape = tuple(distance.shape)
+            raise TypeError(
+                f"distance: {distance.dtype} of shape {shape}, expected integer hops [num_edges]"
+            )
+        if not torch.compiler.is_compiling():
+            self._check_range(distance)
+        bucket = distance.clamp(max=self.num_buckets - 1).to(torch.uint8)
+        if self.own_unreachable:
+            bucket = torch.where(distance == UNREACHABLE, self.num_buckets, bucket).to(torch.uint8)
+        return BucketedBias(bucket, self.table)
+
+    def _check_range(self, distance: Tensor) -> None:
+        if distance.dtype != torch.uint8 and distance.numel() and int(distance.min()) < 0:
+            raise ValueError(f"distance: got {int(distance.min())}, expected hops of 0 or more")
+        if self.saturate:
+            return
+        reachable = distance[distance != UNREACHABLE]
+        longest = int(reachable.max()) if reachable.numel() else 0
+        if longest >= self.num_buckets:
+            raise ValueError(
+                f"distance: {longest} hops, expected at most {self.num_buckets - 1} with "
+                f"num_buckets={self.num_buckets} and saturate=False"
+            )
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"num_buckets={self.num_buckets}, heads={self.table.size(1)}"

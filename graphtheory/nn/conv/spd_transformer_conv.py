@@ -1,0 +1,191 @@
+"""The graph transformer layer with shortest-path-distance encoding."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.dense.linear import Linear
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.nn.bias import BucketBias
+
+PairTensor = tuple[Tensor, Tensor]
+
+
+class SPDTransformerConv(nn.Module):
+    r"""Multi-head attention over any neighbourhood, with a learned bias for every shortest-path distance.
+
+    .. math::
+        x'_n = W_R\, x_n + \Big\Vert_{h} \sum_{s \in T^n} W_V^h x_s\,
+        \operatorname{softmax}_{s \in T^n}\Big(
+        \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + u_{(s,n)}^\top b^h \Big)
+
+    A node with an empty T^n keeps only its own term W_R x_n (zeros without `root_weight`).
+
+    Args:
+        in_channels: Features of a node; -1 is read off the first input; a pair for senders and receivers.
+        out_channels: Features of one head.
+        heads: Heads, side by side in the output when `concat`, else averaged.
+        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None: no encoding (b = 0).
+        concat: Concatenate the heads.
+        dropout: Probability with which an attention weight is dropped in training.
+        root_weight: Add W_R x_n.
+        bias: Additive bias of W_Q, W_K, W_V and W_R.
+        scale: Factor of the dot products; None is 1/sqrt(out_channels), the theory model has 1.
+
+    Shapes:
+        - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
+        - **edge_index:** `edge_index` [2, E], any adjacency that PyG's layers take, or a `Neighborhood`.
+        - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance`` of the
+          neighbourhood; without one the edges themselves are the graph: 0 for a self-loop, else 1.
+        - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
+          `return_attention_weights=True` also (edge_index, weights [E, heads]).
+
+    Raises:
+        ValueError: Channels or heads below 1; a distance that does not have one entry an edge.
+        IndexError: A node id out of range.
+
+    Source:
+        Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and W_O is left to
+        the next layer.
+
+    Example:
+        >>> conv = SPDTransformerConv(16, 8, heads=4, num_buckets=5)
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> conv(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        *,
+        num_buckets: int | None = 20,
+        concat: bool = True,
+        dropout: float = 0.0,
+        root_weight: bool = True,
+        bias: bool = True,
+        scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        for name, count in (("out_channels", out_channels), ("heads", heads)):
+            if count < 1:
+                raise ValueError(f"{name}: got {count}, expected at least 1")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+        src, dst = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
+        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.concat, self.dropout, self.scale = concat, dropout, scale
+        width = heads * out_channels
+        self.lin_key = Linear(src, width, bias=bias)
+        self.lin_query = Linear(dst, width, bias=bias)
+        self.lin_value = Linear(src, width, bias=bias)
+        self.lin_skip = (
+            Linear(dst, width if concat else out_channels, bias) if root_weight else None
+        )
+        self.bucket_bias = BucketBias(num_buckets, heads) if num_buckets is not None else None
+
+    def reset_parameters(self) -> None:
+        """Fresh projections, and b = 0."""
+        for part in self.children():
+            part.reset_parameters()  # type: ignore[operator]
+
+    @overload
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: object,
+        distance: Tensor | None = None,
+        return_attention_weights: None = None,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: object,
+        distance: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: object,
+        distance: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Attend; see the class for shapes."""
+        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
+        nb = self._neighborhood(edge_index, x_src.size(0), x_dst.size(0))
+        bias = self._bias(nb, distance)
+        query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
+        key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
+        value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
+        p = self.dropout if self.training else 0.0
+        weights = None
+        if return_attention_weights:
+            weights = self._softmax(query, key, nb, bias)
+            out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
+        else:
+            out = ops.attention(query, key, value, nb, bias=bias, scale=self.scale, dropout=p)
+        out = out.flatten(1) if self.concat else out.mean(1)
+        if self.lin_skip is not None:
+            out = out + self.lin_skip(x_dst)
+        return out if weights is None else (out, self._in_given_order(nb, weights))
+
+    def _neighborhood(self, edge_index: object, num_src: int, num_dst: int) -> Neighborhood:
+        if isinstance(edge_index, Neighborhood):
+            if (edge_index.num_src, edge_index.num_dst) != (num_src, num_dst):
+                raise ValueError(
+                    f"edge_index: {edge_index}, expected num_src={num_src} and num_dst={num_dst} as x has rows"
+                )
+            return edge_index
+        assert isinstance(edge_index, Tensor)
+        return Neighborhood.from_edge_index(edge_index, num_src=num_src, num_dst=num_dst)
+
+    def _bias(self, nb: Neighborhood, distance: Tensor | None) -> ops.BucketedBias | None:
+        if self.bucket_bias is None:
+            return None
+        if distance is None:
+            distance = nb.distance
+        elif distance.shape != (nb.num_edges,):
+            raise ValueError(
+                f"distance: shape {tuple(distance.shape)}, expected one entry an edge: [{nb.num_edges}]"
+            )
+        elif nb.perm is not None:
+            distance = distance[nb.perm]
+        if distance is None:
+            distance = (nb.indices != nb.receivers()).to(torch.uint8)
+        return self.bucket_bias(distance)
+
+    def _softmax(
+        self, query: Tensor, key: Tensor, nb: Neighborhood, bias: ops.BucketedBias | None
+    ) -> Tensor:
+        scale = self.out_channels**-0.5 if self.scale is None else self.scale
+        logits = scale * ops.edge_dot(query, key, nb)
+        if bias is not None:
+            logits = logits + bias.table[bias.bucket.long()]
+        return ops.edge_softmax(logits, nb)
+
+    @staticmethod
+    def _in_given_order(nb: Neighborhood, weights: Tensor) -> tuple[Tensor, Tensor]:
+        if nb.perm is None:
+            return nb.edge_index(), weights
+        back = torch.argsort(nb.perm)
+        return nb.edge_index()[:, back], weights[back]
+
+    def attention_weights(self, x: Tensor | PairTensor, neighborhood: Neighborhood) -> Tensor:
+        """Weights [E, heads] without dropout, in the edge order of the neighbourhood."""
+        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
+        query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
+        key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
+        return self._softmax(query, key, neighborhood, self._bias(neighborhood, None))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
