@@ -41,9 +41,9 @@ def load(
     """One graph with node labels and the masks of one split.
 
     Edges are what PyG's or ogb's class gives: both directions for Planetoid, the heterophilous,
-    LINKX and MUSAE sets; directed for Actor, WebKB and ogbn-arxiv. Features are as published,
-    without normalisation. "facebook" has sparse features (22,470 x 4,714 would be 424 MB dense);
-    every other set has dense ones.
+    LINKX and MUSAE sets; directed, as published, for Actor, WebKB, genius and ogbn-arxiv. Features
+    are as published, without normalisation. "facebook" has sparse features (22,470 x 4,714 would
+    be 424 MB dense), which `torch.nn.Linear` takes as they are; every other set has dense ones.
 
     Splits: "public" is Planetoid's; "published" has ten (seed 10 is the first again) or, for
     ogbn-arxiv, one; "random-20" draws 20 training nodes of each class, 500 for validation, 1000
