@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.models.stack import MakeLayer, ResidualStack
+from graphtheory.models.stack import ResidualStack
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop, Pattern
 
@@ -30,6 +30,7 @@ class GraphTransformer(nn.Module):
         num_buckets: Z of eq. (3.2); None is the network without encoding.
         dropout: Probability, on features.
         attention_dropout: Probability, on attention weights.
+        root_weight: A term of the node's own, W_R x_n, in every layer.
         pattern: T^n; default one hop and the node itself.
         stack: How layers are stacked: `models.ResidualStack` or `models.Stack`.
 
@@ -60,6 +61,7 @@ class GraphTransformer(nn.Module):
         num_buckets: int | None = 20,
         dropout: float = 0.5,
         attention_dropout: float = 0.0,
+        root_weight: bool = True,
         pattern: Pattern | None = None,
         stack: Callable[..., nn.Module] = ResidualStack,
     ) -> None:
@@ -69,20 +71,20 @@ class GraphTransformer(nn.Module):
                 f"heads: got {heads}, expected a divisor of hidden_channels={hidden_channels}"
             )
         self.pattern = Compose(KHop(1), AddSelf()) if pattern is None else pattern
-        make = self._maker(heads, num_buckets, attention_dropout)
-        self.body = stack(
-            make, in_channels, hidden_channels, out_channels, num_layers, dropout=dropout
-        )
+        options: dict[str, Any] = {
+            "num_buckets": num_buckets,
+            "dropout": attention_dropout,
+            "root_weight": root_weight,
+        }
 
-    @staticmethod
-    def _maker(heads: int, num_buckets: int | None, dropout: float) -> MakeLayer:
         def make(width_in: int, width_out: int, last: bool) -> nn.Module:
-            options: dict[str, Any] = {"num_buckets": num_buckets, "dropout": dropout}
             if last:  # the heads of an output layer are averaged
                 return SPDTransformerConv(width_in, width_out, heads, concat=False, **options)
             return SPDTransformerConv(width_in, width_out // heads, heads, **options)
 
-        return make
+        self.body = stack(
+            make, in_channels, hidden_channels, out_channels, num_layers, dropout=dropout
+        )
 
     def neighborhood(
         self, edge_index: Tensor | Neighborhood, num_nodes: int | None = None,

@@ -38,6 +38,7 @@ class NetworkConfig:
         residual: Residual blocks with layer norm between two linear maps; otherwise a classic stack.
         ffn: A feed-forward part after each residual block's layer.
         project: A linear map before a classic stack (always there with sparse features or `residual`).
+        root_weight: A term of the node's own in every attention layer (gt, gt-plain).
         num_buckets: Z (gt).
         neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many hops and itself;
             "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the whole graph; "=3:20" 20 nodes at
@@ -52,6 +53,7 @@ class NetworkConfig:
     residual: bool = False
     ffn: bool = False
     project: bool = False
+    root_weight: bool = True
     num_buckets: int = 20
     neighbors: str = "1"
 
@@ -142,7 +144,7 @@ def build(
             num_features, c.hidden, num_classes, c.layers, c.heads,
             num_buckets=c.num_buckets if name == "gt" else None,
             dropout=c.dropout, attention_dropout=c.attention_dropout,
-            pattern=pattern_of(name, c), stack=stack,
+            root_weight=c.root_weight, pattern=pattern_of(name, c), stack=stack,
         )  # fmt: skip
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
         "gat": _gat(c),
