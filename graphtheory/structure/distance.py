@@ -12,8 +12,8 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.structure import _bfs, _components
 from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
-from graphtheory.structure._memory import require_memory
 from graphtheory.structure._threads import for_chunks
+from graphtheory.structure.memory import require_memory
 
 UNREACHABLE = _bfs.UNREACHABLE
 """Distance of a pair without any path: 255, above every cutoff."""

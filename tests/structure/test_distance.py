@@ -1,5 +1,7 @@
 """Distances against networkx and scipy, and what happens at every border of the definition."""
 
+import multiprocessing
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,9 +13,9 @@ from hypothesis import strategies as st
 from graphtheory import Neighborhood, bipartite
 from graphtheory.structure import (
     UNREACHABLE,
-    _memory,
     at_distance,
     hop_ball,
+    memory,
     shortest_path_distance,
 )
 
@@ -151,23 +153,36 @@ def test_relabelling_the_nodes_relabels_the_table():
     assert torch.equal(table[perm][:, perm], shortest_path_distance(graph))
 
 
-def test_thread_count_does_not_change_a_bit():
+def test_thread_count_does_not_change_a_bit(two_threads):
     graph = random_graph(1500, 4000, seed=5)
     pairs = torch.randint(1500, (2, 20000), generator=torch.Generator().manual_seed(2))
-    threads = torch.get_num_threads()
-    results = []
-    try:
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            ball, distance = hop_ball(graph, 3)
-            table = shortest_path_distance(graph)
-            results.append(
-                (table, shortest_path_distance(graph, pairs=pairs), ball.indices, distance)
-            )
-    finally:
+    expected = _everything(graph, pairs)
+    for threads in (1, 3):
         torch.set_num_threads(threads)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+        found = _everything(graph, pairs)
+        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+def _everything(graph, pairs):
+    ball, distance = hop_ball(graph, 3)
+    table = shortest_path_distance(graph)
+    return [table, shortest_path_distance(graph, pairs=pairs), ball.indices, distance]
+
+
+def _in_child(graph, pairs):
+    torch.set_num_threads(2)
+    return [result.numpy() for result in _everything(graph, pairs)]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_may_use_threads_after_its_parent_did(two_threads):
+    graph = random_graph(1500, 4000, seed=6)
+    pairs = torch.randint(1500, (2, 9000), generator=torch.Generator().manual_seed(2))
+    ours = _everything(graph, pairs)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        theirs = pool.apply_async(_in_child, (graph, pairs)).get(timeout=60)
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(a, torch.from_numpy(b))
 
 
 @pytest.mark.parametrize("num_nodes", [0, 1, 5])
@@ -253,7 +268,7 @@ def test_bad_graphs_and_radii_are_named():
 
 def test_what_does_not_fit_is_refused_before_it_is_computed(monkeypatch):
     graph = random_graph(200, 500, seed=0)
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 30_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 30_000)
     with pytest.raises(MemoryError, match=r"200 x 200 nodes needs .*40000 bytes.*hop_ball"):
         shortest_path_distance(graph)
     assert shortest_path_distance(graph, sources=torch.arange(100)).shape == (200, 100)

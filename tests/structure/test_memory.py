@@ -2,15 +2,15 @@
 
 import pytest
 
-from graphtheory.structure import _memory
+from graphtheory.structure import memory
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine with 8 MiB available, and a container on it that a test may describe."""
     (tmp_path / "meminfo").write_text("MemTotal: 16384 kB\nMemAvailable:    8192 kB\n")
-    monkeypatch.setattr(_memory, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(_memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     return tmp_path
 
 
@@ -21,9 +21,9 @@ def put_container(machine, limit, usage, reclaimable):
 
 
 def test_the_host_decides_without_a_container(machine):
-    assert _memory.available_bytes() == 8192 * 1024
+    assert memory.available_bytes() == 8192 * 1024
     put_container(machine, "max", 10, 0)
-    assert _memory.available_bytes() == 8192 * 1024
+    assert memory.available_bytes() == 8192 * 1024
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def test_the_host_decides_without_a_container(machine):
 )
 def test_the_smaller_of_host_and_container_counts(machine, limit, usage, reclaimable, left):
     put_container(machine, limit, usage, reclaimable)
-    assert _memory.available_bytes() == left
+    assert memory.available_bytes() == left
 
 
 def test_nothing_is_refused_where_nothing_is_known(machine):
     (machine / "meminfo").unlink()
-    assert _memory.available_bytes() is None
-    _memory.require_memory("anything", 10**18, "no advice")
+    assert memory.available_bytes() is None
+    memory.require_memory("anything", 10**18, "no advice")
 
 
 def test_the_refusal_names_need_supply_and_advice(machine):
-    _memory.require_memory("a table", 2**23, "ask for less")
+    memory.require_memory("a table", 2**23, "ask for less")
     with pytest.raises(MemoryError, match=r"a table needs .*8388609 bytes.*; ask for less"):
-        _memory.require_memory("a table", 2**23 + 1, "ask for less")
+        memory.require_memory("a table", 2**23 + 1, "ask for less")
