@@ -20,7 +20,7 @@ def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> Tensor:
 
 
 def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
-    """Complete graphs side by side, self included: token sets, image batches, graphs with global attention.
+    """Complete graphs side by side, self included: token sets, batches, global attention.
 
     Args:
         sizes: Nodes of each clique.
@@ -34,7 +34,7 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
 
 
 def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tensor) -> Neighborhood:
-    """Complete bipartite blocks: every receiver of block b aggregates from every sender of block b.
+    """Complete bipartite blocks: receivers of block b aggregate from all its senders.
 
     Args:
         sizes_dst: Receivers of each block.

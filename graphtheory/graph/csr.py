@@ -1,4 +1,5 @@
-"""Row pointers from unordered edges: a stable sort, as a torch op so that compilation traces through it."""
+"""Row pointers from unordered edges: a stable sort, as a torch op so that compilation traces
+through it."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from torch import Tensor
 
 
 def check_index(name: str, index: Tensor, limit: int) -> None:
-    """Raise unless every entry of `index` lies in 0..limit-1; the message names the first offender."""
-    if index.numel() == 0:
+    """Raise unless every entry of `index` lies in 0..limit-1; the message names the first
+    offender.""" if index.numel() == 0:
         return
     low, high = int(index.min()), int(index.max())
     if low >= 0 and high < limit:
@@ -53,7 +54,8 @@ def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tens
 def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     edges = edge_index.size(1)
     like = edge_index.new_empty
-    return tuple(like(n, dtype=torch.int64) for n in (num_dst + 1, edges, edges))  # type: ignore[return-value]
+    return tuple(like(n, dtype=torch.int64) for n in (num_dst + 1, edges, edges))  # type:
+    ignore[return-value]
 
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())

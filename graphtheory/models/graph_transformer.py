@@ -18,8 +18,8 @@ class GraphTransformer(nn.Module):
     r"""L layers of attention over T^n with a learned bias for every distance.
 
     Each layer is `nn.SPDTransformerConv`; what a node attends to is a pattern:
-    ``Compose(KHop(2), AddSelf())`` a ball, ``Sample(20, whole_graph=True)`` the thesis's practical network, in
-    which every node draws 20 nodes of the graph afresh in every iteration.
+    ``Compose(KHop(2), AddSelf())`` a ball, ``Sample(20, whole_graph=True)`` the thesis's practical
+    network, in which every node draws 20 nodes of the graph afresh in every iteration.
 
     Args:
         in_channels: Features of a node.
@@ -35,14 +35,15 @@ class GraphTransformer(nn.Module):
         stack: How layers are stacked: `models.ResidualStack` or `models.Stack`.
 
     Shapes:
-        x [N, in_channels] dense or sparse CSR, `edge_index` [2, E] or a Neighborhood -> [N, out_channels].
+        x [N, in_channels] dense or sparse CSR, `edge_index` [2, E] or a Neighborhood -> [N,
+        out_channels].
 
     Raises:
         ValueError: A width that the heads do not divide.
 
     Source:
-        Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs: normalisation,
-        residual connections and dropout by choice.
+        Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs:
+        normalisation, residual connections and dropout by choice.
 
     Example:
         >>> model = GraphTransformer(16, 32, 7, num_layers=2)
@@ -96,8 +97,8 @@ class GraphTransformer(nn.Module):
         return self.pattern(edge_index, generator=generator)
 
     def forward(self, x: Tensor, edge_index: Tensor | Neighborhood) -> Tensor:
-        """Class scores. An edge list is a graph, whose T^n is made here; a Neighborhood is T^n itself."""
-        if not isinstance(edge_index, Neighborhood):
+        """Class scores. An edge list is a graph, whose T^n is made here; a Neighborhood is T^n
+        itself.""" if not isinstance(edge_index, Neighborhood):
             edge_index = self.neighborhood(edge_index, x.size(0))
         return self.body(x, edge_index)
 
@@ -118,7 +119,8 @@ class GraphTransformer(nn.Module):
 
     @torch.no_grad()
     def attention_weights(self, x: Tensor, neighborhood: Neighborhood) -> list[Tensor]:
-        """Weights [E, heads] of each layer for these inputs, without dropout, in the edge order of T^n."""
+        """Weights [E, heads] of each layer for these inputs, without dropout, in the edge order of
+        T^n."""
         inputs: list[Tensor] = []
         hooks = [
             c.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))

@@ -1,4 +1,4 @@
-"""Two ways to stack layers that take (x, neighborhood): classic, and residual with normalisation."""
+"""Two ways to stack layers that take (x, neighborhood): classic and residual."""
 
 from __future__ import annotations
 

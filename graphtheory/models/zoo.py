@@ -1,4 +1,4 @@
-"""Networks for nodes by name, with one set of options, so that a comparison differs in the layer alone."""
+"""Networks for nodes by name, with one set of options: only the layer differs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ class NetworkConfig:
         heads: Attention heads (gt, gt-plain, gat).
         dropout: Probability, on features.
         attention_dropout: Probability, on attention weights.
-        residual: Residual blocks with layer norm between two linear maps; otherwise a classic stack.
+        residual: Residual blocks with layer norm between two linear maps; otherwise a classic
+            stack.
         ffn: A feed-forward part after each residual block's layer.
-        project: A linear map before a classic stack (always there with sparse features or `residual`).
+        project: A linear map before a classic stack (always there with sparse features or
+            `residual`).
         root_weight: A term of the node's own in every attention layer (gt, gt-plain).
         num_buckets: Z (gt).
-        neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many hops and itself;
-            "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the whole graph; "=3:20" 20 nodes at
-            distance exactly 3; "=3" all of those.
+        neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many
+            hops and itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the
+            whole graph; "=3:20" 20 nodes at distance exactly 3; "=3" all of those.
     """
 
     hidden: int = 64
@@ -120,7 +122,7 @@ def build(
     num_classes: int,
     sparse_features: bool = False,
 ) -> nn.Module:
-    """A network `model(x, neighborhood) -> [N, num_classes]`, for the neighbourhood of `pattern_of`.
+    """A network `model(x, neighborhood) -> [N, num_classes]` for the neighbourhood of `pattern_of`.
 
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp.

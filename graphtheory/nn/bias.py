@@ -11,12 +11,13 @@ UNREACHABLE = 255
 
 
 class BucketBias(nn.Module):
-    r"""Bias :math:`u_{(s,n)}^\top b` of eq. (3.2): one learned number a bucket and head, zero at the start.
+    r"""Bias u^T b of eq. (3.2): a learned number for each bucket and head, zero at the start.
 
     .. math:: \text{bucket}(z) = \min(z, Z - 1)
 
-    A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more, unreachable pairs
-    (255) included, into the last. With `own_unreachable` the table has one row more, for pairs without a path.
+    A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more,
+    unreachable pairs (255) included, into the last. With `own_unreachable` the table has one row
+    more, for pairs without a path.
 
     Args:
         num_buckets: Z, 1..254.
@@ -28,7 +29,8 @@ class BucketBias(nn.Module):
         distance, an integer tensor [num_edges] in hops -> `ops.BucketedBias` with table [Z, heads].
 
     Raises:
-        ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the buckets.
+        ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the
+            buckets.
         TypeError: Distances that are no integers.
 
     Source:

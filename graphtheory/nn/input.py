@@ -12,10 +12,11 @@ from graphtheory.graph import Neighborhood
 
 
 class InputLinear(nn.Linear):
-    r"""Dropout and a linear map, :math:`x W^\top + b`, for dense [N, F] or torch sparse CSR features.
+    r"""Dropout and a linear map, x W^T + b, for dense [N, F] or torch sparse CSR features.
 
-    A sparse feature matrix is a bipartite graph from features to nodes whose edge weights are the entries, so
-    the product is an aggregation. Dropout acts on the entries; zeros stay zeros in either form.
+    A sparse feature matrix is a bipartite graph from features to nodes whose edge weights are the
+    entries, so the product is an aggregation. Dropout acts on the entries; zeros stay zeros in
+    either form.
 
     Args:
         in_features: F.

@@ -15,8 +15,8 @@ from graphtheory.graph import Neighborhood
 class Pattern(ABC):
     """A rule for who aggregates from whom: a function from a neighbourhood to a neighbourhood.
 
-    Subclasses are frozen dataclasses. Where the hops between sender and receiver are known, the result
-    carries them as `.distance`.
+    Subclasses are frozen dataclasses. Where the hops between sender and receiver are known, the
+    result carries them as `.distance`.
     """
 
     is_random: ClassVar[bool] = False
@@ -31,7 +31,8 @@ class Pattern(ABC):
     def mask(self, base: Tensor) -> Tensor:
         """The rule's definition on a dense Bool [dst, src], slow; tests compare with it.
 
-        A deterministic pattern gives exactly these pairs. A random one draws from them, `row_size` a row.
+        A deterministic pattern gives exactly these pairs. A random one draws from them, `row_size`
+        a row.
         """
 
     def row_size(self, base: Tensor) -> Tensor:
@@ -43,8 +44,8 @@ class Pattern(ABC):
 class Compose(Pattern):
     """Patterns one after the other, the first one first.
 
-    `Compose(KHop(2), Sample(60), AddSelf())` is S^{n,t} of Li (2024), section 3.5.1: the node itself and 60
-    nodes drawn from its distance-1 and distance-2 neighbourhoods.
+    `Compose(KHop(2), Sample(60), AddSelf())` is S^{n,t} of Li (2024), section 3.5.1: the node
+    itself and 60 nodes drawn from its distance-1 and distance-2 neighbourhoods.
 
     Args:
         patterns: Any number; none is the identity.

@@ -24,8 +24,8 @@ def _reach(base: Tensor, hops: int) -> Tensor:
 class KHop(Pattern):
     r"""Nodes at 1 to `radius` hops: :math:`T^n = \{s : 1 \le \mathrm{hops}(s \to n) \le k\}`.
 
-    The node itself is left out (add it with `AddSelf`); duplicate edges collapse and weights are dropped. A
-    node that nothing leads to has an empty row. The result carries distances.
+    The node itself is left out (add it with `AddSelf`); duplicate edges collapse and weights are
+    dropped. A node that nothing leads to has an empty row. The result carries distances.
 
     Args:
         radius: Hops, 1..254.

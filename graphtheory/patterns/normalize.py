@@ -15,8 +15,8 @@ from graphtheory.patterns.base import Pattern, require_square
 class SymmetricNormalize(Pattern):
     r"""The same edges with weights :math:`w_{ij} / \sqrt{d_i d_j}`, d the weighted in-degree.
 
-    `Compose(AddSelf(), SymmetricNormalize())` gives the propagation matrix of the GCN. A node of degree 0
-    gets weight 0 on its edges.
+    `Compose(AddSelf(), SymmetricNormalize())` gives the propagation matrix of the GCN. A node of
+    degree 0 gets weight 0 on its edges.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)

@@ -31,8 +31,8 @@ def pair_distance(graph: Neighborhood, pairs: Tensor, *, cutoff: int = 20) -> Te
 
 
 def _distinct(rows: int, n: int, limit: int, generator: torch.Generator | None) -> Tensor:
-    """`rows` uniform subsets of size n of 0..limit-1, [rows, n] (Floyd's algorithm, all rows at once)."""
-    chosen = torch.empty(rows, n, dtype=torch.int64)
+    """`rows` uniform subsets of size n of 0..limit-1, [rows, n] (Floyd's algorithm, all rows at
+    once).""" chosen = torch.empty(rows, n, dtype=torch.int64)
     for k, top in enumerate(range(limit - n, limit)):
         draw = torch.randint(top + 1, (rows,), generator=generator)
         taken = (chosen[:, :k] == draw[:, None]).any(1)
@@ -44,8 +44,9 @@ def _distinct(rows: int, n: int, limit: int, generator: torch.Generator | None) 
 class Sample(Pattern):
     """At most `n` senders a row, uniformly without replacement, afresh on every call.
 
-    A row with n senders or fewer stays whole. With `whole_graph` the given edges do not matter: every
-    receiver draws n of all nodes (itself possibly among them), and the distances are those of the graph.
+    A row with n senders or fewer stays whole. With `whole_graph` the given edges do not matter:
+    every receiver draws n of all nodes (itself possibly among them), and the distances are those
+    of the graph.
 
     Args:
         n: Senders a row, at least 1.

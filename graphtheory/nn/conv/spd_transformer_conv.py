@@ -16,7 +16,7 @@ PairTensor = tuple[Tensor, Tensor]
 
 
 class SPDTransformerConv(nn.Module):
-    r"""Multi-head attention over any neighbourhood, with a learned bias for every shortest-path distance.
+    r"""Multi-head attention over any neighbourhood, with a learned bias for every distance.
 
     .. math::
         x'_n = W_R\, x_n + \Big\Vert_{h} \sum_{s \in T^n} W_V^h x_s\,
@@ -26,10 +26,12 @@ class SPDTransformerConv(nn.Module):
     A node with an empty T^n keeps only its own term W_R x_n (zeros without `root_weight`).
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input; a pair for senders and receivers.
+        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
+            receivers.
         out_channels: Features of one head.
         heads: Heads, side by side in the output when `concat`, else averaged.
-        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None: no encoding (b = 0).
+        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None: no
+            encoding (b = 0).
         concat: Concatenate the heads.
         dropout: Probability with which an attention weight is dropped in training.
         root_weight: Add W_R x_n.
@@ -38,8 +40,10 @@ class SPDTransformerConv(nn.Module):
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
-        - **edge_index:** `edge_index` [2, E], any adjacency that PyG's layers take, or a `Neighborhood`.
-        - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance`` of the
+        - **edge_index:** `edge_index` [2, E], any adjacency that PyG's layers take, or a
+        `Neighborhood`.
+        - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance``
+        of the
           neighbourhood; without one the edges themselves are the graph: 0 for a self-loop, else 1.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
@@ -49,8 +53,8 @@ class SPDTransformerConv(nn.Module):
         IndexError: A node id out of range.
 
     Source:
-        Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and W_O is left to
-        the next layer.
+        Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and W_O
+        is left to the next layer.
 
     Example:
         >>> conv = SPDTransformerConv(16, 8, heads=4, num_buckets=5)
@@ -143,7 +147,8 @@ class SPDTransformerConv(nn.Module):
         if isinstance(edge_index, Neighborhood):
             if (edge_index.num_src, edge_index.num_dst) != (num_src, num_dst):
                 raise ValueError(
-                    f"edge_index: {edge_index}, expected num_src={num_src} and num_dst={num_dst} as x has rows"
+                    f"edge_index: {edge_index}, "
+                    f"expected num_src={num_src} and num_dst={num_dst} as x has rows"
                 )
             return edge_index
         assert isinstance(edge_index, Tensor)
@@ -156,7 +161,8 @@ class SPDTransformerConv(nn.Module):
             distance = nb.distance
         elif distance.shape != (nb.num_edges,):
             raise ValueError(
-                f"distance: shape {tuple(distance.shape)}, expected one entry an edge: [{nb.num_edges}]"
+                f"distance: shape {tuple(distance.shape)}, "
+                f"expected one entry an edge: [{nb.num_edges}]"
             )
         elif nb.perm is not None:
             distance = distance[nb.perm]

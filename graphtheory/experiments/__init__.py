@@ -1,0 +1,1 @@
+"""Experiments: frozen dataclasses of settings whose `run()` gives rows."""

@@ -1,0 +1,109 @@
+"""Choose every option on validation, with one budget for all networks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+
+from graphtheory.experiments.spaces import Space, space_of
+from graphtheory.experiments.trial import Trial, load, run_trial
+from graphtheory.models.zoo import NAMES
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One line of the search log.
+
+    Attributes:
+        dataset: Name of the graph.
+        trial: What was tried.
+        val: Mean validation score over the search's seeds, 0..1. Test scores are not looked at.
+        parameters: Trainable numbers.
+        seconds: Training time of all its seeds.
+    """
+
+    dataset: str
+    trial: Trial
+    val: float
+    parameters: int
+    seconds: float
+
+    def as_json(self) -> str:
+        """One line of text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Judged:
+        """The inverse of `as_json`."""
+        values = json.loads(line)
+        return cls(**values | {"trial": Trial.from_dict(values["trial"])})
+
+
+@dataclass(frozen=True)
+class Search:
+    """Random search: `budget` candidates a network, each judged by its mean validation score.
+
+    Attributes:
+        dataset: Name of a graph.
+        models: Names of networks.
+        budget: Candidates a network.
+        split: Kind of split; None is the data set's own.
+        root: Folder with the raw files.
+        log: File of JSON lines; candidates that stand in it are not run again.
+    """
+
+    dataset: str
+    models: tuple[str, ...] = NAMES
+    budget: int = 8
+    split: str | None = None
+    root: Path | None = None
+    log: Path | None = None
+
+    def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
+        """The whole log of these networks and candidates, in the order tried."""
+        space = space_of(self.dataset)
+        known = {(j.dataset, j.trial): j for j in read_log(self.log)}
+        todo = [t for m in self.models for t in space.candidates(m, self.budget)]
+        out = []
+        for done, trial in enumerate(todo):
+            progress(trial.model, done, len(todo))
+            judged = known.get((self.dataset.lower(), trial)) or self._judge(trial, space)
+            out.append(judged)
+        return out
+
+    def _judge(self, trial: Trial, space: Space) -> Judged:
+        scores, seconds, parameters = [], 0.0, 0
+        for seed in range(space.search_seeds):
+            data = load(self.dataset, self.root, self.split, seed, trial.degree)
+            outcome = run_trial(
+                trial, data, seed=seed, epochs=space.epochs, patience=space.patience
+            )
+            scores.append(outcome.fit.val)
+            seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
+            parameters = outcome.parameters
+        judged = Judged(self.dataset.lower(), trial, mean(scores), parameters, seconds)
+        if self.log is not None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open("a") as file:
+                file.write(judged.as_json() + "\n")
+        return judged
+
+
+def read_log(path: Path | None) -> list[Judged]:
+    """The lines of a search log; none when there is no file."""
+    if path is None or not path.exists():
+        return []
+    return [Judged.from_json(line) for line in path.read_text().splitlines() if line]
+
+
+def best(log: list[Judged]) -> dict[str, Judged]:
+    """The candidate of the highest validation score of each network, the earlier one on a tie."""
+    out: dict[str, Judged] = {}
+    for judged in log:
+        model = judged.trial.model
+        if model not in out or judged.val > out[model].val:
+            out[model] = judged
+    return out

@@ -1,0 +1,132 @@
+"""What the search on validation may choose from; the same axes for every network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphtheory.experiments.trial import Trial
+from graphtheory.models.zoo import NetworkConfig
+from graphtheory.train import AdamOptions
+
+_NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
+_OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Options to draw from.
+
+    Attributes:
+        epochs: Upper bound.
+        patience: Epochs without a better validation score.
+        search_seeds: Splits (seeds) that a candidate is judged on, by mean validation score.
+        shared: Axes of every network: option -> values.
+        extra: Axes that one network has besides; a network that is not listed has none.
+    """
+
+    epochs: int
+    patience: int
+    search_seeds: int
+    shared: dict[str, tuple[Any, ...]]
+    extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+
+    def candidates(self, model: str, budget: int) -> list[Trial]:
+        """`budget` different trials, drawn uniformly; the same for the same model and space."""
+        axes = self.shared | self.extra.get(model, {})
+        generator = torch.Generator().manual_seed(0)
+        found: dict[str, Trial] = {}
+        for _ in range(50 * budget):
+            if len(found) == budget:
+                break
+            draw = {
+                name: values[int(torch.randint(len(values), (), generator=generator))]
+                for name, values in axes.items()
+            }
+            found.setdefault(repr(draw), make_trial(model, **draw))
+        return list(found.values())
+
+
+def make_trial(model: str, **options: Any) -> Trial:
+    """A trial from flat options.
+
+    Raises:
+        ValueError: An option that neither the network nor the optimizer has.
+    """
+    network = {k: v for k, v in options.items() if k in _NETWORK}
+    optimizer = {k: v for k, v in options.items() if k in _OPTIMIZER}
+    unknown = set(options) - set(network) - set(optimizer) - {"degree"}
+    if unknown:
+        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | {"degree"}))
+        raise ValueError(f"options: unknown {sorted(unknown)[0]!r}, expected some of {known}")
+    degree = bool(options.get("degree", False))
+    return Trial(model, NetworkConfig(**network), AdamOptions(**optimizer), degree)
+
+
+_GT = {"heads": (4, 8), "neighbors": ("1", "2"), "root_weight": (True, False)}
+
+
+def _space(
+    epochs: int, patience: int, search_seeds: int, shared: dict[str, tuple[Any, ...]],
+    gt: dict[str, tuple[Any, ...]] | None = None, gat: dict[str, tuple[Any, ...]] | None = None,
+) -> Space:  # fmt: skip
+    gt = _GT if gt is None else _GT | gt
+    gat = {"heads": (4, 8)} if gat is None else gat
+    attention = {"attention_dropout": (0.0, 0.3, 0.6)}
+    return Space(
+        epochs, patience, search_seeds, shared,
+        {
+            "gt": attention | {"bias_lr": (None, 0.05)} | gt,
+            "gt-plain": attention | gt,
+            "gat": attention | gat,
+        },
+    )  # fmt: skip
+
+
+_CLASSIC = {
+    "residual": (False,),
+    "project": (True,),
+    "layers": (1, 2),
+    "hidden": (64, 128),
+    "dropout": (0.5, 0.7, 0.8),
+    "lr": (0.005, 0.01),
+    "weight_decay": (5e-4, 1e-3, 5e-3),
+}
+_RESIDUAL = {
+    "residual": (True, False),
+    "project": (True,),
+    "layers": (1, 2),
+    "hidden": (64,),
+    "dropout": (0.5, 0.8),
+    "lr": (0.003, 0.01),
+    "weight_decay": (5e-4, 5e-3),
+}
+
+SPACES: dict[str, Space] = {
+    "digits": _space(60, 20, 1, _CLASSIC | {"project": (False,), "weight_decay": (5e-4,)}),
+    "cora": _space(300, 100, 1, _CLASSIC),
+    "actor": _space(200, 50, 2, _RESIDUAL),
+    "facebook": _space(150, 40, 1, _RESIDUAL | {"layers": (1, 2, 3), "dropout": (0.3, 0.5)}),
+    "minesweeper": _space(
+        500, 100, 1,
+        {"residual": (True,), "layers": (6, 10), "hidden": (64,), "dropout": (0.2,),
+         "lr": (0.003,), "weight_decay": (0.0,), "ffn": (True, False)},
+    ),
+    "tolokers": _space(
+        200, 60, 1,
+        {"residual": (True,), "layers": (2, 4), "hidden": (64,), "dropout": (0.2,),
+         "lr": (0.003, 0.01), "weight_decay": (0.0,), "degree": (True,)},
+    ),
+    "cornell": _space(150, 50, 3, _RESIDUAL),
+    "wisconsin": _space(150, 50, 3, _RESIDUAL),
+    "chameleon-filtered": _space(200, 60, 2, _RESIDUAL),
+}  # fmt: skip
+DEFAULT = _space(200, 50, 1, _RESIDUAL | _CLASSIC)
+"""Space of any other graph."""
+
+
+def space_of(dataset: str) -> Space:
+    """The space of a data set, by its name in any case."""
+    return SPACES.get(dataset.lower(), DEFAULT)

@@ -1,0 +1,102 @@
+"""One network with one set of options, trained on one split of one graph."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import Any
+
+import torch
+
+from graphtheory.data import graphs
+from graphtheory.data.graphs import Data
+from graphtheory.graph import Neighborhood
+from graphtheory.models import zoo
+from graphtheory.train import AdamOptions, FitResult, FullGraph, NodeTask, fit
+
+_SPARSE_BELOW = 0.1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Everything that is chosen on validation.
+
+    Attributes:
+        model: One of `zoo.NAMES`.
+        network: Options of the network.
+        optimizer: Options of Adam.
+        degree: Give every node the logarithm of its degree as one feature more.
+    """
+
+    model: str
+    network: zoo.NetworkConfig = field(default_factory=zoo.NetworkConfig)
+    optimizer: AdamOptions = field(default_factory=AdamOptions)
+    degree: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a log."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Trial:
+        """The inverse of `as_dict`."""
+        return cls(
+            values["model"],
+            zoo.NetworkConfig(**values["network"]),
+            AdamOptions(**values["optimizer"]),
+            values["degree"],
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trained trial gives: the fit, the network, its data, and its number of parameters."""
+
+    fit: FitResult
+    model: torch.nn.Module
+    batches: FullGraph
+    parameters: int
+
+
+def prepare(data: Data, *, degree: bool = False) -> Data:
+    """Features as every network gets them: non-negative rows sum to 1; sparse where mostly zero.
+
+    Features with negative entries stay as they are. With `degree` one column more, log(1 +
+    in-degree), standardised.
+    """
+    data = data.clone()
+    x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
+    if bool((x >= 0).all()):
+        x = x / x.sum(1, keepdim=True).clamp(min=1)
+    if degree:
+        count = Neighborhood.from_edge_index(data.edge_index, x.size(0)).degree()
+        log = count.float().log1p()
+        x = torch.cat([x, ((log - log.mean()) / log.std().clamp(min=1e-6))[:, None]], 1)
+    few = x.size(1) >= 256 and int(x.count_nonzero()) < _SPARSE_BELOW * x.numel()
+    data.x = x.to_sparse_csr() if few else x
+    return data
+
+
+def load(
+    dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, degree: bool
+) -> Data:
+    """A data set's split, prepared."""
+    return prepare(graphs.load(dataset, root, split=split, seed=seed), degree=degree)
+
+
+def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:
+    """Train once; everything random follows from `seed`."""
+    torch.manual_seed(seed)
+    model = zoo.build(
+        trial.model,
+        trial.network,
+        num_features=data.x.size(1),
+        num_classes=int(data.num_classes),
+        sparse_features=data.x.layout == torch.sparse_csr,
+    )
+    batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
+    task = NodeTask(
+        model, num_classes=int(data.num_classes), metric=data.metric, optimizer=trial.optimizer
+    )
+    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed)
+    return Outcome(result, model, batches, sum(p.numel() for p in model.parameters()))

@@ -1,0 +1,63 @@
+"""Where attention goes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+
+
+def mass_by_distance(
+    weights: list[Tensor], neighborhood: Neighborhood
+) -> list[dict[str, float | int]]:
+    r"""Share of attention that goes to each distance, beside the share of uniform attention.
+
+    .. math:: m_z = \frac1N \sum_n \sum_{s \in T^n : \mathrm{hops}(s, n) = z} w_{sn}
+
+    Nodes with an empty row are left out; heads are averaged.
+
+    Args:
+        weights: [num_edges, heads] of each layer, in the order of the neighbourhood, which must
+            know distances.
+
+    Returns:
+        Rows with keys layer (from 1), distance (hops), mass, uniform.
+
+    Raises:
+        ValueError: The neighbourhood has no distances.
+    """
+    if neighborhood.distance is None:
+        raise ValueError("neighborhood: has no distance, expected hops of each edge")
+    rows, hops = neighborhood.receivers(), neighborhood.distance.long()
+    degree = neighborhood.degree()
+    busy = max(int((degree > 0).sum()), 1)
+    uniform = torch.zeros(256).index_add(0, hops, 1 / degree[rows].float()) / busy
+    out: list[dict[str, float | int]] = []
+    for layer, weight in enumerate(weights, 1):
+        mass = torch.zeros(256).index_add(0, hops, weight.float().mean(1)) / busy
+        out += [
+            {"layer": layer, "distance": z, "mass": float(mass[z]), "uniform": float(uniform[z])}
+            for z in torch.unique(hops).tolist()
+        ]
+    return out
+
+
+def mass_on(
+    weights: Tensor, neighborhood: Neighborhood, relevant: Tensor, nodes: Tensor | None = None
+) -> float:
+    r"""Attention concentration, left side of (3.11): mean mass put on relevant edges.
+
+    Args:
+        weights: [num_edges, heads].
+        neighborhood: Who aggregates from whom.
+        neighborhood: Who aggregates from whom.
+        relevant: Bool [num_edges], e.g. senders that carry the receiver's class-relevant pattern.
+        nodes: Bool [num_dst], the receivers to average over; default all with a row.
+    """
+    kept = torch.where(relevant, weights.mean(1), 0)
+    per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.receivers(), kept)
+    chosen = neighborhood.degree() > 0
+    if nodes is not None:
+        chosen = chosen & nodes
+    return float(per_node[chosen].mean())
