@@ -27,21 +27,25 @@ def attention(
 
     .. math::
         o_{i,h} = \sum_{j \in T^i} v_{j,h}\,
-        \operatorname{softmax}_{j \in T^i}\big(\text{scale} \cdot \langle q_{i,h}, k_{j,h} \rangle + b_{ij,h}\big)
+        \operatorname{softmax}_{j \in T^i}\big(\text{scale} \cdot \langle q_{i,h}, k_{j,h} \rangle
+        + b_{ij,h}\big)
 
-    An empty row gives zeros and passes no gradient. The neighbourhood's `weight` is not used. Sums are taken
-    in float32 or wider whatever the dtype; results are the same bits for any number of threads.
+    An empty row gives zeros and passes no gradient. The neighbourhood's `weight` is not used. Sums
+    are taken in float32 or wider whatever the dtype; results are the same bits for any number of
+    threads.
 
     Args:
         query: Receivers' vectors.
         key: Senders' vectors.
         value: Senders' vectors, the shape of `key`.
         neighborhood: Who aggregates from whom.
-        bias: Added to the scaled logits (dimensionless): one number an edge and head, or a `BucketedBias`,
-            whose table is looked up on the way and whose [num_edges, heads] form is never built.
+        bias: Added to the scaled logits (dimensionless): one number an edge and head, or a
+            `BucketedBias`, whose table is looked up on the way and whose [num_edges, heads] form
+            is never built.
         scale: Factor of the dot products; None is 1 / sqrt(head_dim). The theory model has 1.
         dropout: Probability with which a weight is dropped, in [0, 1).
-        generator: Source of the dropout's seed; the same seed drops the same edges on every backend.
+        generator: Source of the dropout's seed; the same seed drops the same edges on every
+            backend.
         backend: A name of `ops.backends()`, or None for the first that can run the call.
 
     Shapes:
@@ -55,7 +59,8 @@ def attention(
         NotImplementedError: `backend` cannot run this call; the message says why.
 
     Source:
-        Li (2024), eq. (3.1), without W_O and the output layer. Differs: the default scale; the thesis has none.
+        Li (2024), eq. (3.1), without W_O and the output layer. Differs: the default scale; the
+        thesis has none.
 
     Example:
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [0, 0, 1]]), num_nodes=3)
@@ -80,7 +85,7 @@ def attention(
         check_bias(bias, neighborhood, query.size(1))
     call = AttentionCall(
         query, key, value, neighborhood, bias,
-        scale=query.size(2) ** -0.5 if scale is None else float(scale),
+        scale=max(query.size(2), 1) ** -0.5 if scale is None else float(scale),
         dropout=float(dropout),
         seed=draw_seed(generator) if dropout > 0 else None,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 
 
 class BucketedBias(NamedTuple):
-    """A bias given by edge buckets: edge e of head h gets ``table[bucket[e], h]``; [E, H] is never built.
+    """A bias by edge buckets: edge e of head h gets ``table[bucket[e], h]``; no [E, H] is built.
 
     Attributes:
         bucket: uint8 [num_edges], in 0..Z-1.
@@ -76,23 +76,32 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
 
 
 def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) -> None:
-    """Raise unless `bias` fits the edges and heads; bucket values are read once per neighbourhood and tensor."""
+    """Raise unless `bias` fits the edges and heads; `check_buckets` reads the values."""
     if not isinstance(bias, BucketedBias):
         check_edges("bias", bias, nb, num_heads)
         return
     bucket, table = bias
     if bucket.dtype != torch.uint8 or bucket.shape != (nb.num_edges,):
         raise ValueError(
-            f"bias.bucket: {bucket.dtype} of shape {tuple(bucket.shape)}, expected uint8 [{nb.num_edges}]"
+            f"bias.bucket: {bucket.dtype} of shape {tuple(bucket.shape)}, "
+            f"expected uint8 [{nb.num_edges}]"
         )
+    if not table.is_floating_point():
+        raise TypeError(f"bias.table: dtype {table.dtype}, expected a floating type")
     if table.dim() != 2 or table.size(1) != num_heads or not 1 <= table.size(0) <= 256:
         raise ValueError(
-            f"bias.table: shape {tuple(table.shape)}, expected [1 to 256 buckets, {num_heads} heads]"
+            f"bias.table: shape {tuple(table.shape)}, "
+            f"expected [1 to 256 buckets, {num_heads} heads]"
         )
+
+
+def check_buckets(bucket: Tensor, table: Tensor) -> None:
+    """Raise unless every bucket is a row of `table`; what looks the table up calls this first."""
     if torch.compiler.is_compiling() or bucket.numel() == 0:
         return
     largest = int(bucket.max())
     if largest >= table.size(0):
         raise IndexError(
-            f"bias.bucket: largest entry {largest}, expected 0..{table.size(0) - 1} (rows of bias.table)"
+            f"bias.bucket: largest entry {largest}, "
+            f"expected 0..{table.size(0) - 1} (rows of bias.table)"
         )

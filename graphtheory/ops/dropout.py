@@ -1,4 +1,4 @@
-"""Dropout of attention weights by a counter: the same edges drop on every backend and thread count."""
+"""Dropout by a counter: the same edges drop on every backend and thread count."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _mix(x: Tensor) -> Tensor:
 def dropout_factor(num_edges: int, num_heads: int, p: float, seed: Tensor, like: Tensor) -> Tensor:
     """Factor of each weight: 0 with probability p, else 1 / (1 - p).
 
-    Entry (e, h) depends on the counter e * num_heads + h and `seed` alone: it is kept when its hash, a
-    number in 0..2^32-1, is at least p * 2^32.
+    Entry (e, h) depends on the counter e * num_heads + h and `seed` alone: it is kept when its
+    hash, a number in 0..2^32-1, is at least p * 2^32.
 
     Returns:
         [num_edges, num_heads] with the dtype and device of `like`.

@@ -23,7 +23,8 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         query [num_dst, heads, head_dim], key [num_src, heads, head_dim] -> [num_edges, heads].
 
     Returns:
-        Logits in the neighbourhood's edge order; no tensor with an edge axis and a feature axis is built.
+        Logits in the neighbourhood's edge order; no tensor with an edge axis and a feature axis is
+        built.
 
     Raises:
         TypeError: A tensor that is not floating.
@@ -33,6 +34,7 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         Li (2024), eq. (3.1): the inner product of W_K x_s and W_Q x_n.
 
     Example:
+        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
         >>> x = torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
         >>> edge_dot(x, x, nb).flatten().tolist()
@@ -42,7 +44,8 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
     check_nodes("key", key, neighborhood.num_src, "senders")
     if query.shape[1:] != key.shape[1:]:
         raise ValueError(
-            f"key: shape {tuple(key.shape)}, expected heads and head_dim of query {tuple(query.shape)}"
+            f"key: shape {tuple(key.shape)}, "
+            f"expected heads and head_dim of query {tuple(query.shape)}"
         )
     return kernels.edge_dot(query, key, neighborhood)
 
@@ -69,6 +72,7 @@ def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
         Li (2024), eq. (3.1): softmax_n.
 
     Example:
+        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [0, 0, 1]]), num_nodes=3)
         >>> edge_softmax(torch.zeros(3, 1), nb).flatten().tolist()
         [0.5, 0.5, 1.0]
@@ -85,7 +89,8 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
     An empty row gives zeros and passes no gradient.
 
     Args:
-        weights: One number an edge and head; None takes ``neighborhood.weight``, or ones without it.
+        weights: One number an edge and head; None takes ``neighborhood.weight``, or ones without
+            it.
         value: Senders' vectors.
         neighborhood: Who aggregates from whom.
 
@@ -97,6 +102,7 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
         ValueError: Shapes that do not fit.
 
     Example:
+        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
         >>> aggregate(None, torch.tensor([[[1.0]], [[2.0]]]), nb).flatten().tolist()
         [0.0, 3.0]

@@ -1,4 +1,4 @@
-"""Attention as one torch op with one backward op: logits, softmax and sum without leaving the row."""
+"""Attention as one torch op with one backward op."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.kernels import structure
 
 
@@ -27,6 +27,8 @@ def _attention(
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if bucket is not None and table is not None:
+        check_buckets(bucket, table)
     return _module(backend).attention(
         parts[0], parts[1], query, key, value, bias, bucket, table, scale, dropout, seed
     )

@@ -1,7 +1,7 @@
-"""The primitives as torch ops: shapes for tracing, gradients in terms of each other, CPU or any device.
+"""The primitives as torch ops with gradients in terms of each other, on any device.
 
-A neighbourhood enters as a flat list of tensors: [indptr, indices], and where a gradient may follow the
-transposed structure [t_indptr, receivers, perm] after it.
+A neighbourhood enters as a flat list of tensors: [indptr, indices], and where a gradient may
+follow the transposed structure [t_indptr, receivers, perm] after it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.dropout import dropout_factor
 
 
@@ -36,12 +36,15 @@ def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood) -> Tensor:
 
 def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     """The [E, H] form of a bias."""
-    return bias.table[bias.bucket.long()] if isinstance(bias, BucketedBias) else bias
+    if not isinstance(bias, BucketedBias):
+        return bias
+    check_buckets(*bias)
+    return bias.table[bias.bucket.long()]
 
 
 def attention(call: AttentionCall) -> Tensor:
-    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), accumulated in float32 or wider."""
-    dtype = call.query.dtype
+    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), accumulated in float32 or
+    wider.""" dtype = call.query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
     logits = call.scale * edge_dot(query, key, call.neighborhood)
