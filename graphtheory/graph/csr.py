@@ -1,5 +1,4 @@
-"""Row pointers from unordered edges: a stable sort, as a torch op so that compilation traces
-through it."""
+"""Row pointers from unordered edges, as torch ops so that compilation traces through them."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from torch import Tensor
 
 
 def check_index(name: str, index: Tensor, limit: int) -> None:
-    """Raise unless every entry of `index` lies in 0..limit-1; the message names the first
-    offender.""" if index.numel() == 0:
+    """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
+    if index.numel() == 0:
         return
     low, high = int(index.min()), int(index.max())
     if low >= 0 and high < limit:
@@ -53,9 +52,9 @@ def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tens
 @csr_from_edges.register_fake
 def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     edges = edge_index.size(1)
-    like = edge_index.new_empty
-    return tuple(like(n, dtype=torch.int64) for n in (num_dst + 1, edges, edges))  # type:
-    ignore[return-value]
+    indptr = edge_index.new_empty(num_dst + 1, dtype=torch.int64)
+    indices, perm = (edge_index.new_empty(edges, dtype=torch.int64) for _ in range(2))
+    return indptr, indices, perm
 
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())

@@ -11,27 +11,24 @@ from graphtheory.graph.csr import check_edge_index, check_index, csr_from_edges,
 
 
 class Neighborhood:
-    r"""Rows of senders, one for each receiver: row :math:`i` lists :math:`T^i`, the nodes that i
-    aggregates from.
+    r"""Rows of senders: row :math:`i` lists :math:`T^i`, the nodes that node i aggregates from.
 
-    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]`` to node ``i``. An
-    empty row is
-    allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice. Do not
+    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]`` to node ``i``. An empty
+    row is allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice. Do not
     change the tensors in place: the transposed structure is cached.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
         indices: Sender of each edge, int64 [num_edges], in 0..num_src-1.
         num_src: Number of nodes that may send; default num_dst (a graph; otherwise bipartite).
-        weight: One number an edge, floating [num_edges], or None. Used by `ops.aggregate`, not by
-            attention.
+        weight: One number an edge, floating [num_edges], or None; `ops.aggregate` uses it,
+            attention does not.
         distance: Hops between sender and receiver, uint8 [num_edges], or None.
         perm: Edge ``e`` is column ``perm[e]`` of the edge list this was built from; None is the
             identity.
         blocks: (count, dst, src) when the edges are equal complete blocks, row-major; lets dense
             kernels run.
-        validate: Check all of the above (reads the tensors once; off inside the library's own
-            constructors).
+        validate: Check all of the above, which reads the tensors once; off inside the library.
 
     Raises:
         TypeError: A tensor of the wrong dtype.
@@ -75,8 +72,7 @@ class Neighborhood:
         num_dst: int | None = None,
         weight: Tensor | None = None,
     ) -> Neighborhood:
-        """Build from PyG's edge list: row 0 sends, row 1 receives; duplicates kept, order kept
-        within a row.
+        """Build from PyG's edge list: row 0 sends, row 1 receives; duplicates and order are kept.
 
         Args:
             edge_index: int64 or int32 [2, E].
@@ -95,10 +91,7 @@ class Neighborhood:
             edge_index = edge_index.as_subclass(Tensor)
         if num_nodes is not None and (num_src is not None or num_dst is not None):
             raise ValueError("num_nodes: give either num_nodes or num_src and num_dst, not both")
-        if (num_src is None) != (num_dst is None):
-            missing = "num_src" if num_src is None else "num_dst"
-            raise ValueError(f"{missing}: not given, expected both sides of a bipartite graph")
-        if num_nodes is None and num_src is None:
+        if num_nodes is None and (num_src is None or num_dst is None):
             num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
         num_src = num_nodes if num_src is None else num_src
         num_dst = num_nodes if num_dst is None else num_dst
@@ -139,15 +132,15 @@ class Neighborhood:
         return torch.stack([self.indices, self.receivers()])
 
     def transpose(self) -> Neighborhood:
-        """The same edges by sender (cached); its `perm` gives each edge's position in this
-        object.""" if self._transpose is None:
+        """The same edges by sender (cached); its `perm` is each edge's position in this object."""
+        if self._transpose is None:
             self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         assert self._transpose is not None
         return self._transpose
 
     def adopt_transpose(self, indptr: Tensor, receivers: Tensor, perm: Tensor) -> None:
-        """Take a transposed structure that is known already: its edge t is edge perm[t] of this
-        object.""" self._transpose = Neighborhood(
+        """Take a transposed structure that is known: its edge t is edge perm[t] of this object."""
+        self._transpose = Neighborhood(
             indptr, receivers, self.num_dst, perm=perm,
             weight=None if self.weight is None else self.weight[perm],
             distance=None if self.distance is None else self.distance[perm],
@@ -167,13 +160,11 @@ class Neighborhood:
             )
         counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
         counts[1:] = edges.cumsum(0)
-        perm = edges.nonzero().flatten() if self.perm is None else self.perm[edges]
-        rest = {"weight": self.weight, "distance": self.distance}
-        rest = {name: None if value is None else value[edges] for name, value in rest.items()}
+        rest = {"weight": self.weight, "distance": self.distance, "perm": self.perm}
+        rest = {name: value[edges] for name, value in rest.items() if value is not None}
         return Neighborhood(
-            counts[self.indptr], self.indices[edges], self.num_src,
-            perm=perm, validate=False, **rest,
-        )  # fmt: skip
+            counts[self.indptr], self.indices[edges], self.num_src, **rest, validate=False
+        )
 
     def with_(self, **changes: Any) -> Neighborhood:
         """The same structure with another `weight` or `distance` (edge order of this object)."""
@@ -205,8 +196,8 @@ class Neighborhood:
         )  # fmt: skip
 
     def to_dense(self) -> Tensor:
-        """Matrix [num_dst, num_src]: the sum of weights (or the count) of the edges from column to
-        row.""" ones = torch.ones(self.num_edges, device=self.device)
+        """Matrix [num_dst, num_src]: sum of weights (or count) of the edges from column to row."""
+        ones = torch.ones(self.num_edges, device=self.device)
         value = ones if self.weight is None else self.weight
         dense = value.new_zeros(self.num_dst, self.num_src)
         return dense.index_put((self.receivers(), self.indices), value, accumulate=True)

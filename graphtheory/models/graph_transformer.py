@@ -97,8 +97,8 @@ class GraphTransformer(nn.Module):
         return self.pattern(edge_index, generator=generator)
 
     def forward(self, x: Tensor, edge_index: Tensor | Neighborhood) -> Tensor:
-        """Class scores. An edge list is a graph, whose T^n is made here; a Neighborhood is T^n
-        itself.""" if not isinstance(edge_index, Neighborhood):
+        """Class scores. An edge list is a graph to make T^n from; a Neighborhood is T^n itself."""
+        if not isinstance(edge_index, Neighborhood):
             edge_index = self.neighborhood(edge_index, x.size(0))
         return self.body(x, edge_index)
 

@@ -43,8 +43,8 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
 
 
 def attention(call: AttentionCall) -> Tensor:
-    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), accumulated in float32 or
-    wider.""" dtype = call.query.dtype
+    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), summed in float32 or wider."""
+    dtype = call.query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
     logits = call.scale * edge_dot(query, key, call.neighborhood)

@@ -31,8 +31,8 @@ def pair_distance(graph: Neighborhood, pairs: Tensor, *, cutoff: int = 20) -> Te
 
 
 def _distinct(rows: int, n: int, limit: int, generator: torch.Generator | None) -> Tensor:
-    """`rows` uniform subsets of size n of 0..limit-1, [rows, n] (Floyd's algorithm, all rows at
-    once).""" chosen = torch.empty(rows, n, dtype=torch.int64)
+    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once."""
+    chosen = torch.empty(rows, n, dtype=torch.int64)
     for k, top in enumerate(range(limit - n, limit)):
         draw = torch.randint(top + 1, (rows,), generator=generator)
         taken = (chosen[:, :k] == draw[:, None]).any(1)
