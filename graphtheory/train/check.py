@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -9,8 +11,8 @@ from torch_geometric.data import Data
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-def check_data(data: Data, num_classes: int | None) -> None:
-    """Features finite, labels in range where they are used, masks one a node and apart.
+def check_data(data: Data) -> None:
+    """Features finite, labels 0 or more where they are used, masks one a node and apart.
 
     Raises:
         TypeError: Something is missing or of the wrong type.
@@ -27,7 +29,45 @@ def check_data(data: Data, num_classes: int | None) -> None:
     for name, mask in masks.items():
         _check_mask(name, mask, data.x.size(0))
     _check_apart(masks)
-    _check_labels(data.y, torch.stack(list(masks.values())).any(0), num_classes)
+    if data.y.dtype != torch.int64 or data.y.shape != data.train_mask.shape:
+        raise ValueError(
+            f"data.y: {data.y.dtype} of shape {tuple(data.y.shape)}, expected int64 "
+            f"[{data.x.size(0)}]"
+        )
+    check_classes(data, None)
+
+
+def check_classes(data: Data, num_classes: int | None) -> None:
+    """Labels of the nodes in some mask are in 0..num_classes-1; None is without upper limit.
+
+    Raises:
+        ValueError: How many are not, and the first.
+    """
+    used = torch.stack([data[name] for name in MASKS if data.get(name) is not None]).any(0)
+    bad = used & (data.y < 0)
+    if num_classes is not None:
+        bad |= used & (data.y >= num_classes)
+    if bool(bad.any()):
+        node = int(bad.nonzero()[0])
+        limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
+        raise ValueError(
+            f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
+            f"node {node} with {int(data.y[node])}; expected {limit}"
+        )
+
+
+def fingerprint(data: Data) -> str:
+    """SHA-256 of everything that is trained on, hexadecimal."""
+    x = data.x
+    parts = [x]
+    if x.layout == torch.sparse_csr:
+        parts = [x.crow_indices(), x.col_indices(), x.values()]
+    parts += [data.y, data.edge_index, *(data[m] for m in MASKS if data.get(m) is not None)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+        digest.update(part.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _check_finite(x: Tensor) -> None:
@@ -62,21 +102,4 @@ def _check_apart(masks: dict[str, Tensor]) -> None:
         raise ValueError(
             f"data: {len(twice)} nodes are in more than one of {', '.join(masks)}, the first is "
             f"node {int(twice[0])}; expected disjoint masks"
-        )
-
-
-def _check_labels(y: Tensor, used: Tensor, num_classes: int | None) -> None:
-    if y.dtype != torch.int64 or y.shape != used.shape:
-        raise ValueError(
-            f"data.y: {y.dtype} of shape {tuple(y.shape)}, expected int64 [{len(used)}]"
-        )
-    bad = used & (y < 0)
-    if num_classes is not None:
-        bad |= used & (y >= num_classes)
-    if bool(bad.any()):
-        node = int(bad.nonzero()[0])
-        limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
-        raise ValueError(
-            f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
-            f"node {node} with {int(y[node])}; expected {limit}"
         )

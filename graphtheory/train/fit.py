@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from os import PathLike
 from statistics import median
+from typing import Any
 
+from lightning import Callback
+
+from graphtheory.train.checkpoint import SafeCheckpointIO
+from graphtheory.train.folder import Keep, RunFolder, describe_run
 from graphtheory.train.full_graph import FullGraph
-from graphtheory.train.memory import PeakMemory
+from graphtheory.train.progress import Listener, Show, Tell
 from graphtheory.train.seeds import borrowed_randomness
+from graphtheory.train.signals import prompt_signals
 from graphtheory.train.task import NodeTask
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
 from graphtheory.train.watch import Row, Watch
@@ -43,21 +51,110 @@ def fit(
     *,
     epochs: int = 200,
     patience: int = 50,
+    out_dir: str | PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | Listener = True,
     seed: int = 0,
 ) -> FitResult:
-    """Train, and report the test score of the epoch with the best validation score."""
+    """Train, and report the test score of the epoch with the best validation score.
+
+    Every epoch ends with one pass over all nodes that scores validation and test together; of two
+    epochs the one with the higher validation score is better, then the one with the lower
+    validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. The
+    result is a function of the model's parameters, the data and the seeds, on one machine with one
+    number of threads; the caller's random state is left alone.
+
+    With `out_dir` each epoch leaves `last.ckpt`, the best one `best.ckpt`, and `history.csv` a line
+    (without test scores). A run that was stopped, by whatever, goes on from there to bitwise the
+    same parameters; resuming a finished run trains nothing and gives the same result. Without
+    `out_dir` nothing is written. Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once;
+    the epoch under way is lost.
+
+    Args:
+        task: What to train.
+        datamodule: A `FullGraph` or `SampledGraph`.
+        epochs: At most this many, at least 1; a resumed run may have more than it began with.
+        patience: Stop after this many epochs without a better one, at least 1.
+        out_dir: Folder of this run alone, made where it is missing.
+        resume: Go on where `out_dir` stands, from the start where it holds no checkpoint.
+        progress: Show a line on the standard error stream, or a function that is given each epoch's
+            row, without the test score.
+        seed: Of dropout and other draws from global random state, 0 or more.
+
+    Raises:
+        ValueError: An argument out of its range, or labels that the task has no class for.
+        FloatingPointError: A loss that is not finite.
+        CheckpointError: `out_dir` holds a damaged checkpoint or one of another run.
+        FileExistsError: `out_dir` holds a run and `resume` is False.
+        OSError: `out_dir` cannot be written to, has no space, or is in use.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> class Linear(torch.nn.Linear):
+        ...     def forward(self, x, neighborhood):
+        ...         return super().forward(x)
+        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
+        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
+        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> task = NodeTask(Linear(4, 2), num_classes=2)
+        >>> fit(task, FullGraph(data), epochs=3, progress=False).epochs
+        3
+    """
+    _check_arguments(epochs, patience, seed, resume and out_dir is None)
+    datamodule.check_classes(task.num_classes)
     watch = Watch(datamodule, seed=seed, patience=patience)
-    task.train()
-    with borrowed_randomness(), quiet_lightning(), PeakMemory() as memory:
-        lean_trainer(epochs, [watch], []).fit(task, datamodule=datamodule)
-    assert watch.best is not None
+    callbacks: list[Callback] = [watch]
+    if progress:
+        callbacks.append(Show(watch, epochs) if progress is True else Tell(watch, progress))
+    checkpoint: RunFolder | None = None
+    with ExitStack() as around:
+        if out_dir is not None:
+            folder = RunFolder(out_dir)
+            around.enter_context(folder.opened(task, resume=resume))
+            run = describe_run(task, datamodule, seed)
+            checkpoint = folder if folder.restore(run, watch) else None
+            folder.rewrite_log(watch.history)
+            callbacks.append(Keep(folder, watch, run))
+        if len(watch.history) < epochs and not watch.out_of_patience:
+            watch.memory.start()
+            _train(task, datamodule, epochs, callbacks, checkpoint)
     task.load_state_dict(watch.best_state)
+    task.eval()
+    return _result(watch)
+
+
+def _check_arguments(epochs: int, patience: int, seed: int, resume_nothing: bool) -> None:
+    for name, value, least in (("epochs", epochs, 1), ("patience", patience, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name}: got {value}, expected {least} or more")
+    if resume_nothing:
+        raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
+
+
+def _train(
+    task: NodeTask,
+    data: FullGraph,
+    epochs: int,
+    callbacks: list[Callback],
+    checkpoint: RunFolder | None,
+) -> None:
+    task.train()
+    plugins: list[Any] = [SafeCheckpointIO()]
+    with borrowed_randomness(), quiet_lightning(), prompt_signals():
+        trainer = lean_trainer(epochs, callbacks, plugins)
+        path = None if checkpoint is None else checkpoint.last
+        trainer.fit(task, datamodule=data, ckpt_path=path)
+
+
+def _result(watch: Watch) -> FitResult:
+    assert watch.best is not None
     return FitResult(
         test=watch.best.get("test"),
         val=watch.best["val"],
         best_epoch=int(watch.best["epoch"]),
         epochs=len(watch.history),
         seconds_per_epoch=median(row["seconds"] for row in watch.history),
-        peak_mb=memory.megabytes,
+        peak_mb=watch.memory.megabytes,
         history=watch.history,
     )

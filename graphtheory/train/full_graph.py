@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 from lightning import LightningDataModule
@@ -11,10 +13,17 @@ from torch_geometric.data import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Pattern
 from graphtheory.train.batch import NodeBatch
-from graphtheory.train.check import check_data
+from graphtheory.train.check import check_classes, check_data, fingerprint
 from graphtheory.train.seeds import derive
 
 _EVALUATION, _TRAINING = 0, 1  # streams of randomness
+
+
+def apply(pattern: Pattern | None, graph: Neighborhood, seed: int) -> Neighborhood:
+    """The pattern on `graph`, its draws from `seed`; without a pattern the graph itself."""
+    if pattern is None:
+        return graph
+    return pattern(graph, generator=torch.Generator().manual_seed(seed))
 
 
 class Batches:
@@ -41,7 +50,7 @@ class FullGraph(LightningDataModule):
             val_mask, and where there is a test test_mask, Bool [N] and disjoint. Nodes outside the
             masks may have any label.
         pattern: Who aggregates from whom, given the graph; None is the graph itself.
-        seed: Of the random pattern.
+        seed: Of the random pattern, 0 or more.
 
     Raises:
         TypeError: A tensor is missing or of the wrong dtype.
@@ -50,7 +59,6 @@ class FullGraph(LightningDataModule):
         IndexError: An edge to a node that does not exist.
 
     Example:
-        >>> import torch
         >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
         >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
         ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
@@ -60,39 +68,53 @@ class FullGraph(LightningDataModule):
 
     def __init__(self, data: Data, pattern: Pattern | None = None, *, seed: int = 0) -> None:
         super().__init__()
-        check_data(data, data.get("num_classes"))
+        check_data(data)
+        if seed < 0:
+            raise ValueError(f"seed: got {seed}, expected 0 or more")
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.seed = data, pattern, seed
-        self.name = str(data.get("name") or "graph")
+        self.device = torch.device("cpu")
         self._evaluation: NodeBatch | None = None
+
+    def check_classes(self, num_classes: int) -> None:
+        """Refuse labels of masked nodes outside 0..num_classes-1."""
+        check_classes(self.data, num_classes)
+
+    def describe(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged."""
+        return {
+            "name": str(self.data.get("name") or "unnamed"),
+            "sha256": fingerprint(self.data),
+            "pattern": repr(self.pattern),
+            "seed": self.seed,
+        }
+
+    def setup(self, stage: str) -> None:
+        """Lightning's hook: keep what does not change on the device of the trainer."""
+        if self.trainer is not None and self.trainer.strategy.root_device != self.device:
+            self.device, self._evaluation = self.trainer.strategy.root_device, None
 
     def train_batch(self, epoch: int) -> NodeBatch:
         """The batch of one epoch; the same for the same epoch."""
-        if self.pattern is None or not self.pattern.is_random:
-            neighborhood = self.evaluation_batch().neighborhood
-        else:
-            neighborhood = self._apply(_TRAINING, epoch)
-        x, y = self.evaluation_batch().x, self.evaluation_batch().y
-        return NodeBatch(x, neighborhood, y, self.data.train_mask)
+        whole, mask = self.evaluation_batch(), self.data.train_mask.to(self.device)
+        neighborhood = whole.neighborhood
+        if self.pattern is not None and self.pattern.is_random:
+            neighborhood = apply(self.pattern, self.graph, derive(self.seed, _TRAINING, epoch))
+            neighborhood = neighborhood.to(self.device)
+        return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
 
     def evaluation_batch(self) -> NodeBatch:
-        """All nodes, with the validation nodes as mask, and the test nodes."""
+        """All nodes, with the validation nodes as mask, and the test nodes (made once)."""
         if self._evaluation is None:
-            data, neighborhood = self.data, self._apply(_EVALUATION)
-            self._evaluation = NodeBatch(
-                data.x, neighborhood, data.y, data.val_mask, data.get("test_mask")
-            )
+            data = self.data
+            neighborhood = apply(self.pattern, self.graph, derive(self.seed, _EVALUATION))
+            batch = NodeBatch(data.x, neighborhood, data.y, data.val_mask, data.get("test_mask"))
+            self._evaluation = batch.to(self.device)
         return self._evaluation
-
-    def _apply(self, *position: int) -> Neighborhood:
-        if self.pattern is None:
-            return self.graph
-        generator = torch.Generator().manual_seed(derive(self.seed, *position))
-        return self.pattern(self.graph, generator=generator)
 
     def train_dataloader(self) -> Batches:
         """One batch."""
-        return Batches(1, lambda: iter([self.train_batch(self._epoch())]))
+        return Batches(1, lambda: iter([self.train_batch(self.epoch)]))
 
     def val_dataloader(self) -> Batches:
         """One batch of all nodes."""
@@ -100,7 +122,9 @@ class FullGraph(LightningDataModule):
 
     test_dataloader = val_dataloader
 
-    def _epoch(self) -> int:
+    @property
+    def epoch(self) -> int:
+        """The trainer's, from 0; 0 without a trainer."""
         return 0 if self.trainer is None else self.trainer.current_epoch
 
     def transfer_batch_to_device(

@@ -1,9 +1,8 @@
-"""How much memory a stretch of work took at its peak."""
+"""How much memory a stretch of work takes at its peak."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 import torch
 
@@ -11,41 +10,45 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Peak memory inside a `with` block, above what was in use at its start.
+    """Peak memory since `start`, above what was in use then.
 
     On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
-    whose high-water mark Linux lets us reset; DataLoader workers do not count. Edge of the domain:
-    where there is no such mark (another system than Linux) the figure is NaN.
+    whose high-water mark Linux lets a process reset; DataLoader workers do not count. Edge of the
+    domain: where there is no such mark (another system than Linux) the figure is NaN.
 
     Example:
-        >>> with PeakMemory() as memory:
-        ...     block = bytearray(10**7)
-        >>> memory.megabytes != 0
+        >>> memory = PeakMemory()
+        >>> memory.start()
+        >>> memory.megabytes >= 0 or not _RESET.exists()
         True
     """
 
-    megabytes: float = float("nan")
+    def __init__(self) -> None:
+        self.earlier = 0.0  # MB at the peak of the same work before an interruption
+        self._began: int | None = None
 
-    def __enter__(self) -> PeakMemory:
-        self._cuda = torch.cuda.is_available()
-        if self._cuda:
+    def start(self) -> None:
+        """Count from here."""
+        self._began = 0
+        if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
-            self._start = torch.cuda.memory_allocated()
+            self._began = torch.cuda.memory_allocated()
         elif _RESET.exists():
             _RESET.write_text("5")
-            self._start = _status_bytes("VmRSS")
-        return self
+            self._began = _status_bytes("VmRSS")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._cuda:
-            self.megabytes = (torch.cuda.max_memory_allocated() - self._start) / 1e6
+    @property
+    def megabytes(self) -> float:
+        """MB (10^6 bytes), up to now."""
+        if self._began is None:
+            return self.earlier
+        if torch.cuda.is_available():
+            peak = torch.cuda.max_memory_allocated()
         elif _RESET.exists():
-            self.megabytes = (_status_bytes("VmHWM") - self._start) / 1e6
+            peak = _status_bytes("VmHWM")
+        else:
+            return float("nan")
+        return max(self.earlier, (peak - self._began) / 1e6)
 
 
 def _status_bytes(field: str) -> int:

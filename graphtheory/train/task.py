@@ -102,7 +102,14 @@ class NodeTask(LightningModule):
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
-        return self.model(batch.x, batch.neighborhood)
+        logits = self.model(batch.x, batch.neighborhood)
+        expected = (batch.neighborhood.num_dst, self.num_classes)
+        if logits.shape != expected:
+            raise ValueError(
+                f"model: logits of shape {tuple(logits.shape)}, expected {expected}: nodes and "
+                "classes"
+            )
+        return logits
 
     def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
         """Loss on `batch.mask`."""

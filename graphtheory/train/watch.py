@@ -10,6 +10,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.memory import PeakMemory
 from graphtheory.train.seeds import derive, seed_all
 from graphtheory.train.task import NodeTask
 
@@ -20,7 +21,8 @@ class Watch(Callback):
     """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
 
     An epoch is better than another when its validation score is higher, or equal with a lower
-    validation loss. The test score rides along and decides nothing.
+    validation loss. The test score rides along and decides nothing. Each epoch's randomness is a
+    function of (seed, epoch), so that a run that goes on from a checkpoint draws the same.
 
     Args:
         data: Whose validation nodes decide.
@@ -30,11 +32,17 @@ class Watch(Callback):
 
     def __init__(self, data: FullGraph, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
+        self.memory = PeakMemory()
         self.history: list[Row] = []
         self.best: Row | None = None
         self.best_state: dict[str, Tensor] = {}
         self._losses: list[tuple[Tensor, int]] = []
         self._began = 0.0
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the best epoch lies `patience` epochs back."""
+        return self.best is not None and len(self.history) - self.best["epoch"] >= self.patience
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the epoch its own randomness."""
@@ -58,21 +66,37 @@ class Watch(Callback):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
-        if row["epoch"] - self.best["epoch"] >= self.patience:
+        if self.out_of_patience:
             trainer.should_stop = True
 
     def _row(self, task: NodeTask, epoch: int) -> Row:
         nodes = sum(count for _, count in self._losses)
         loss = sum(float(loss) * count for loss, count in self._losses) / nodes
-        if not math.isfinite(loss):
+        found = task.evaluate(self.data.evaluation_batch())
+        if not (math.isfinite(loss) and math.isfinite(found.val_loss)):
             raise FloatingPointError(
-                f"train_loss: {loss} in epoch {epoch}; try a smaller step than {task.options}"
+                f"epoch {epoch}: training loss {loss}, validation loss {found.val_loss}; expected "
+                f"finite ones, which a smaller step than that of {task.options} may give"
             )
-        found = task.evaluate(self.data.evaluation_batch().to(task.device))
         row = {"epoch": epoch, "train_loss": loss, "val_loss": found.val_loss, "val": found.val}
         if found.test is not None:
             row["test"] = found.test
         return row | {"seconds": time.perf_counter() - self._began}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The record so far, in plain values and tensors."""
+        return {
+            "history": self.history,
+            "best": self.best,
+            "best_state": self.best_state,
+            "peak_mb": self.memory.megabytes,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with a record."""
+        self.history, self.best = list(state_dict["history"]), state_dict["best"]
+        self.best_state = state_dict["best_state"]
+        self.memory.earlier = state_dict["peak_mb"]
 
 
 def _rank(row: Row) -> tuple[float, float]:

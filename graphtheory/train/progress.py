@@ -1,0 +1,69 @@
+"""Progress of a run: one moving line on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lightning import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from graphtheory.train.watch import Row, Watch
+
+Listener = Callable[[Row], None]
+_LINES = 10  # of a whole run, where the output is not a terminal
+
+
+class Tell(Callback):
+    """Pass on each epoch's row, without the test score. Comes after `Watch`."""
+
+    def __init__(self, watch: Watch, listener: Listener) -> None:
+        self.watch, self.listener = watch, listener
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Tell."""
+        row = self.watch.history[-1]
+        self.listener({name: value for name, value in row.items() if name != "test"})
+
+
+class Show(Callback):
+    """Epochs, loss and validation score on the standard error stream."""
+
+    def __init__(self, watch: Watch, epochs: int, console: Console | None = None) -> None:
+        self.watch, self.epochs = watch, epochs
+        self.console = console or Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin where a resumed run stands."""
+        self.line = self.bar.add_task("", total=self.epochs, completed=len(self.watch.history))
+        self.bar.start()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Move."""
+        row, best = self.watch.history[-1], self.watch.best
+        assert best is not None
+        text = f"loss {row['train_loss']:.4f}  val {row['val']:.4f}  best {best['val']:.4f}"
+        self.bar.update(self.line, completed=row["epoch"], description=text)
+        every = max(1, self.epochs // _LINES)
+        ends = trainer.should_stop or row["epoch"] == self.epochs
+        if not self.console.is_terminal and (row["epoch"] % every == 0 or ends):
+            self.console.print(f"epoch {row['epoch']}/{self.epochs}  {text}", highlight=False)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End."""
+        self.bar.stop()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the terminal as it was found."""
+        self.bar.stop()

@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM, which Lightning would turn into exit code 1 or hold back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class _Signalled(BaseException):
+    """Passes through Lightning unchanged, which a KeyboardInterrupt does not."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise _Signalled(number)
+
+
+@contextmanager
+def prompt_signals() -> Iterator[None]:
+    """SIGINT ends the block with KeyboardInterrupt, SIGTERM with SystemExit(143), both at once.
+
+    Only in the main thread; elsewhere Python delivers no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Any] = {
+        number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    except _Signalled as stop:
+        if stop.number == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise SystemExit(128 + stop.number) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_signals_to_parent(worker: int) -> None:
+    """In a DataLoader worker: its parent hears Ctrl-C too and ends it; SIGTERM ends it as usual."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
