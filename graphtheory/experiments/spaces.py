@@ -65,7 +65,7 @@ def make_trial(model: str, **options: Any) -> Trial:
     return Trial(model, NetworkConfig(**network), AdamOptions(**optimizer), degree)
 
 
-_GT = {"heads": (4, 8), "neighbors": ("1", "2"), "root_weight": (True, False)}
+_GT = {"heads": (1, 4), "neighbors": ("1", "2"), "root_weight": (True, False)}
 
 
 def _space(
@@ -73,7 +73,7 @@ def _space(
     gt: dict[str, tuple[Any, ...]] | None = None, gat: dict[str, tuple[Any, ...]] | None = None,
 ) -> Space:  # fmt: skip
     gt = _GT if gt is None else _GT | gt
-    gat = {"heads": (4, 8)} if gat is None else gat
+    gat = {"heads": (1, 4, 8)} if gat is None else gat
     attention = {"attention_dropout": (0.0, 0.3, 0.6)}
     return Space(
         epochs, patience, search_seeds, shared,
@@ -87,7 +87,7 @@ def _space(
 
 _CLASSIC = {
     "residual": (False,),
-    "project": (True,),
+    "project": (True, False),
     "layers": (1, 2),
     "hidden": (64, 128),
     "dropout": (0.5, 0.7, 0.8),
@@ -96,7 +96,7 @@ _CLASSIC = {
 }
 _RESIDUAL = {
     "residual": (True, False),
-    "project": (True,),
+    "project": (True, False),
     "layers": (1, 2),
     "hidden": (64,),
     "dropout": (0.5, 0.8),

@@ -92,7 +92,6 @@ def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int
         trial.network,
         num_features=data.x.size(1),
         num_classes=int(data.num_classes),
-        sparse_features=data.x.layout == torch.sparse_csr,
     )
     batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
     task = NodeTask(

@@ -112,15 +112,14 @@ class GraphTransformer(nn.Module):
         Raises:
             ValueError: The network has no encoding.
         """
-        tables = [c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None]
+        tables: list[Tensor] = [c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None]
         if not tables:
             raise ValueError("num_buckets: this network has None, so there is no b to read")
         return torch.stack(tables).detach()
 
     @torch.no_grad()
     def attention_weights(self, x: Tensor, neighborhood: Neighborhood) -> list[Tensor]:
-        """Weights [E, heads] of each layer for these inputs, without dropout, in the edge order of
-        T^n."""
+        """Weights [E, heads] of each layer, without dropout, in the edge order of T^n."""
         inputs: list[Tensor] = []
         hooks = [
             c.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))

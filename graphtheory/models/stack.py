@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.input import InputLinear
+from graphtheory.nn.dropout import FeatureDropout
 
 MakeLayer = Callable[[int, int, bool], nn.Module]
 """(in_channels, out_channels, is_last) -> layer(x, neighborhood)."""
@@ -23,7 +23,7 @@ class Stack(nn.Module):
         out_channels: Outputs of a node.
         num_layers: L.
         dropout: Probability, before every layer.
-        project: A linear map to `hidden_channels` first; needed for sparse features.
+        project: A linear map to `hidden_channels` first.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Stack(nn.Module):
         num_layers: int, *, dropout: float, project: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.input = InputLinear(in_channels, hidden_channels, dropout=dropout) if project else None
+        self.input = nn.Linear(in_channels, hidden_channels) if project else None
         first = hidden_channels if project else in_channels
         widths = [first, *[hidden_channels] * (num_layers - 1)]
         last = num_layers - 1
@@ -39,12 +39,12 @@ class Stack(nn.Module):
             make(w, out_channels if i == last else hidden_channels, i == last)
             for i, w in enumerate(widths)
         )
-        self.act, self.drop = nn.ELU(), nn.Dropout(dropout)
+        self.act, self.drop = nn.ELU(), FeatureDropout(dropout)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
         """Outputs [N, out_channels]."""
         if self.input is not None:
-            x = self.act(self.input(x))
+            x = self.act(self.input(self.drop(x)))
         for i, layer in enumerate(self.layers):
             x = layer(self.drop(x), neighborhood)
             if i < len(self.layers) - 1:
@@ -81,8 +81,8 @@ class ResidualStack(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         width = hidden_channels
-        self.input = InputLinear(in_channels, width, dropout=dropout)
-        self.act, self.drop = nn.GELU(), nn.Dropout(dropout)
+        self.input = nn.Linear(in_channels, width)
+        self.act, self.drop = nn.GELU(), FeatureDropout(dropout)
         self.blocks = nn.ModuleList(
             Block(make(width, width, False), width, dropout, ffn) for _ in range(num_layers)
         )
@@ -90,7 +90,7 @@ class ResidualStack(nn.Module):
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
         """Outputs [N, out_channels]."""
-        x = self.drop(self.act(self.input(x)))
+        x = self.drop(self.act(self.input(self.drop(x))))
         for block in self.blocks:
             x = block(x, neighborhood)
         return self.output(self.norm(x))

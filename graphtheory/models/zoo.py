@@ -38,8 +38,7 @@ class NetworkConfig:
         residual: Residual blocks with layer norm between two linear maps; otherwise a classic
             stack.
         ffn: A feed-forward part after each residual block's layer.
-        project: A linear map before a classic stack (always there with sparse features or
-            `residual`).
+        project: A linear map before a classic stack; residual blocks always have one.
         root_weight: A term of the node's own in every attention layer (gt, gt-plain).
         num_buckets: Z (gt).
         neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many
@@ -120,7 +119,6 @@ def build(
     *,
     num_features: int,
     num_classes: int,
-    sparse_features: bool = False,
 ) -> nn.Module:
     """A network `model(x, neighborhood) -> [N, num_classes]` for the neighbourhood of `pattern_of`.
 
@@ -129,7 +127,6 @@ def build(
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
-        sparse_features: The features come as torch sparse CSR.
 
     Raises:
         ValueError: An unknown name; a width that the heads do not divide.
@@ -138,7 +135,7 @@ def build(
     c = config
     if name in ("gt", "gt-plain", "gat") and c.hidden % c.heads:
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
-    stack: Callable[..., nn.Module] = partial(Stack, project=c.project or sparse_features)
+    stack: Callable[..., nn.Module] = partial(Stack, project=c.project)
     if c.residual:
         stack = partial(ResidualStack, ffn=c.ffn)
     if name in ("gt", "gt-plain"):
