@@ -91,7 +91,10 @@ class Neighborhood:
             edge_index = edge_index.as_subclass(Tensor)
         if num_nodes is not None and (num_src is not None or num_dst is not None):
             raise ValueError("num_nodes: give either num_nodes or num_src and num_dst, not both")
-        if num_nodes is None and (num_src is None or num_dst is None):
+        if (num_src is None) != (num_dst is None):
+            missing = "num_src" if num_src is None else "num_dst"
+            raise ValueError(f"{missing}: not given, expected both sides of a bipartite graph")
+        if num_nodes is None and num_src is None:
             num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
         num_src = num_nodes if num_src is None else num_src
         num_dst = num_nodes if num_dst is None else num_dst
@@ -160,11 +163,12 @@ class Neighborhood:
             )
         counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
         counts[1:] = edges.cumsum(0)
-        rest = {"weight": self.weight, "distance": self.distance, "perm": self.perm}
-        rest = {name: value[edges] for name, value in rest.items() if value is not None}
+        weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
+        perm = edges.nonzero().flatten() if self.perm is None else self.perm[edges]
         return Neighborhood(
-            counts[self.indptr], self.indices[edges], self.num_src, **rest, validate=False
-        )
+            counts[self.indptr], self.indices[edges], self.num_src,
+            weight=weight, distance=distance, perm=perm, validate=False,
+        )  # fmt: skip
 
     def with_(self, **changes: Any) -> Neighborhood:
         """The same structure with another `weight` or `distance` (edge order of this object)."""

@@ -22,16 +22,21 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def dropout_factor(num_edges: int, num_heads: int, p: float, seed: Tensor, like: Tensor) -> Tensor:
+def dropout_factor(p: float, seed: Tensor, like: Tensor) -> Tensor:
     """Factor of each weight: 0 with probability p, else 1 / (1 - p).
 
     Entry (e, h) depends on the counter e * num_heads + h and `seed` alone: it is kept when its
     hash, a number in 0..2^32-1, is at least p * 2^32.
 
+    Args:
+        p: Probability in [0, 1).
+        seed: 31 bits, a scalar tensor.
+        like: The weights [num_edges, num_heads].
+
     Returns:
-        [num_edges, num_heads] with the dtype and device of `like`.
+        The shape, dtype and device of `like`.
     """
-    counter = torch.arange(num_edges * num_heads, device=like.device)
+    counter = torch.arange(like.numel(), device=like.device)
     draw = _mix(_mix((counter & _MASK) ^ seed.to(like.device)) ^ (counter >> 32))
     kept = (draw >= int(p * 2**32)).to(like.dtype)
-    return (kept / (1 - p)).view(num_edges, num_heads)
+    return (kept / (1 - p)).view(like.shape)

@@ -52,5 +52,5 @@ def attention(call: AttentionCall) -> Tensor:
         logits = logits + edge_bias(call.bias).to(wide)
     weights = edge_softmax(logits, call.neighborhood)
     if call.seed is not None:
-        weights = weights * dropout_factor(*logits.shape, call.dropout, call.seed, logits)
+        weights = weights * dropout_factor(call.dropout, call.seed, weights)
     return aggregate(weights, value, call.neighborhood).to(dtype)

@@ -1,42 +1,49 @@
-"""Start a compiled loop with torch's number of threads, or without threads where those would be fatal."""
+"""Run a compiled loop on torch's number of threads.
+
+The threads are plain ones around a loop that lets go of the interpreter lock, not a parallel
+region of the compiler's runtime: that would outlive the call, and a forked child that enters such a
+region after its parent did is killed. In a worker of `torch.utils.data.DataLoader` torch has one
+thread, so the same code runs in sequence there.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-import numba
 import torch
-from torch.utils.data import get_worker_info
+from numba import njit
 
-_HOME = os.getpid()
-# Not every threading layer of numba may be entered by two Python threads at once.
-_LOCK = threading.Lock()
+# Multiply-adds below which a second thread costs more to start than it saves.
+_WORTH_A_THREAD = 2**19
+_TASKS_PER_THREAD = 4
 
 
 @cache
-def _compiled(kernel: Callable[..., None], parallel: bool, fastmath: frozenset[str]) -> Any:
-    return numba.njit(parallel=parallel, fastmath=set(fastmath), nogil=True, cache=True)(kernel)
+def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
+    """Machine code, kept on disk; sums may be reassociated, NaN and infinity keep their meaning."""
+    fastmath = {"reassoc", "contract", "nsz", "arcp"}
+    return njit(nogil=True, cache=True, fastmath=fastmath)(loop)
 
 
-def may_use_threads() -> bool:
-    """False in a forked child or a DataLoader worker.
+def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
+    """Call ``loop(start, stop, *args)`` for ranges that cover 0..chunks-1.
 
-    A forked child that enters a parallel region after its parent did is killed by the OpenMP runtime; a
-    worker that does so anyway would compete with its siblings for the same cores.
+    Args:
+        loop: A plain function that numba compiles; ranges may run at once.
+        chunks: Number of chunks.
+        work: Of all chunks, in multiply-adds; decides whether threads pay.
+        *args: Arrays and numbers.
     """
-    return os.getpid() == _HOME and get_worker_info() is None
-
-
-def launch(kernel: Callable[..., None], *args: Any, fastmath: frozenset[str] = frozenset()) -> None:
-    """Run `kernel` (a plain function with prange loops) compiled, on torch's number of threads."""
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    if threads == 1 or not may_use_threads():
-        _compiled(kernel, False, fastmath)(*args)
+    code = _compiled(loop)
+    threads = min(torch.get_num_threads(), 1 + work // _WORTH_A_THREAD)
+    if threads == 1:
+        code(0, chunks, *args)
         return
-    with _LOCK:
-        numba.set_num_threads(threads)
-        _compiled(kernel, True, fastmath)(*args)
+    tasks = min(chunks, threads * _TASKS_PER_THREAD)
+    bounds = [chunks * t // tasks for t in range(tasks + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda start, stop: code(start, stop, *args), bounds, bounds[1:]):
+            pass

@@ -1,7 +1,8 @@
-"""Loops over CSR rows, compiled by numba; every function also runs as plain Python.
+"""Loops over CSR rows; plain functions, which `_launch` compiles.
 
-Rows are cut into chunks of about equal work (rows + edges). A row is summed by one thread in edge order and
-partial tables are added in chunk order, so results are the same bits for any number of threads.
+Rows are cut into chunks of about equal work (rows + edges); a loop does chunks start..stop-1. A row
+is summed in edge order within one chunk, partial tables are added in chunk order, and one machine
+code serves all threads: results are the same bits for any number of them.
 Node arrays are C-contiguous [N, H, D], edge arrays [E, H].
 """
 
@@ -10,10 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-# Sums may be reassociated for vector units; NaN and infinity keep their meaning.
-MATH = {"reassoc", "contract", "nsz", "arcp"}
 CHUNKS = 128
 
 
@@ -47,10 +46,10 @@ def kept(counter, p, seed):
     return draw >= np.uint64(p * 4294967296.0)
 
 
-def edge_dot(indptr, indices, query, key, out):
-    """out[e, h] = <query[i, h], key[j, h]>."""
+def edge_dot(start, stop, indptr, indices, query, key, out):
+    """Write out[e, h] = <query[i, h], key[j, h]>."""
     heads, dim = query.shape[1], query.shape[2]
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
@@ -61,31 +60,31 @@ def edge_dot(indptr, indices, query, key, out):
                     out[e, h] = total
 
 
-def edge_softmax(indptr, logits, out):
+def edge_softmax(start, stop, indptr, logits, out):
     """Softmax of each row and head; a row of -inf gives zeros."""
     heads = logits.shape[1]
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
-            start, stop = indptr[i], indptr[i + 1]
+            first, last = indptr[i], indptr[i + 1]
             for h in range(heads):
                 top = out.dtype.type(-np.inf)
-                for e in range(start, stop):
+                for e in range(first, last):
                     top = max(top, logits[e, h])
                 if top == -np.inf:
                     top = out.dtype.type(0)
                 total = out.dtype.type(0)
-                for e in range(start, stop):
+                for e in range(first, last):
                     out[e, h] = math.exp(logits[e, h] - top)
                     total += out[e, h]
                 if total != 0:
-                    for e in range(start, stop):
+                    for e in range(first, last):
                         out[e, h] /= total
 
 
-def edge_softmax_backward(indptr, weights, grad, out):
-    """out = weights * (grad - sum over the row of weights * grad)."""
+def edge_softmax_backward(start, stop, indptr, weights, grad, out):
+    """Write out = weights * (grad - sum over the row of weights * grad)."""
     heads = weights.shape[1]
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
             for h in range(heads):
                 mean = out.dtype.type(0)
@@ -95,10 +94,10 @@ def edge_softmax_backward(indptr, weights, grad, out):
                     out[e, h] = weights[e, h] * (grad[e, h] - mean)
 
 
-def aggregate(indptr, indices, weights, value, out):
-    """out[i, h] = sum over the row of weights[e, h] * value[j, h]."""
+def aggregate(start, stop, indptr, indices, weights, value, out):
+    """Write out[i, h] = sum over the row of weights[e, h] * value[j, h]."""
     heads, dim = value.shape[1], value.shape[2]
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
             out[i] = 0
             for e in range(indptr[i], indptr[i + 1]):
@@ -110,20 +109,34 @@ def aggregate(indptr, indices, weights, value, out):
 
 
 def attention(
-    indptr, indices, query, key, value, bias, bucket, table, scale, p, seed, out, weights
+    start,
+    stop,
+    indptr,
+    indices,
+    query,
+    key,
+    value,
+    bias,
+    bucket,
+    table,
+    scale,
+    p,
+    seed,
+    out,
+    weights,
 ):
-    """Logits, softmax and sum of one row after the other; `weights` [E, H] before dropout is kept."""
+    """Logits, softmax and sum, row after row; `weights` [E, H] are those before dropout."""
     heads, dim = query.shape[1], query.shape[2]
     real = weights.dtype.type
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         top = np.empty(heads, weights.dtype)
         total = np.empty(heads, weights.dtype)
         for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
-            start, stop = indptr[i], indptr[i + 1]
+            first, last = indptr[i], indptr[i + 1]
             top[:] = real(-np.inf)
             total[:] = real(0)
             out[i] = 0
-            for e in range(start, stop):
+            for e in range(first, last):
                 j = indices[e]
                 for h in range(heads):
                     s = real(0)
@@ -139,14 +152,14 @@ def attention(
             for h in range(heads):
                 if top[h] == -np.inf:
                     top[h] = real(0)
-            for e in range(start, stop):
+            for e in range(first, last):
                 for h in range(heads):
                     w = math.exp(weights[e, h] - top[h])
                     weights[e, h] = w
                     total[h] += w
             for h in range(heads):
                 total[h] = real(1) / total[h] if total[h] != 0 else real(1)
-            for e in range(start, stop):
+            for e in range(first, last):
                 j = indices[e]
                 for h in range(heads):
                     w = weights[e, h] * total[h]
@@ -158,13 +171,13 @@ def attention(
 
 
 def attention_backward_rows(
-    indptr, indices, grad, query, key, value, weights, bucket, scale, p, seed,
+    start, stop, indptr, indices, grad, query, key, value, weights, bucket, scale, p, seed,
     grad_query, grad_logits, grad_table,
 ):  # fmt: skip
     """Pass over receivers: gradients of query, of the logits [E, H], and one bias table a chunk."""
     heads, dim = query.shape[1], query.shape[2]
     real = weights.dtype.type
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         mean = np.empty(heads, weights.dtype)
         if grad_table.shape[0] > 0:
             grad_table[chunk] = 0
@@ -194,12 +207,13 @@ def attention_backward_rows(
 
 
 def attention_backward_columns(
-    t_indptr, receivers, perm, grad, query, weights, grad_logits, scale, p, seed, grad_key, grad_value
+    start, stop, t_indptr, receivers, perm, grad, query, weights, grad_logits, scale, p, seed,
+    grad_key, grad_value,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: gradients of key and value."""
     heads, dim = query.shape[1], query.shape[2]
     real = weights.dtype.type
-    for chunk in prange(CHUNKS):
+    for chunk in range(start, stop):
         for j in range(first_row(t_indptr, chunk), first_row(t_indptr, chunk + 1)):
             grad_key[j] = 0
             grad_value[j] = 0

@@ -10,7 +10,7 @@ from graphtheory.ops.reference import edge_bias
 
 
 def attention(call: AttentionCall) -> Tensor:
-    """Attention of every block at once; a bias [E, H] becomes the kernel's mask [count, H, dst, src]."""
+    """Attention of every block at once; a bias becomes the kernel's mask [count, H, dst, src]."""
     blocks = call.neighborhood.blocks
     assert blocks is not None
     count, dst, src = blocks

@@ -28,6 +28,7 @@ def _segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Logits [E, H]."""
     dtype, rows = query.dtype, _rows(indptr, indices.size(0))
     query, key = _wide(query, key)
     heads = [(query[rows, h] * key[indices, h]).sum(-1) for h in range(query.size(1))]
@@ -35,6 +36,7 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
+    """Weights [E, H]."""
     (wide,) = _wide(logits)
     rows = _rows(indptr, logits.size(0))
     top = _segment(wide, indptr, "max")
@@ -44,6 +46,7 @@ def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
 
 
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
+    """Gradient of the logits [E, H]."""
     dtype = weights.dtype
     weights, grad = _wide(weights, grad)
     mean = _segment(weights * grad, indptr, "sum")
@@ -51,6 +54,7 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
 
 
 def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
+    """Sums [N, H, D]."""
     dtype = value.dtype
     weights, value = _wide(weights, value)
     out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
@@ -64,7 +68,7 @@ def attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output in the dtype of `query`, and the weights [E, H] before dropout in the accumulation dtype."""
+    """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
     dtype = query.dtype
     query, key, value = _wide(query, key, value)
     logits = edge_dot(indptr, indices, query, key) * scale
@@ -75,7 +79,7 @@ def attention(
     weights = edge_softmax(indptr, logits.to(query.dtype))
     dropped = weights
     if seed is not None:
-        dropped = weights * dropout_factor(*weights.shape, dropout, seed, weights)
+        dropped = weights * dropout_factor(dropout, seed, weights)
     return aggregate(indptr, indices, dropped, value).to(dtype), weights
 
 
@@ -89,7 +93,7 @@ def attention_backward(
     grad, query, key, value, weights = _wide(grad, query, key, value, weights)
     grad_weights, dropped = edge_dot(indptr, indices, grad, value), weights
     if seed is not None:
-        factor = dropout_factor(*weights.shape, dropout, seed, weights)
+        factor = dropout_factor(dropout, seed, weights)
         grad_weights, dropped = grad_weights * factor, weights * factor
     grad_logits = edge_softmax_backward(indptr, weights, grad_weights)
     grad_query = scale * aggregate(indptr, indices, grad_logits, key)
