@@ -9,7 +9,7 @@ from typing import Any
 
 from graphtheory.experiments.trial import Outcome, Trial, load, run_trial
 from graphtheory.experiments.tuned import tuned_trial
-from graphtheory.models.zoo import NAMES
+from graphtheory.models.zoo import COMPARED
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Benchmark:
     """
 
     dataset: str = "digits"
-    models: tuple[str, ...] = NAMES
+    models: tuple[str, ...] = COMPARED
     seeds: int = 10
     split: str | None = None
     root: Path | None = None

@@ -10,7 +10,7 @@ from statistics import mean
 
 from graphtheory.experiments.spaces import Space, space_of
 from graphtheory.experiments.trial import Trial, load, run_trial
-from graphtheory.models.zoo import NAMES
+from graphtheory.models.zoo import COMPARED
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Search:
     """
 
     dataset: str
-    models: tuple[str, ...] = NAMES
+    models: tuple[str, ...] = COMPARED
     budget: int = 8
     split: str | None = None
     root: Path | None = None

@@ -112,7 +112,9 @@ class GraphTransformer(nn.Module):
         Raises:
             ValueError: The network has no encoding.
         """
-        tables: list[Tensor] = [c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None]
+        tables: list[Tensor] = [
+            c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None
+        ]
         if not tables:
             raise ValueError("num_buckets: this network has None, so there is no b to read")
         return torch.stack(tables).detach()

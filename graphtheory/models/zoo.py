@@ -22,7 +22,8 @@ from graphtheory.patterns import (
     SymmetricNormalize,
 )
 
-NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp")
+NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res")
+COMPARED = NAMES[:5]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def pattern_of(name: str, config: NetworkConfig) -> Pattern:
     _check(name)
     if name in ("gt", "gt-plain"):
         return parse_neighbors(config.neighbors)
-    if name == "gcn":
+    if name.startswith("gcn"):
         return Compose(AddSelf(), SymmetricNormalize())
     return AddSelf()
 
@@ -123,7 +124,8 @@ def build(
     """A network `model(x, neighborhood) -> [N, num_classes]` for the neighbourhood of `pattern_of`.
 
     Args:
-        name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp.
+        name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
+            gat-res and gcn-res are gat and gcn whose config asks for residual blocks.
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
@@ -133,7 +135,7 @@ def build(
     """
     _check(name)
     c = config
-    if name in ("gt", "gt-plain", "gat") and c.hidden % c.heads:
+    if name.startswith("g") and not name.startswith("gcn") and c.hidden % c.heads:
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
     stack: Callable[..., nn.Module] = partial(Stack, project=c.project)
     if c.residual:
@@ -150,4 +152,11 @@ def build(
         "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
         "mlp": lambda a, b, _: Pointwise(a, b),
     }
-    return stack(makers[name], num_features, c.hidden, num_classes, c.layers, dropout=c.dropout)
+    return stack(
+        makers[name.removesuffix("-res")],
+        num_features,
+        c.hidden,
+        num_classes,
+        c.layers,
+        dropout=c.dropout,
+    )
