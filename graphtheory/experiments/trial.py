@@ -97,5 +97,5 @@ def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int
     task = NodeTask(
         model, num_classes=int(data.num_classes), metric=data.metric, optimizer=trial.optimizer
     )
-    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed)
+    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
     return Outcome(result, model, batches, sum(p.numel() for p in model.parameters()))
