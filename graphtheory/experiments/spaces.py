@@ -113,15 +113,15 @@ _BINARY: dict[str, tuple[Any, ...]] = {
 
 SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
-    "cora": _space(200, 100, 1, _CLASSIC, {"root_weight": (False,)}),
+    "cora": _space(200, 60, 1, _CLASSIC, {"root_weight": (False,)}),
     "actor": _space(
         150, 40, 2, _RESIDUAL | {"weight_decay": (0.0, 5e-4)}, {"root_weight": (True,)}
     ),
     "facebook": _space(
         150, 40, 1, _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)}
     ),
-    "minesweeper": _space(300, 100, 1, _BINARY | {"layers": (6, 10), "ffn": (True, False)}),
-    "tolokers": _space(150, 50, 1, _BINARY | {"layers": (2, 4), "degree": (True, False)}),
+    "minesweeper": _space(300, 60, 1, _BINARY | {"layers": (6, 10), "ffn": (True, False)}),
+    "tolokers": _space(150, 40, 1, _BINARY | {"layers": (2, 4), "degree": (True, False)}),
     "cornell": _space(150, 50, 3, _RESIDUAL),
     "wisconsin": _space(150, 50, 3, _RESIDUAL),
     "chameleon-filtered": _space(150, 50, 3, _RESIDUAL | {"degree": (True, False)}),
