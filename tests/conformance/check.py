@@ -1,0 +1,220 @@
+"""What every way to run attention fulfils: the definition's outputs and gradients on any graph.
+
+`assert_conforms` compares with the plain-torch definition in float64. An error may be twice the one
+that plain torch makes in the same precision, and beyond that a backend's tolerance relative to the
+largest true entry (in half precision: one rounding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, bipartite, cliques, ops, star
+from graphtheory.ops import reference
+from graphtheory.ops.dropout import draw_seed, dropout_factor
+
+SIZES = {1: (1, 1), 7: (3, 5), 63: (4, 32), 257: (2, 7)}  # nodes -> heads, head_dim
+BIASES = ("none", "edges", "masked", "buckets")
+BUCKETS = 5
+HALF = (torch.float16, torch.bfloat16)
+# Where the true value vanishes, an error is measured against this instead.
+SMALL = 0.02
+
+Attention = Callable[..., Tensor]
+
+
+def _random(num_src: int, num_dst: int, edges: int) -> Neighborhood:
+    generator = torch.Generator().manual_seed(num_src + 1000 * num_dst)
+    src = torch.randint(num_src, (edges,), generator=generator)
+    dst = torch.randint(num_dst, (edges,), generator=generator)
+    return Neighborhood.from_edge_index(torch.stack([src, dst]), num_src=num_src, num_dst=num_dst)
+
+
+def _hub(n: int) -> Neighborhood:
+    everyone = torch.arange(n)
+    return Neighborhood.from_edge_index(torch.stack([everyone, torch.zeros_like(everyone)]), n)
+
+
+# Nodes -> a neighbourhood. Duplicates, loops, isolated nodes and empty rows come with "random".
+GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
+    "random": lambda n: _random(n, n, 3 * n),
+    "no edges": lambda n: _random(n, n, 0),
+    "more senders": lambda n: _random(2 * n + 1, n, 3 * n),
+    "more receivers": lambda n: _random(n, 2 * n + 1, 3 * n),
+    "hub": _hub,
+    "clique": lambda n: cliques([n]),
+    "blocks": lambda n: bipartite([3] * n, [2] * n),
+    "unequal cliques": lambda n: cliques([n // 2, 0, n - n // 2, 1]),
+    "star": lambda n: star([n, 0, 2]),
+    "transposed": lambda n: _random(n, n, 3 * n).transpose(),
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Tensors of one attention call, and the gradient that comes from above."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Tensor | ops.BucketedBias | None
+    grad: Tensor
+
+    def to(self, dtype: torch.dtype) -> Inputs:
+        """Leaves of another type with the same values."""
+
+        def cast(t: Tensor) -> Tensor:
+            return t.detach().to(dtype).requires_grad_()
+
+        bias = self.bias
+        if isinstance(bias, ops.BucketedBias):
+            bias = ops.BucketedBias(bias.bucket, cast(bias.table))
+        elif bias is not None:
+            bias = cast(bias)
+        nodes = [cast(t) for t in (self.query, self.key, self.value)]
+        return Inputs(*nodes, bias, self.grad.detach().to(dtype))
+
+    def leaves(self) -> dict[str, Tensor]:
+        """Everything that has a gradient, by name."""
+        out = {"query": self.query, "key": self.key, "value": self.value}
+        if isinstance(self.bias, ops.BucketedBias):
+            return out | {"bias.table": self.bias.table}
+        return out if self.bias is None else out | {"bias": self.bias}
+
+
+def draw_inputs(
+    nb: Neighborhood, heads: int, dim: int, bias: str = "none", dtype: torch.dtype = torch.float32
+) -> Inputs:
+    """Normal numbers in `dtype`; "masked" is a bias with -inf on a third of the edges."""
+    generator = torch.Generator().manual_seed(nb.num_edges + 7 * heads)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    query, grad = (normal(nb.num_dst, heads, dim) for _ in range(2))
+    key, value = (normal(nb.num_src, heads, dim) for _ in range(2))
+    given: Tensor | ops.BucketedBias | None = None
+    if bias == "buckets":
+        bucket = torch.randint(BUCKETS, (nb.num_edges,), generator=generator).to(torch.uint8)
+        given = ops.BucketedBias(bucket, normal(BUCKETS, heads))
+    elif bias != "none":
+        given = normal(nb.num_edges, heads)
+    if bias == "masked":
+        out = torch.rand(nb.num_edges, heads, generator=generator) < 1 / 3
+        out |= (nb.receivers() == nb.num_dst // 2)[:, None]  # one row loses everyone
+        given = given.masked_fill(out, -torch.inf)
+    return Inputs(query, key, value, given, grad).to(dtype)
+
+
+def outputs_and_gradients(
+    attention: Attention, nb: Neighborhood, inputs: Inputs, dropout: float = 0.0
+) -> dict[str, Tensor]:
+    """The result and the gradient of every leaf, by name."""
+    generator = torch.Generator().manual_seed(3)
+    out = attention(
+        inputs.query, inputs.key, inputs.value, nb,
+        bias=inputs.bias, dropout=dropout, generator=generator,
+    )  # fmt: skip
+    leaves = inputs.leaves()
+    grads = torch.autograd.grad(out, list(leaves.values()), inputs.grad, allow_unused=True)
+    found = {name: torch.zeros_like(leaves[name]) if g is None else g
+             for name, g in zip(leaves, grads, strict=True)}  # fmt: skip
+    return {"output": out.detach()} | found
+
+
+def definition(
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, **options: object
+) -> Tensor:
+    """The definition; in float64 it is what is true."""
+    return ops.attention(query, key, value, nb, backend="reference", **options)  # type: ignore[arg-type]
+
+
+def same_precision(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    nb: Neighborhood,
+    *,
+    bias: Tensor | ops.BucketedBias | None,
+    dropout: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Plain torch with no wider type anywhere: the error that one makes without the library."""
+    logits = query.size(2) ** -0.5 * reference.edge_dot(query, key, nb)
+    if bias is not None:
+        logits = logits + reference.edge_bias(bias)
+    weights = reference.edge_softmax(logits, nb)
+    if dropout > 0:
+        weights = weights * dropout_factor(dropout, draw_seed(generator), weights)
+    return reference.aggregate(weights, value, nb)
+
+
+def largest_error(found: Tensor, true: Tensor) -> float:
+    """Largest entry of the difference; infinite where one side is not a number."""
+    if found.shape != true.shape:
+        return torch.inf
+    if found.numel() == 0:
+        return 0.0
+    return (found.double() - true.double()).abs().nan_to_num(torch.inf, torch.inf).max().item()
+
+
+def allowed_error(true: Tensor, plain: Tensor, tolerance: dict[torch.dtype, float]) -> float:
+    """How far a result of the type of `plain`, plain torch's result, may be from the truth."""
+    size = max(true.abs().max().item(), SMALL) if true.numel() else SMALL
+    relative = torch.finfo(plain.dtype).eps if plain.dtype in HALF else tolerance[plain.dtype]
+    return relative * size + 2 * largest_error(plain, true)
+
+
+def assert_conforms(
+    attention: Attention,
+    nb: Neighborhood,
+    inputs: Inputs,
+    *,
+    dropout: float = 0.0,
+    tolerance: dict[torch.dtype, float],
+) -> None:
+    """Raise AssertionError unless `attention` gives the definition's outputs and gradients.
+
+    Args:
+        attention: Takes what `ops.attention` takes.
+        nb: The neighbourhood.
+        inputs: Of any floating type.
+        dropout: Probability; the mask is the one of the library's counter.
+        tolerance: Largest error relative to the largest true entry, for float32 and float64.
+    """
+    true = outputs_and_gradients(definition, nb, inputs.to(torch.float64), dropout)
+    plain = outputs_and_gradients(same_precision, nb, inputs, dropout)
+    found = outputs_and_gradients(attention, nb, inputs, dropout)
+    for name, tensor in found.items():
+        wanted = plain[name].dtype
+        assert tensor.dtype == wanted, f"{name}: {tensor.dtype}, expected {wanted}"
+        error = largest_error(tensor, true[name])
+        allowed = allowed_error(true[name], plain[name], tolerance)
+        assert error <= allowed, f"{name}: error {error:.2e}, allowed {allowed:.2e}"
+
+
+def expanded(inputs: Inputs) -> Inputs:
+    """The same shapes as views whose strides are anything but contiguous."""
+
+    def view(t: Tensor) -> Tensor:
+        """Every second entry of a larger tensor, axes stored in reverse order."""
+        wide = torch.stack([t.detach(), torch.full_like(t, torch.nan)], -1)
+        order = tuple(reversed(range(wide.dim())))
+        return wide.permute(order).contiguous().permute(order)[..., 0].requires_grad_()
+
+    bias = inputs.bias
+    if isinstance(bias, ops.BucketedBias):
+        twice = bias.bucket.repeat_interleave(2)[::2]
+        bias = ops.BucketedBias(twice, view(bias.table))
+    elif bias is not None:
+        bias = view(bias)
+    grad = inputs.grad[:, :1, :1].expand_as(inputs.grad)  # stride 0, as the gradient of a sum
+    return replace(
+        inputs,
+        query=view(inputs.query), key=view(inputs.key), value=view(inputs.value),
+        bias=bias, grad=grad,
+    )  # fmt: skip

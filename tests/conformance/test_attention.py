@@ -1,0 +1,220 @@
+"""Every backend against the definition: outputs, all gradients, memory, order of sums, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops import dispatch
+from graphtheory.ops.backends import _launch
+from tests.conformance.check import (
+    BIASES,
+    GRAPHS,
+    SIZES,
+    assert_conforms,
+    draw_inputs,
+    expanded,
+    outputs_and_gradients,
+)
+
+TOLERANCE = {b.name: b.tolerance for b in dispatch.BACKENDS}
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+CSR = ["reference", "torch_csr", "numba_csr"]
+
+
+def run_by(backend: str) -> partial[Tensor]:
+    return partial(ops.attention, backend=backend)
+
+
+def cases() -> Iterator[tuple[str, int, str]]:
+    """(graph, nodes, backend), as far as the backend takes the graph at all."""
+    for graph, make in GRAPHS.items():
+        for nodes in SIZES:
+            dense = make(nodes).blocks is not None
+            yield from ((graph, nodes, b) for b in (["blocks", *CSR] if dense else CSR))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize(("graph", "nodes", "backend"), list(cases()))
+def test_outputs_and_gradients(graph: str, nodes: int, backend: str, dtype: torch.dtype) -> None:
+    nb = GRAPHS[graph](nodes)
+    for bias in BIASES:
+        inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
+        assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("backend", CSR)
+def test_dropout_drops_the_same_everywhere(backend: str, bias: str) -> None:
+    nb = GRAPHS["random"](63)
+    for p in (1e-12, 0.4, 0.999):
+        inputs = draw_inputs(nb, 3, 5, bias)
+        assert_conforms(run_by(backend), nb, inputs, dropout=p, tolerance=TOLERANCE[backend])
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_strides_do_not_matter(backend: str, graph: str) -> None:
+    nb = GRAPHS[graph](7)
+    if backend == "blocks" and nb.blocks is None:
+        nb = cliques([4, 4])
+    for bias in BIASES:
+        inputs = expanded(draw_inputs(nb, 3, 5, bias))
+        assert nb.num_edges == 0 or not inputs.query.is_contiguous()
+        assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_nothing_is_read_before_it_is_written(backend: str, graph: str) -> None:
+    nb = GRAPHS[graph](7)
+    if backend == "blocks" and nb.blocks is None:
+        nb = cliques([4, 4])
+    for bias in BIASES:
+        for dtype in (torch.float32, torch.bfloat16):
+            inputs = draw_inputs(nb, 3, 5, bias, dtype)
+            assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_twice_gives_the_same_bits(backend: str, bias: str) -> None:
+    nb = cliques([32] * 4) if backend == "blocks" else GRAPHS["random"](257)
+    inputs, dropout = draw_inputs(nb, 3, 16, bias), 0.0 if backend == "blocks" else 0.3
+    once, again = (outputs_and_gradients(run_by(backend), nb, inputs, dropout) for _ in range(2))
+    assert all(torch.equal(once[name], again[name]) for name in once)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_threads_do_not_change_a_bit(
+    bias: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = []
+
+    class Pool(_launch.ThreadPoolExecutor):
+        def __init__(self, threads: int) -> None:
+            pools.append(threads)
+            super().__init__(threads)
+
+    monkeypatch.setattr(_launch, "ThreadPoolExecutor", Pool)
+    nb = GRAPHS["random"](6000)
+    inputs = draw_inputs(nb, 3, 16, bias)
+    two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
+    assert pools == [2, 2, 2]  # forward, and both passes of backward
+    torch.set_num_threads(1)
+    one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
+    assert len(pools) == 3
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
+def test_a_hub_of_a_hundred_thousand(backend: str) -> None:
+    nb = GRAPHS["hub"](100_000)
+    inputs = draw_inputs(nb, 1, 2)
+    assert_conforms(run_by(backend), nb, inputs, tolerance={torch.float32: 1e-4})
+
+
+@pytest.mark.parametrize("backend", CSR)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_large_logits_do_not_overflow(backend: str, dtype: torch.dtype) -> None:
+    nb = GRAPHS["random"](63)
+    inputs = draw_inputs(nb, 3, 5, dtype=dtype)
+    shift = torch.full((nb.num_edges, 3), 3e4, dtype=dtype)  # the same for all: it changes nothing
+    shifted = ops.attention(inputs.query, inputs.key, inputs.value, nb, bias=shift, backend=backend)
+    plain = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
+    assert shifted.isfinite().all()
+    torch.testing.assert_close(shifted, plain, rtol=0, atol=3e-2)
+
+
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_half_precision_does_not_lose_count(backend: str) -> None:
+    nodes = 1100  # in bfloat16 a running count stops at 256, in float16 at 2048
+    nb = cliques([nodes]) if backend == "blocks" else GRAPHS["hub"](70_000)
+    for dtype in (torch.bfloat16, torch.float16):
+        query = torch.zeros(nb.num_dst, 1, 1, dtype=dtype)
+        value = torch.full((nb.num_src, 1, 1), 3.0, dtype=dtype)
+        out = ops.attention(query, torch.zeros_like(value), value, nb, backend=backend)
+        torch.testing.assert_close(out[0].item(), 3.0, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_a_row_masked_by_minus_infinity(backend: str) -> None:
+    nb = cliques([4, 4])
+    inputs = draw_inputs(nb, 2, 3, "edges")
+    masked = inputs.bias.detach().clone()
+    masked[nb.receivers() == 5] = -torch.inf
+    masked.requires_grad_()
+    out = ops.attention(inputs.query, inputs.key, inputs.value, nb, bias=masked, backend=backend)
+    assert out[5].eq(0).all()
+    assert out[4].ne(0).all()
+    leaves = [inputs.query, inputs.key, inputs.value, masked]
+    grads = torch.autograd.grad(out[5].sum(), leaves)
+    assert all(g.eq(0).all() for g in grads)
+
+
+@pytest.mark.parametrize("backend", ["blocks", *CSR])
+def test_nan_stays_where_it_is(backend: str) -> None:
+    nb = cliques([4, 4]) if backend == "blocks" else GRAPHS["random"](63)
+    inputs = draw_inputs(nb, 2, 8)
+    before = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
+    bad = 3
+    touched = nb.receivers()[nb.indices == bad].unique()
+    for name in ("key", "value"):
+        poisoned = {n: t.detach().clone() for n, t in inputs.leaves().items()}
+        poisoned[name][bad] = torch.nan
+        after = ops.attention(**poisoned, neighborhood=nb, backend=backend)
+        assert after[touched].isnan().all()
+        elsewhere = torch.ones(nb.num_dst, dtype=torch.bool).index_fill(0, touched, False)
+        assert elsewhere.any()
+        assert torch.equal(after[elsewhere], before[elsewhere])
+
+
+def relabelled(nb: Neighborhood, order: Tensor) -> Neighborhood:
+    """The graph in which node order[i] of `nb` is called i."""
+    name = torch.empty_like(order)
+    name[order] = torch.arange(len(order))
+    return Neighborhood.from_edge_index(name[nb.edge_index()], len(order))
+
+
+@pytest.mark.parametrize("backend", CSR)
+def test_names_of_nodes_do_not_matter(backend: str, generator: torch.Generator) -> None:
+    nb = GRAPHS["random"](63)
+    inputs = draw_inputs(nb, 3, 5)
+    order = torch.randperm(63, generator=generator)
+    plain = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
+    leaves = [t[order] for t in (inputs.query, inputs.key, inputs.value)]
+    out = ops.attention(*leaves, relabelled(nb, order), backend=backend)
+    torch.testing.assert_close(out, plain[order], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", CSR)
+def test_order_of_edges_does_not_matter(backend: str, generator: torch.Generator) -> None:
+    nb = GRAPHS["random"](63)
+    inputs = draw_inputs(nb, 3, 5, "edges")
+    order = torch.randperm(nb.num_edges, generator=generator)
+    shuffled = Neighborhood.from_edge_index(nb.edge_index()[:, order], 63)
+    leaves = (inputs.query, inputs.key, inputs.value)
+    plain = ops.attention(*leaves, nb, bias=inputs.bias, backend=backend)
+    bias = inputs.bias[order][shuffled.perm]
+    out = ops.attention(*leaves, shuffled, bias=bias, backend=backend)
+    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", CSR)
+def test_a_batch_is_its_graphs_side_by_side(backend: str) -> None:
+    graphs = [GRAPHS[name](7) for name in ("no edges", "random", "hub", "clique", "no edges")]
+    edges = torch.cat([nb.edge_index() + 7 * b for b, nb in enumerate(graphs)], 1)
+    batch = Neighborhood.from_edge_index(edges, 7 * len(graphs))
+    inputs = draw_inputs(batch, 3, 5)
+    leaves = (inputs.query, inputs.key, inputs.value)
+    together = ops.attention(*leaves, batch, backend=backend)
+    for b, nb in enumerate(graphs):
+        rows = slice(7 * b, 7 * b + 7)
+        alone = ops.attention(*(t[rows] for t in leaves), nb, backend=backend)
+        assert torch.equal(together[rows], alone)

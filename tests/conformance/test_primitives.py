@@ -1,0 +1,125 @@
+"""edge_dot, edge_softmax and aggregate on every CSR backend against plain torch in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import kernels, reference
+from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+# Shapes of an operation's two tensors, from (neighbourhood, heads, head_dim).
+SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
+    "edge_dot": lambda nb, h, d: [(nb.num_dst, h, d), (nb.num_src, h, d)],
+    "edge_softmax": lambda nb, h, d: [(nb.num_edges, h)],
+    "aggregate": lambda nb, h, d: [(nb.num_edges, h), (nb.num_src, h, d)],
+}
+
+
+@pytest.fixture(params=["numba_csr", "torch_csr"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The primitives on that backend; by themselves they choose by device."""
+    module = import_module(f"graphtheory.ops.backends.{request.param}")
+    monkeypatch.setattr(kernels, "backend_for", lambda tensor: module)
+    return request.param
+
+
+def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(nodes)
+    shapes = SHAPES[name](nb, *SIZES[nodes])
+    return [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
+
+
+def results(
+    run: Callable[..., Tensor], leaves: list[Tensor], nb: Neighborhood, grad: Tensor | None = None
+) -> list[Tensor]:
+    """The output, and the gradients for a gradient of ones or the given one."""
+    out = run(*leaves, nb)
+    grad = torch.linspace(-1, 1, out.numel()).view_as(out) if grad is None else grad
+    return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(out.dtype))]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("nodes", SIZES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch.dtype) -> None:
+    for make in GRAPHS.values():
+        nb = make(nodes)
+        leaves = draw(name, nb, nodes, dtype)
+        exact_leaves = [t.detach().double().requires_grad_() for t in leaves]
+        true = results(getattr(reference, name), exact_leaves, nb)
+        plain = results(getattr(reference, name), leaves, nb)
+        found = results(getattr(ops, name), leaves, nb)
+        for ours, torchs, exact in zip(found, plain, true, strict=True):
+            assert ours.dtype == dtype
+            assert largest_error(ours, exact) <= allowed_error(exact, torchs, TOLERANCE)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
+    for make in GRAPHS.values():
+        nb = make(7)
+        assert all(
+            t.isfinite().all()
+            for t in results(getattr(ops, name), draw(name, nb, 7, torch.float32), nb)
+        )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_twice_and_on_two_threads_the_same_bits(backend: str, name: str, two_threads: None) -> None:
+    nb = GRAPHS["random"](6000)
+    leaves = draw(name, nb, 63, torch.float32)
+    runs = [results(getattr(ops, name), leaves, nb) for _ in range(2)]
+    torch.set_num_threads(1)
+    runs.append(results(getattr(ops, name), leaves, nb))
+    for others in runs[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(runs[0], others, strict=True))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_strides_do_not_matter(backend: str, name: str) -> None:
+    nb = GRAPHS["random"](7)
+    leaves = draw(name, nb, 7, torch.float32)
+    strided = [t.detach().repeat_interleave(2, -1)[..., ::2].requires_grad_() for t in leaves]
+    assert not any(t.is_contiguous() for t in strided)
+    one = torch.tensor(1.0).expand(results(getattr(ops, name), leaves, nb)[0].shape)
+    plain = results(getattr(ops, name), leaves, nb, one.contiguous())
+    views = results(getattr(ops, name), strided, nb, one)
+    assert all(torch.equal(a, b) for a, b in zip(plain, views, strict=True))
+
+
+def test_softmax_of_a_row_of_minus_infinity(backend: str) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
+    logits = torch.tensor([[-torch.inf], [-torch.inf], [-torch.inf], [3e38]], requires_grad=True)
+    weights = ops.edge_softmax(logits, nb)
+    assert weights.flatten().tolist() == [0, 0, 0, 1]
+    (grad,) = torch.autograd.grad(weights, logits, torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
+    assert grad.eq(0).all()
+
+
+def test_nan_stays_in_its_row(backend: str) -> None:
+    nb = GRAPHS["random"](63)
+    logits = torch.zeros(nb.num_edges, 2)
+    logits[10] = torch.nan
+    rows = nb.receivers() == nb.receivers()[10]
+    weights = ops.edge_softmax(logits, nb)
+    assert weights[rows].isnan().all()
+    assert weights[~rows].isfinite().all()
+
+
+def test_aggregate_takes_the_weight_of_the_neighborhood() -> None:
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2, weight=weight.flip(0))
+    value = torch.tensor([[[1.0], [10.0]], [[100.0], [1000.0]]])
+    out = ops.aggregate(None, value, nb)
+    assert out.flatten().tolist() == [0, 0, 203, 2030]
+    out[1, 0].backward()
+    assert weight.grad.tolist() == [100, 1]  # of node 1, then of node 0
