@@ -245,16 +245,34 @@ def count_ball(indptr, indices, start, stop, inner, radius, count):
 
 
 @njit(cache=True, nogil=True)
+def _emit(words, used, hops_of, senders, distance, at):
+    """Write the nodes of a two-level bitmap in ascending order, with their hops; clear it."""
+    for block in range(len(used)):
+        while used[block] != 0:
+            w = 64 * block + _lowest_bit(used[block])
+            used[block] &= used[block] - np.uint64(1)
+            while words[w] != 0:
+                node = 64 * w + _lowest_bit(words[w])
+                words[w] &= words[w] - np.uint64(1)
+                senders[at], distance[at] = node, hops_of[node]
+                at += 1
+
+
+@njit(cache=True, nogil=True)
 def fill_ball(indptr, indices, start, stop, inner, radius, ball_indptr, senders, distance):
     """Write what `count_ball` counted: rows of senders in ascending order, and their hops."""
-    mark, queue = np.zeros(len(indptr) - 1, np.int64), np.empty(len(indptr) - 1, np.int64)
+    num_nodes = len(indptr) - 1
+    mark, queue = np.zeros(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     level_end = np.empty(radius + 2, np.int64)
+    hops_of = np.empty(num_nodes, np.uint8)
+    words = np.zeros((num_nodes + 63) // 64, np.uint64)  # one bit a node
+    used = np.zeros((len(words) + 63) // 64, np.uint64)  # one bit a word that is not 0
     for v in range(start, stop):
         _levels(indptr, indices, v, radius, mark, queue, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
-                queue[i] = queue[i] << 8 | hops  # one number to sort by: the sender, then its hops
-        row = np.sort(queue[level_end[inner] : level_end[radius + 1]])
-        for i in range(len(row)):
-            senders[ball_indptr[v] + i] = row[i] >> 8
-            distance[ball_indptr[v] + i] = row[i] & 255
+                node = queue[i]
+                hops_of[node] = hops
+                words[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
+                used[node >> 12] |= np.uint64(1) << np.uint64((node >> 6) & 63)
+        _emit(words, used, hops_of, senders, distance, ball_indptr[v])

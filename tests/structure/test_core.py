@@ -5,13 +5,16 @@ import math
 import networkx as nx
 import pytest
 import torch
+from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphtheory import Neighborhood, bipartite
+from graphtheory.data.graphs import load
 from graphtheory.structure import (
     at_distance,
     confusion_ratio,
     core_distance,
     count_by_distance,
+    discriminative_nodes,
     hop_ball,
     positive_share,
     winning_margin,
@@ -137,6 +140,37 @@ def test_confusion_ratio_counts_what_was_sampled():
     assert confusion_ratio(without_two, label, pattern, 2) == pytest.approx(1 / 2)
     nobody = torch.zeros(4, dtype=torch.bool)
     assert math.isnan(confusion_ratio(graph, label, pattern, 2, receivers=nobody))
+
+
+def real_margins(name, root, cache):
+    """Counts and labels of an undirected real graph whose discriminative nodes are as in B.1.1."""
+    data = load(name, root, cache=cache)
+    edges = to_undirected(remove_self_loops(data.edge_index)[0], num_nodes=data.num_nodes)
+    graph = Neighborhood.from_edge_index(edges, num_nodes=data.num_nodes)
+    pattern = torch.where(discriminative_nodes(data.x, data.y), data.y, -1)
+    return count_by_distance(graph, pattern, int(data.y.max()) + 1), data.y
+
+
+def test_figure_b5_and_table_b5_on_cora(data_root, cache):
+    counts, label = real_margins("Cora", data_root, cache)
+    normalized = winning_margin(counts, label, normalized=True)
+    assert core_distance(normalized) == 1  # as figure B.5 has it
+    falling = normalized.mean(0)[:9]
+    assert (falling.diff() < 0).all() and falling[0] > 0.6
+    margin = winning_margin(counts, label)
+    assert round(100 * positive_share(margin, 1), 2) == 86.41  # table B.5 prints 95.68
+    closed = winning_margin(counts.within(), label)  # with the node's own pattern: 95.49
+    assert round(100 * positive_share(closed, 1), 2) == 95.49
+
+
+def test_figure_b5_on_actor_is_flat(data_root, cache):
+    counts, label = real_margins("Actor", data_root, cache)
+    average = winning_margin(counts, label, normalized=True).mean(0)
+    assert float(average[:7].max() - average[:7].min()) < 0.003
+    margin = winning_margin(counts, label)
+    assert core_distance(margin) == 4
+    assert round(100 * positive_share(margin, 1), 2) == 32.25  # table B.5 prints 86.31
+    assert round(100 * positive_share(margin, 4), 2) == 70.78
 
 
 def test_no_nodes_is_a_graph_too():

@@ -77,8 +77,8 @@ def shares(x, label, moment):
     return [round(100 * float(found[label == c].double().mean()), 2) for c in range(7)]
 
 
-def test_table_b1_of_cora(data_root, tmp_path):
-    x, label = cora(data_root, tmp_path)
+def test_table_b1_of_cora(data_root, cache):
+    x, label = cora(data_root, cache)
     printed = torch.tensor([82.05, 88.02, 82.54, 78.12, 78.17, 83.56, 76.11])
     uncentred = shares(x, label, "uncentred")
     assert uncentred == [82.05, 90.78, 82.3, 76.53, 76.76, 83.22, 75.56]
