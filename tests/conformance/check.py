@@ -18,7 +18,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 
 SIZES = {1: (1, 1), 7: (3, 5), 63: (4, 32), 257: (2, 7)}  # nodes -> heads, head_dim
-BIASES = ("none", "edges", "masked", "buckets")
+BIASES = ("none", "edges", "masked", "large", "buckets")
 BUCKETS = 5
 HALF = (torch.float16, torch.bfloat16)
 # Where the true value vanishes, an error is measured against this instead.
@@ -89,7 +89,11 @@ class Inputs:
 def draw_inputs(
     nb: Neighborhood, heads: int, dim: int, bias: str = "none", dtype: torch.dtype = torch.float32
 ) -> Inputs:
-    """Normal numbers in `dtype`; "masked" is a bias with -inf on a third of the edges."""
+    """Normal numbers in `dtype`.
+
+    Of the biases "masked" has -inf on a third of the edges and on one whole row, "large" would
+    overflow an exponential that nothing is subtracted from.
+    """
     generator = torch.Generator().manual_seed(nb.num_edges + 7 * heads)
 
     def normal(*shape: int) -> Tensor:
@@ -107,6 +111,8 @@ def draw_inputs(
         out = torch.rand(nb.num_edges, heads, generator=generator) < 1 / 3
         out |= (nb.receivers() == nb.num_dst // 2)[:, None]  # one row loses everyone
         given = given.masked_fill(out, -torch.inf)
+    if bias == "large":
+        given += 300
     return Inputs(query, key, value, given, grad).to(dtype)
 
 
