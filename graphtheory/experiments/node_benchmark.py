@@ -9,6 +9,8 @@ from typing import Any
 
 from graphtheory.experiments.trial import Outcome, Trial, load, run_trial
 from graphtheory.experiments.tuned import tuned_trial
+from graphtheory.metrics.attention_mass import mass_by_distance
+from graphtheory.models import GraphTransformer
 from graphtheory.models.zoo import COMPARED
 
 
@@ -98,10 +100,8 @@ class Benchmark:
 
 def _findings(outcome: Outcome) -> dict[str, Any]:
     model, batch = outcome.model, outcome.batches.evaluation_batch()
-    if not hasattr(model, "attention_weights"):
+    if not isinstance(model, GraphTransformer):
         return {}
-    from graphtheory.metrics.attention_mass import mass_by_distance
-
     weights = model.attention_weights(batch.x, batch.neighborhood)
     out: dict[str, Any] = {"attention_mass": mass_by_distance(weights, batch.neighborhood)}
     if model.attention_layers()[0].bucket_bias is not None:

@@ -120,8 +120,10 @@ SPACES: dict[str, Space] = {
     "facebook": _space(
         150, 40, 1, _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)}
     ),
-    "minesweeper": _space(300, 60, 1, _BINARY | {"layers": (6, 10), "ffn": (True, False)}),
-    "tolokers": _space(150, 40, 1, _BINARY | {"layers": (2, 4), "degree": (True, False)}),
+    "minesweeper": _space(
+        300, 60, 1, _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.006)}
+    ),
+    "tolokers": _space(150, 40, 1, _BINARY | {"layers": (2, 3), "degree": (True, False)}),
     "cornell": _space(150, 50, 3, _RESIDUAL),
     "wisconsin": _space(150, 50, 3, _RESIDUAL),
     "chameleon-filtered": _space(150, 50, 3, _RESIDUAL | {"degree": (True, False)}),

@@ -41,6 +41,8 @@ class NetworkConfig:
         ffn: A feed-forward part after each residual block's layer.
         project: A linear map before a classic stack; residual blocks always have one.
         root_weight: A term of the node's own in every attention layer (gt, gt-plain).
+        frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
+            its attention (gt, gt-plain).
         num_buckets: Z (gt).
         neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many
             hops and itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the
@@ -56,6 +58,7 @@ class NetworkConfig:
     ffn: bool = False
     project: bool = False
     root_weight: bool = True
+    frozen_query: bool = False
     num_buckets: int = 20
     neighbors: str = "1"
 
@@ -114,6 +117,13 @@ def _gat(config: NetworkConfig) -> Callable[[int, int, bool], nn.Module]:
     return make
 
 
+def _freeze_queries(model: GraphTransformer) -> GraphTransformer:
+    for layer in model.attention_layers():
+        for parameter in layer.lin_query.parameters():
+            nn.init.zeros_(parameter).requires_grad_(False)
+    return model
+
+
 def build(
     name: str,
     config: NetworkConfig,
@@ -141,12 +151,13 @@ def build(
     if c.residual:
         stack = partial(ResidualStack, ffn=c.ffn)
     if name in ("gt", "gt-plain"):
-        return GraphTransformer(
+        model = GraphTransformer(
             num_features, c.hidden, num_classes, c.layers, c.heads,
             num_buckets=c.num_buckets if name == "gt" else None,
             dropout=c.dropout, attention_dropout=c.attention_dropout,
             root_weight=c.root_weight, pattern=pattern_of(name, c), stack=stack,
         )  # fmt: skip
+        return _freeze_queries(model) if c.frozen_query else model
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
         "gat": _gat(c),
         "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
