@@ -1,0 +1,68 @@
+"""Neighbourhoods from sizes: cliques, bipartite blocks, stars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphtheory import Neighborhood, bipartite, cliques, star
+
+sizes = st.lists(st.integers(0, 5), max_size=5)
+
+
+def complete(dst: list[int], src: list[int]) -> torch.Tensor:
+    """The definition: one full block after the other."""
+    return torch.block_diag(*(torch.ones(a, b) for a, b in zip(dst, src, strict=True)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=5))
+def test_bipartite_is_complete_in_each_block(pairs: list[tuple[int, int]]) -> None:
+    dst, src = [a for a, _ in pairs], [b for _, b in pairs]
+    nb = bipartite(dst, src)
+    assert torch.equal(nb.to_dense(), complete(dst, src))
+    again = Neighborhood(nb.indptr, nb.indices, nb.num_src, blocks=nb.blocks)  # validates
+    assert again.blocks == nb.blocks
+    equal = len(set(dst)) == len(set(src)) == 1
+    assert nb.blocks == ((len(dst), dst[0], src[0]) if equal else None)
+
+
+@given(sizes)
+def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
+    for ours, theirs in (
+        (cliques(counts), bipartite(counts, counts)),
+        (star(counts), bipartite([1] * len(counts), counts)),
+    ):
+        assert torch.equal(ours.indptr, theirs.indptr)
+        assert torch.equal(ours.indices, theirs.indices)
+        assert (ours.num_src, ours.num_dst) == (theirs.num_src, theirs.num_dst)
+        assert ours.blocks == theirs.blocks
+
+
+def test_senders_ascend_in_a_row() -> None:
+    assert cliques(torch.tensor([2, 0, 3])).indices.tolist() == [0, 1, 0, 1, *[2, 3, 4] * 3]
+
+
+def test_no_blocks_at_all() -> None:
+    for nb in (cliques([]), star([]), bipartite([], []), cliques([0])):
+        assert (nb.num_dst, nb.num_src, nb.num_edges) == (0, 0, 0)
+    assert star([0]).indptr.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
+        (lambda: cliques([2.5]), "sizes: got"),
+        (lambda: cliques([[2]]), "sizes: got"),
+        (lambda: star([-1]), "sizes: got"),
+        (lambda: bipartite([1], [-1]), "sizes_src: got"),
+        (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
+    ],
+)
+def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()

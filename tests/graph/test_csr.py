@@ -1,0 +1,50 @@
+"""Sorting edges into rows: as torch ops, checked and traced."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood
+from graphtheory.graph.csr import check_index, csr_from_edges, csr_transpose, sort_by_key
+
+EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
+
+
+def test_sort_by_key_is_stable_and_counts_missing_keys() -> None:
+    indptr, order = sort_by_key(torch.tensor([3, 1, 3, 1, 3]), 5)
+    assert indptr.tolist() == [0, 0, 2, 2, 5, 5]
+    assert order.tolist() == [1, 3, 0, 2, 4]
+
+
+@pytest.mark.parametrize("entry", [-1, 4, 2**40])
+def test_the_offender_is_named(entry: int) -> None:
+    index = torch.tensor([0, 3, entry, entry])
+    with pytest.raises(IndexError, match=rf"sender: entry 2 is {entry}, expected .* 0\.\.3"):
+        check_index("sender", index, 4)
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [EDGES, EDGES.int(), EDGES[:, :0], EDGES.repeat_interleave(2, 1)[:, ::2], EDGES.T.clone().T],
+    ids=["int64", "int32", "empty", "strided", "transposed"],
+)
+def test_ops_are_registered_as_torch_demands(edges: Tensor) -> None:
+    torch.library.opcheck(csr_from_edges, (edges, 4, 5))
+    nb = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
+    torch.library.opcheck(csr_transpose, (nb.indptr, nb.indices, 4))
+
+
+def test_ops_trace_through_compilation() -> None:
+    @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
+    def degrees(edges: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+        nb = Neighborhood.from_edge_index(edges, nodes)
+        return nb.degree(), nb.transpose().degree()
+
+    for nodes in (4, 6):
+        received, sent = degrees(EDGES, nodes)
+        assert received.tolist() == [3, 0, 1, 1] + [0] * (nodes - 4)
+        assert sent.tolist() == [1, 1, 2, 1] + [0] * (nodes - 4)
+    with pytest.raises(IndexError, match="entry 4 is 3"):
+        degrees(EDGES, 3)

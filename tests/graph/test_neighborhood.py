@@ -1,0 +1,242 @@
+"""The neighbourhood: what it holds, how it is narrowed, moved and turned, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from graphtheory import Neighborhood, cliques
+
+# 1 and 2 send to 0 (2 twice), 0 sends to 2, 3 has a loop; 1 receives from nobody.
+EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
+WEIGHT = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+HOPS = torch.tensor([1, 2, 3, 4, 5], dtype=torch.uint8)
+
+
+@pytest.fixture
+def nb() -> Neighborhood:
+    built = Neighborhood.from_edge_index(EDGES, 4, weight=WEIGHT)
+    assert built.perm is not None
+    return built.with_(distance=HOPS[built.perm])
+
+
+@st.composite
+def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
+    """(edge_index, num_src, num_dst); no nodes, no edges, loops and duplicates included."""
+    num_src, num_dst = draw(st.integers(0, 9)), draw(st.integers(0, 9))
+    most = 30 if num_src and num_dst else 0
+    pairs = draw(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=most))
+    rows = [[j % num_src for j, _ in pairs], [i % num_dst for _, i in pairs]]
+    dtype = draw(st.sampled_from([torch.int64, torch.int32]))
+    return torch.tensor(rows, dtype=dtype).view(2, -1), num_src, num_dst
+
+
+def test_rows_list_senders_in_the_given_order(nb: Neighborhood) -> None:
+    assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
+    assert nb.indices.tolist() == [2, 1, 2, 0, 3]
+    assert nb.perm.tolist() == [0, 2, 3, 1, 4]
+    assert nb.weight.tolist() == [1, 3, 4, 2, 5]
+    assert (nb.num_src, nb.num_dst, nb.num_edges, nb.device.type) == (4, 4, 5, "cpu")
+    assert nb.degree().tolist() == [3, 0, 1, 1]
+    assert nb.receivers().tolist() == [0, 0, 0, 2, 3]
+
+
+@given(edge_lists())
+def test_every_edge_is_kept_in_its_place(graph: tuple[Tensor, int, int]) -> None:
+    edges, num_src, num_dst = graph
+    nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst)
+    assert nb.indptr.dtype == nb.indices.dtype == torch.int64
+    assert torch.equal(nb.edge_index(), edges.long()[:, nb.perm])
+    order = sorted(range(edges.size(1)), key=lambda e: int(edges[1, e]))  # stable
+    assert nb.perm.tolist() == order
+    Neighborhood(nb.indptr, nb.indices, num_src)  # passes its own validation
+
+
+@given(edge_lists())
+def test_transpose_turns_every_edge(graph: tuple[Tensor, int, int]) -> None:
+    edges, num_src, num_dst = graph
+    weight = torch.arange(1.0, edges.size(1) + 1)
+    nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst, weight=weight)
+    turned = nb.transpose()
+    assert nb.transpose() is turned
+    assert (turned.num_src, turned.num_dst) == (num_dst, num_src)
+    assert torch.equal(turned.edge_index().flip(0), nb.edge_index()[:, turned.perm])
+    assert torch.equal(turned.to_dense(), nb.to_dense().T)
+    assert torch.equal(turned.transpose().to_dense(), nb.to_dense())
+
+
+@given(edge_lists(), st.integers(0, 2**30 - 1))
+def test_keep_leaves_the_chosen_edges(graph: tuple[Tensor, int, int], bits: int) -> None:
+    edges, num_src, num_dst = graph
+    nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst)
+    chosen = torch.tensor([bool(bits >> e & 1) for e in range(nb.num_edges)], dtype=torch.bool)
+    part = nb.keep(chosen)
+    assert torch.equal(part.edge_index(), nb.edge_index()[:, chosen])
+    assert torch.equal(part.perm, nb.perm[chosen])
+    assert (part.num_src, part.num_dst) == (num_src, num_dst)
+
+
+def test_keep_takes_everything_along(nb: Neighborhood) -> None:
+    part = nb.keep(nb.indices == 2)
+    assert part.weight.tolist() == [1, 4]
+    assert part.distance.tolist() == [1, 4]
+    assert part.perm.tolist() == [0, 3]
+    plain = cliques([2])
+    assert plain.perm is None and plain.blocks == (1, 2, 2)
+    half = plain.keep(plain.indices == 0)
+    assert half.perm.tolist() == [0, 2]
+    assert half.blocks is None
+
+
+def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
+    turned = nb.transpose()
+    assert torch.equal(turned.weight, nb.weight[turned.perm])
+    assert torch.equal(turned.distance, nb.distance[turned.perm])
+
+
+def test_with_replaces_and_keeps_the_rest(nb: Neighborhood) -> None:
+    bare = nb.with_(weight=None)
+    assert bare.weight is None
+    assert torch.equal(bare.distance, nb.distance)
+    assert torch.equal(bare.perm, nb.perm)
+    assert cliques([2]).with_(weight=torch.ones(4)).blocks == (1, 2, 2)
+    with pytest.raises(TypeError, match="unknown field 'indices'"):
+        nb.with_(indices=nb.indices)
+    with pytest.raises(ValueError, match=r"weight: shape \(2,\)"):
+        nb.with_(weight=torch.ones(2))
+    with pytest.raises(TypeError, match=r"distance: dtype torch\.int64"):
+        nb.with_(distance=torch.ones(5, dtype=torch.int64))
+
+
+def test_dense_adds_duplicates(nb: Neighborhood) -> None:
+    expected = [[0, 3, 5, 0], [0, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 5]]
+    assert nb.to_dense().tolist() == expected
+    counts = [[0, 1, 2, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    assert nb.with_(weight=None).to_dense().tolist() == counts
+
+
+def test_weight_passes_its_gradient() -> None:
+    weight = WEIGHT.double().requires_grad_()
+    upstream = torch.arange(16.0, dtype=torch.float64).view(4, 4)
+    nb = Neighborhood.from_edge_index(EDGES, 4, weight=weight)
+    (nb.to_dense() * upstream).sum().backward()
+    assert torch.equal(weight.grad, upstream[EDGES[1], EDGES[0]])
+
+
+def test_to_moves_every_part(nb: Neighborhood) -> None:
+    assert nb.to("cpu") is nb
+    moved = nb.to("meta")
+    for name in ("indptr", "indices", "weight", "distance", "perm"):
+        assert getattr(moved, name).device.type == "meta"
+    assert (moved.num_src, moved.num_dst, moved.num_edges) == (4, 4, 5)
+    assert cliques([2]).to("meta").blocks == (1, 2, 2)
+
+
+def test_sizes_come_from_the_edges_where_not_given() -> None:
+    assert Neighborhood.from_edge_index(EDGES).num_dst == 4
+    nothing = Neighborhood.from_edge_index(EDGES[:, :0])
+    assert (nothing.num_src, nothing.num_dst, nothing.indptr.tolist()) == (0, 0, [0])
+    assert nothing.to_dense().shape == (0, 0)
+    isolated = Neighborhood.from_edge_index(EDGES[:, :0], 3)
+    assert isolated.indptr.tolist() == [0, 0, 0, 0]
+
+
+def test_subclasses_become_plain_tensors() -> None:
+    nb = Neighborhood.from_edge_index(EdgeIndex(EDGES, sparse_size=(4, 4)), 4)
+    assert type(nb.indices) is type(nb.indptr) is Tensor
+    assert torch.equal(nb.edge_index(), EDGES[:, nb.perm])
+
+
+def test_a_copy_through_pickle_is_the_same(nb: Neighborhood) -> None:
+    nb.transpose()
+    copy = pickle.loads(pickle.dumps(nb))
+    assert torch.equal(copy.to_dense(), nb.to_dense())
+    assert torch.equal(copy.transpose().perm, nb.transpose().perm)
+
+
+def test_it_shows_its_size(nb: Neighborhood) -> None:
+    expected = "Neighborhood(num_dst=4, num_src=4, num_edges=5, weight, distance)"
+    assert repr(nb) == expected
+    assert repr(cliques([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=4, blocks)"
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "error", "words"),
+    [
+        (([[0], [1]],), {}, TypeError, "edge_index: got list"),
+        ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
+        ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
+        ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
+        ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
+        ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
+        ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),
+        (
+            (EDGES,),
+            {"num_src": 4, "num_dst": 3},
+            IndexError,
+            r"edge_index\[1\]: entry 4 is 3, expected a node id in 0\.\.2",
+        ),
+        ((EDGES, 4), {"num_src": 4}, ValueError, "give either num_nodes or"),
+        ((EDGES,), {"num_src": 4}, ValueError, "num_dst: not given"),
+        ((EDGES,), {"num_dst": 4}, ValueError, "num_src: not given"),
+        ((EDGES[:, :0], -1), {}, ValueError, "got -1, expected 0 or more"),
+        ((EDGES,), {"weight": WEIGHT[:4]}, ValueError, r"weight: shape \(4,\).*\[5\]"),
+        ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
+        ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
+    ],
+)
+def test_edge_lists_that_are_refused(
+    args: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Neighborhood.from_edge_index(*args, **options)
+
+
+INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "options", "error", "words"),
+    [
+        (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
+        (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32"),
+        (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
+        (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
+        (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),
+        (INDPTR[:2], INDICES, {}, ValueError, "indptr: runs from 0 to 1, expected 0 to 3"),
+        (torch.tensor([0, 4, 3]), INDICES, {}, ValueError, "without decreasing"),
+        (INDPTR, INDICES + 1, {}, IndexError, r"indices: entry 0 is 2, expected .* 0\.\.1"),
+        (INDPTR, INDICES - 1, {}, IndexError, r"indices: entry 1 is -1"),
+        (INDPTR, INDICES, {"num_src": 1}, IndexError, r"indices: entry 0 is 1.*1 nodes"),
+        (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
+        (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
+        (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
+        (INDPTR, INDICES, {"blocks": (1, 3, 2)}, ValueError, "3 receivers and 2 senders"),
+        (INDPTR, INDICES, {"blocks": (1, 2, 2)}, ValueError, "not those complete blocks"),
+        (
+            torch.tensor([0, 1, 4]),
+            torch.tensor([0, 1, 0, 1]),
+            {"blocks": (1, 2, 2)},
+            ValueError,
+            "not those complete blocks",
+        ),
+    ],
+)
+def test_row_pointers_that_are_refused(
+    indptr: Tensor, indices: Tensor, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Neighborhood(indptr, indices, **options)
+
+
+def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
+    for edges in (torch.ones(4, dtype=torch.bool), torch.ones(5)):
+        with pytest.raises(ValueError, match=r"edges: .* expected bool \[5\]"):
+            nb.keep(edges)
