@@ -113,7 +113,7 @@ _BINARY: dict[str, tuple[Any, ...]] = {
 
 SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
-    "cora": _space(200, 60, 1, _CLASSIC, {"root_weight": (False,)}),
+    "cora": _space(200, 60, 1, _CLASSIC, {"root_weight": (False,), "hidden": (32, 64)}),
     "actor": _space(
         150, 40, 2, _RESIDUAL | {"weight_decay": (0.0, 5e-4)}, {"root_weight": (True,)}
     ),
