@@ -119,6 +119,8 @@ def fit(
         if len(watch.history) < epochs and not watch.out_of_patience:
             watch.memory.start()
             _train(task, datamodule, epochs, callbacks, checkpoint)
+            if out_dir is None:  # a folder's checkpoints have the figure already
+                watch.memory.update()
     task.load_state_dict(watch.best_state)
     task.eval()
     return _result(watch)

@@ -133,6 +133,7 @@ class Keep(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Best first: whatever `last` says is then there."""
+        self.watch.memory.update()
         row = self.watch.history[-1]
         if row is self.watch.best:
             trainer.save_checkpoint(self.folder.best)

@@ -114,7 +114,11 @@ class FullGraph(LightningDataModule):
 
     def train_dataloader(self) -> Batches:
         """One batch."""
-        return Batches(1, lambda: iter([self.train_batch(self.epoch)]))
+        return Batches(1, self._iterate)
+
+    def _iterate(self) -> Iterator[NodeBatch]:
+        # A generator, because Lightning asks for an iterator before it knows the epoch.
+        yield self.train_batch(self.epoch)
 
     def val_dataloader(self) -> Batches:
         """One batch of all nodes."""

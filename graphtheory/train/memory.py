@@ -10,7 +10,7 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Peak memory since `start`, above what was in use then.
+    """Peak memory from `start` to the latest `update`, above what was in use at the start.
 
     On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
     whose high-water mark Linux lets a process reset; DataLoader workers do not count. Edge of the
@@ -19,17 +19,17 @@ class PeakMemory:
     Example:
         >>> memory = PeakMemory()
         >>> memory.start()
+        >>> memory.update()
         >>> memory.megabytes >= 0 or not _RESET.exists()
         True
     """
 
     def __init__(self) -> None:
-        self.earlier = 0.0  # MB at the peak of the same work before an interruption
-        self._began: int | None = None
+        self.megabytes = 0.0  # MB of 10^6 bytes; set it to go on with work that was interrupted
+        self._began = 0
 
     def start(self) -> None:
         """Count from here."""
-        self._began = 0
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
             self._began = torch.cuda.memory_allocated()
@@ -37,18 +37,16 @@ class PeakMemory:
             _RESET.write_text("5")
             self._began = _status_bytes("VmRSS")
 
-    @property
-    def megabytes(self) -> float:
-        """MB (10^6 bytes), up to now."""
-        if self._began is None:
-            return self.earlier
+    def update(self) -> None:
+        """Take the peak up to now into account."""
         if torch.cuda.is_available():
             peak = torch.cuda.max_memory_allocated()
         elif _RESET.exists():
             peak = _status_bytes("VmHWM")
         else:
-            return float("nan")
-        return max(self.earlier, (peak - self._began) / 1e6)
+            self.megabytes = float("nan")
+            return
+        self.megabytes = max(self.megabytes, (peak - self._began) / 1e6)
 
 
 def _status_bytes(field: str) -> int:

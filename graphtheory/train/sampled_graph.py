@@ -166,4 +166,5 @@ def _rows(x: Tensor, nodes: Tensor) -> Tensor:
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     places = torch.arange(int(indptr[-1])) + (starts - indptr[:-1]).repeat_interleave(counts)
     columns, values = x.col_indices()[places], x.values()[places]
-    return torch.sparse_csr_tensor(indptr, columns, values, (len(nodes), x.size(1)))
+    size = (len(nodes), x.size(1))
+    return torch.sparse_csr_tensor(indptr, columns, values, size, check_invariants=True)

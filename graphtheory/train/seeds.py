@@ -20,7 +20,7 @@ def derive(seed: int, *position: int) -> int:
         >>> derive(0, 1) != derive(1, 0), derive(3, 2) == derive(3, 2)
         (True, True)
     """
-    words = np.random.SeedSequence((seed, *position)).generate_state(1, np.uint64)
+    words = np.random.SeedSequence((len(position), seed, *position)).generate_state(1, np.uint64)
     return int(words[0]) >> 1
 
 

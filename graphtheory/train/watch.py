@@ -96,7 +96,7 @@ class Watch(Callback):
         """Go on with a record."""
         self.history, self.best = list(state_dict["history"]), state_dict["best"]
         self.best_state = state_dict["best_state"]
-        self.memory.earlier = state_dict["peak_mb"]
+        self.memory.megabytes = state_dict["peak_mb"]
 
 
 def _rank(row: Row) -> tuple[float, float]:

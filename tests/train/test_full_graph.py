@@ -1,0 +1,77 @@
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphtheory.patterns import KHop, Sample
+from graphtheory.train import FullGraph
+
+
+def test_row_zero_sends(data: Data) -> None:
+    graph = FullGraph(data).train_batch(0).neighborhood
+    sent = {tuple(pair) for pair in graph.edge_index().t().tolist()}
+    assert sent == {tuple(pair) for pair in data.edge_index.t().tolist()}
+
+
+def test_train_and_evaluation_see_their_masks_only(data: Data) -> None:
+    module = FullGraph(data)
+    train, evaluation = module.train_batch(0), module.evaluation_batch()
+    assert torch.equal(train.mask, data.train_mask) and train.test_mask is None
+    assert torch.equal(evaluation.mask, data.val_mask)
+    assert torch.equal(evaluation.test_mask, data.test_mask)
+
+
+def test_a_deterministic_pattern_is_applied_once(data: Data) -> None:
+    module = FullGraph(data, KHop(2))
+    first = module.train_batch(0).neighborhood
+    assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
+    assert first.num_edges == KHop(2)(module.graph).num_edges
+
+
+def test_a_random_pattern_is_a_function_of_seed_and_epoch(data: Data) -> None:
+    def drawn(seed: int, epoch: int) -> list[list[int]]:
+        module = FullGraph(data, Sample(5, whole_graph=True), seed=seed)
+        return module.train_batch(epoch).neighborhood.edge_index().tolist()
+
+    assert drawn(0, 1) == drawn(0, 1)
+    assert drawn(0, 1) != drawn(0, 2)
+    assert drawn(0, 1) != drawn(1, 1)
+
+
+def test_evaluation_sees_one_draw(data: Data) -> None:
+    one, other = (FullGraph(data, Sample(5, whole_graph=True)) for _ in range(2))
+    one.train_batch(3)
+    first, second = one.evaluation_batch().neighborhood, other.evaluation_batch().neighborhood
+    assert one.evaluation_batch().neighborhood is first
+    assert torch.equal(first.indices, second.indices)
+    assert not torch.equal(first.indices, one.train_batch(0).neighborhood.indices)
+
+
+def test_global_random_state_is_left_alone(data: Data) -> None:
+    before = torch.get_rng_state()
+    list(FullGraph(data, Sample(5)).train_dataloader())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_loaders_give_one_batch(data: Data) -> None:
+    module = FullGraph(data)
+    assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 1
+    assert len(list(module.val_dataloader())) == len(list(module.test_dataloader())) == 1
+
+
+def test_description_tells_runs_apart(data: Data) -> None:
+    base = FullGraph(data).describe()
+    assert base == FullGraph(data.clone()).describe()
+    assert base["name"] == "small"
+    assert base != FullGraph(data, KHop(2)).describe()
+    assert base != FullGraph(data, seed=1).describe()
+
+
+def test_refuses_edges_to_nodes_that_do_not_exist(data: Data) -> None:
+    data.edge_index[0, 0] = 60
+    with pytest.raises(IndexError, match="60"):
+        FullGraph(data)
+
+
+def test_refuses_a_negative_seed(data: Data) -> None:
+    with pytest.raises(ValueError, match="seed: got -1"):
+        FullGraph(data, seed=-1)

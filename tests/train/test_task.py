@@ -1,0 +1,100 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from lightning import Trainer
+from torch import nn
+from torch_geometric.data import Data
+
+from graphtheory.train import AdamOptions, FullGraph, NodeTask
+from graphtheory.train.trainer import quiet_lightning
+
+NewTask = Callable[..., NodeTask]
+
+
+def test_loss_is_that_of_the_masked_nodes(data: Data, new_task: NewTask) -> None:
+    task, batch = new_task(dropout=0.0), FullGraph(data).train_batch(0)
+    chosen = task(batch).log_softmax(1)[data.train_mask]
+    expected = -chosen.gather(1, data.y[data.train_mask, None]).mean()
+    torch.testing.assert_close(task.training_step(batch, 0), expected)
+
+
+def test_evaluation_scores_both_masks_without_dropout(data: Data, new_task: NewTask) -> None:
+    task, batch = new_task(dropout=0.9), FullGraph(data).evaluation_batch()
+    task.train()
+    found = task.evaluate(batch)
+    assert task.training and task.model.drop.training
+    right = task.eval()(batch).argmax(1) == data.y
+    assert found.val == pytest.approx(float(right[data.val_mask].float().mean()))
+    assert found.test == pytest.approx(float(right[data.test_mask].float().mean()))
+    assert found == task.evaluate(batch)
+
+
+def test_bucket_biases_have_their_own_step_and_no_decay(table: type[nn.Module]) -> None:
+    module = nn.ModuleDict({"linear": nn.Linear(2, 2), "bucket_bias": table()})
+    optimizer = AdamOptions(lr=0.1, weight_decay=0.2, bias_lr=0.3).build(module)
+    rest, biases = optimizer.param_groups
+    assert (rest["lr"], rest["weight_decay"], len(rest["params"])) == (0.1, 0.2, 2)
+    assert (biases["lr"], biases["weight_decay"]) == (0.3, 0.0)
+    assert biases["params"][0] is module["bucket_bias"].table
+
+
+def test_frozen_parameters_are_left_out(table: type[nn.Module]) -> None:
+    module = nn.ModuleDict({"linear": nn.Linear(2, 2), "bucket_bias": table()})
+    module["bucket_bias"].requires_grad_(False)
+    module["linear"].bias.requires_grad_(False)
+    groups = AdamOptions().build(module).param_groups
+    assert [len(group["params"]) for group in groups] == [1]
+
+
+@pytest.mark.parametrize(("decoupled", "kind"), [(False, "Adam"), (True, "AdamW")])
+def test_kinds_of_decay(decoupled: bool, kind: str) -> None:
+    built = AdamOptions(decoupled=decoupled).build(nn.Linear(1, 1))
+    assert type(built).__name__ == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": 0.0}, "lr: got 0.0"),
+        ({"lr": float("nan")}, "lr: got nan"),
+        ({"bias_lr": -1.0}, "bias_lr: got -1.0"),
+        ({"weight_decay": -0.1}, "weight_decay: got -0.1"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AdamOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("classes", "metric", "message"),
+    [
+        (3, "f1", r"metric: got 'f1', expected one of \['accuracy', 'rocauc'\]"),
+        (1, "accuracy", "num_classes: got 1, expected 2 or more"),
+        (3, "rocauc", "num_classes: got 3, expected 2 for 'rocauc'"),
+    ],
+)
+def test_task_refuses(classes: int, metric: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NodeTask(nn.Linear(1, 1), num_classes=classes, metric=metric)
+
+
+def test_logits_of_another_shape_are_refused(data: Data, one_layer: type[nn.Module]) -> None:
+    task = NodeTask(one_layer(classes=4), num_classes=3)
+    with pytest.raises(ValueError, match=r"model: logits of shape \(60, 4\), expected \(60, 3\)"):
+        task(FullGraph(data).evaluation_batch())
+
+
+def test_works_under_a_plain_trainer(data: Data, new_task: NewTask) -> None:
+    with quiet_lightning():
+        trainer = Trainer(
+            accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        task, module = new_task(), FullGraph(data)
+        trainer.fit(task, datamodule=module)
+        expected = task.evaluate(module.evaluation_batch())
+        assert float(trainer.callback_metrics["val"]) == pytest.approx(expected.val)
+        tested = trainer.test(task, datamodule=module, verbose=False)
+    assert tested[0]["test"] == pytest.approx(expected.test)
