@@ -46,7 +46,7 @@ def attention(
         dropout: Probability with which a weight is dropped, in [0, 1).
         generator: Source of the dropout's seed; the same seed drops the same edges on every
             backend.
-        backend: A name of `ops.backends()`, or None for the first that can run the call.
+        backend: A name of `ops.backend_names()`, or None for the first that can run the call.
 
     Shapes:
         query [num_dst, heads, head_dim], key and value [num_src, heads, head_dim],

@@ -85,7 +85,7 @@ BACKENDS = (
 )
 
 
-def backends() -> list[str]:
+def backend_names() -> list[str]:
     """Names of the backends, in the order of choice."""
     return [b.name for b in BACKENDS]
 
@@ -101,7 +101,7 @@ def choose(call: AttentionCall, name: str | None = None) -> Backend:
         return next(b for b in BACKENDS if not b.unsupported(call))
     chosen = next((b for b in BACKENDS if b.name == name), None)
     if chosen is None:
-        raise ValueError(f"backend: got {name!r}, expected one of {', '.join(backends())}")
+        raise ValueError(f"backend: got {name!r}, expected one of {', '.join(backend_names())}")
     reasons = chosen.unsupported(call)
     if reasons:
         raise NotImplementedError(f"backend {name!r} cannot run this call: {'; '.join(reasons)}")

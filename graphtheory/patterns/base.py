@@ -85,11 +85,19 @@ class Compose(Pattern):
         return base
 
     def row_size(self, base: Tensor) -> Tensor:
-        """Row sizes, defined where random patterns are followed by `AddSelf` at most."""
+        """Row sizes where they do not hang on the draw.
+
+        That is for one random pattern at most, and nothing after it but an `AddSelf` where it
+        cannot have drawn the node itself.
+        """
         size = base.sum(1)
         for pattern in self.patterns:
-            size = pattern.row_size(base)
-            base = pattern.mask(base)
+            after = pattern.mask(base)
+            if pattern.is_random:
+                size = pattern.row_size(base)
+            else:
+                size = size + after.sum(1) - base.sum(1)
+            base = after
         return size
 
 

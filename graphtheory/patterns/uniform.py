@@ -13,28 +13,36 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Pattern, require_square
 from graphtheory.structure import shortest_path_distance
+from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30
 _tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
-def pair_distance(graph: Neighborhood, pairs: Tensor, *, cutoff: int = 20) -> Tensor:
-    """Hops of each pair (senders over receivers), uint8 [P].
+def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
+    """Hops of each pair (senders over receivers), uint8 [P]; 254 is 254 or more, 255 no path.
 
     Up to 2^15 nodes the table of all pairs is made once for each graph object and looked up.
     """
     if graph.num_dst**2 > _TABLE_BYTES:
-        return shortest_path_distance(graph, pairs=pairs, cutoff=cutoff)
+        return shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
     if graph not in _tables:
-        _tables[graph] = shortest_path_distance(graph, cutoff=254)
+        _tables[graph] = shortest_path_distance(graph, cutoff=MAX_CUTOFF)
     return _tables[graph][pairs[1], pairs[0]]
 
 
-def _distinct(rows: int, n: int, limit: int, generator: torch.Generator | None) -> Tensor:
+def _device(generator: torch.Generator | None, graph: Neighborhood) -> torch.device:
+    """Where to draw: a generator's seed gives the same draw wherever the graph lies."""
+    return graph.device if generator is None else generator.device
+
+
+def _distinct(
+    rows: int, n: int, limit: int, generator: torch.Generator | None, device: torch.device
+) -> Tensor:
     """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once."""
-    chosen = torch.empty(rows, n, dtype=torch.int64)
+    chosen = torch.empty(rows, n, dtype=torch.int64, device=device)
     for k, top in enumerate(range(limit - n, limit)):
-        draw = torch.randint(top + 1, (rows,), generator=generator)
+        draw = torch.randint(top + 1, (rows,), generator=generator, device=device)
         taken = (chosen[:, :k] == draw[:, None]).any(1)
         chosen[:, k] = torch.where(taken, top, draw)
     return chosen
@@ -61,8 +69,8 @@ class Sample(Pattern):
     is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n: got {self.n}, expected at least 1 sender a row")
+        if not isinstance(self.n, int) or self.n < 1:
+            raise ValueError(f"n: got {self.n!r}, expected a whole number of senders, at least 1")
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -71,19 +79,25 @@ class Sample(Pattern):
         if self.whole_graph:
             return self._of_all_nodes(neighborhood, generator)
         rows = neighborhood.receivers()
-        key = torch.rand(neighborhood.num_edges, generator=generator, dtype=torch.float64)
-        order = torch.argsort(rows + key)  # rows stay together, senders shuffled within
+        key = torch.rand(
+            neighborhood.num_edges,
+            generator=generator,
+            dtype=torch.float64,
+            device=_device(generator, neighborhood),
+        )
+        order = torch.argsort(rows + key.to(rows.device))  # senders shuffled within their rows
         rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order)) - neighborhood.indptr[rows]
+        rank[order] = torch.arange(len(order), device=rows.device) - neighborhood.indptr[rows]
         return neighborhood.keep(rank < self.n)
 
     def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
         nodes = require_square(graph, "Sample(whole_graph=True)")
         n = min(self.n, nodes)
-        senders = _distinct(nodes, n, nodes, generator).flatten()
-        indptr = torch.arange(nodes + 1) * n
-        pairs = torch.stack([senders, torch.arange(nodes).repeat_interleave(n)])
-        distance = pair_distance(graph, pairs)
+        drawn = _distinct(nodes, n, nodes, generator, _device(generator, graph))
+        senders = drawn.flatten().to(graph.device)
+        indptr = torch.arange(nodes + 1, device=graph.device) * n
+        rows = torch.arange(nodes, device=graph.device).repeat_interleave(n)
+        distance = pair_distance(graph, torch.stack([senders, rows]))
         return Neighborhood(indptr, senders, nodes, distance=distance, validate=False)
 
     def mask(self, base: Tensor) -> Tensor:
@@ -105,16 +119,19 @@ class AddSelf(Pattern):
         """Add the missing loops, at the end of their rows."""
         nodes = require_square(neighborhood, "AddSelf")
         rows = neighborhood.receivers()
-        has_loop = torch.zeros(nodes, dtype=torch.bool)
+        has_loop = torch.zeros(nodes, dtype=torch.bool, device=rows.device)
         has_loop[rows[neighborhood.indices == rows]] = True
         loops = (~has_loop).nonzero().flatten()
         indptr, order = sort_by_key(torch.cat([rows, loops]), nodes)
-        new = {"weight": neighborhood.weight, "distance": neighborhood.distance}
-        for (name, old), fill in zip(new.items(), (1, 0), strict=True):
-            if old is not None:
-                new[name] = torch.cat([old, old.new_full((len(loops),), fill)])[order]
+
+        def longer(old: Tensor | None, fill: int) -> Tensor | None:
+            return None if old is None else torch.cat([old, old.new_full(loops.shape, fill)])[order]
+
+        weight, distance = longer(neighborhood.weight, 1), longer(neighborhood.distance, 0)
         indices = torch.cat([neighborhood.indices, loops])[order]
-        return Neighborhood(indptr, indices, nodes, **new, validate=False)
+        return Neighborhood(
+            indptr, indices, nodes, weight=weight, distance=distance, validate=False
+        )
 
     def mask(self, base: Tensor) -> Tensor:
         """The diagonal added."""

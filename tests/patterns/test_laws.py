@@ -1,0 +1,231 @@
+"""The laws of patterns, on every pattern of the package that there is."""
+
+import importlib
+import pkgutil
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, patterns
+from graphtheory.patterns import (
+    AddSelf,
+    AtDistance,
+    Compose,
+    KHop,
+    Pattern,
+    Sample,
+    SymmetricNormalize,
+)
+from tests.patterns import laws
+from tests.patterns.laws import GRAPHS
+
+
+def every_kind() -> list[type[Pattern]]:
+    """Subclasses of Pattern in the package, exported or not, at any depth."""
+    for module in pkgutil.walk_packages(patterns.__path__, "graphtheory.patterns."):
+        importlib.import_module(module.name)
+    kinds, todo = set(), [Pattern]
+    while todo:
+        below = todo.pop().__subclasses__()
+        kinds |= {k for k in below if k.__module__.startswith("graphtheory.")}
+        todo += below
+    return sorted(kinds, key=lambda kind: kind.__name__)
+
+
+# Besides the default of every kind, which a new pattern is tried with without a line here.
+MORE: list[Pattern] = [
+    KHop(2),
+    KHop(254),
+    AtDistance(0),
+    AtDistance(2),
+    Sample(1),
+    Sample(2),
+    Sample(3, whole_graph=True),
+    Compose(KHop(2), AddSelf()),
+    Compose(AddSelf(), SymmetricNormalize()),
+    Compose(KHop(2), Sample(3), AddSelf()),
+    Compose(AtDistance(2), Sample(2)),
+]
+ALL = [*(kind() for kind in every_kind()), *MORE]
+FIXED = [p for p in ALL if not p.is_random]
+RANDOM = [p for p in ALL if p.is_random]
+CARRYING = [
+    *(p for p in ALL if isinstance(p, KHop | AtDistance)),
+    *(p for p in MORE if isinstance(p, Compose) and isinstance(p.patterns[0], KHop | AtDistance)),
+    Sample(3, whole_graph=True),
+    Compose(Sample(3, whole_graph=True), AddSelf()),
+]
+UNIFORM = [Sample(1), Sample(3), Sample(3, whole_graph=True), Compose(KHop(2), Sample(3))]
+
+on_every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+
+
+def of(some: list[Pattern]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("pattern", some, ids=repr)
+
+
+def test_the_known_kinds_are_found() -> None:
+    names = {kind.__name__ for kind in every_kind()}
+    assert names >= {"AddSelf", "AtDistance", "Compose", "KHop", "Sample", "SymmetricNormalize"}
+    assert any(p.is_random for p in (kind() for kind in every_kind()))
+
+
+@pytest.mark.parametrize("kind", every_kind())
+def test_every_kind_is_exported(kind: type[Pattern]) -> None:
+    assert getattr(patterns, kind.__name__, None) is kind
+    assert kind.__name__ in patterns.__all__
+
+
+@pytest.mark.parametrize("kind", every_kind())
+def test_every_kind_is_a_frozen_value(kind: type[Pattern]) -> None:
+    assert is_dataclass(kind)
+    assert kind() == kind() and hash(kind()) == hash(kind())
+    for field in fields(kind()):
+        with pytest.raises(FrozenInstanceError):
+            setattr(kind(), field.name, 1)
+
+
+@on_every_graph
+@of(ALL)
+def test_result_is_valid_and_input_untouched(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.is_valid_and_leaves_its_input(pattern, graph)
+
+
+@on_every_graph
+@of(FIXED)
+def test_deterministic_pattern_is_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.equals_its_mask(pattern, graph)
+
+
+@of(FIXED)
+def test_deterministic_pattern_is_its_mask_on_random_graphs(pattern: Pattern) -> None:
+    for seed in range(20):
+        laws.equals_its_mask(pattern, laws.random_directed(1 + seed, 0.4 / (1 + seed / 8), seed))
+
+
+@on_every_graph
+@of(RANDOM)
+def test_random_pattern_draws_from_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.draws_from_its_mask(pattern, graph)
+
+
+@of([p for p in RANDOM if p != Sample()])  # 20 of 20 leave no choice
+def test_seed_decides_what_is_drawn(pattern: Pattern) -> None:
+    laws.seed_decides(pattern, laws.random_directed(20, 0.25, seed=1))
+
+
+@of(UNIFORM)
+def test_draws_are_uniform(pattern: Pattern) -> None:
+    laws.draws_uniformly(pattern, GRAPHS["random directed"])
+    laws.draws_uniformly(pattern, GRAPHS["clique"])
+
+
+@on_every_graph
+@of(CARRYING)
+def test_distances_are_those_of_the_graph(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.carries_distances(pattern, graph)
+
+
+@of(FIXED)
+def test_batch_is_the_union_of_its_graphs(pattern: Pattern) -> None:
+    laws.works_on_a_batch(pattern, list(GRAPHS.values()))
+
+
+@on_every_graph
+@of(FIXED)
+def test_names_of_nodes_do_not_matter(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.follows_names(pattern, graph)
+
+
+@on_every_graph
+@of(ALL)
+def test_backends_agree_on_the_result(pattern: Pattern, graph: Neighborhood) -> None:
+    laws.runs_on_every_backend(pattern, graph)
+
+
+# Each breaks one law; a law that cannot fail would be none.
+
+
+@dataclass(frozen=True)
+class OneHopMore(KHop):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return KHop(self.radius + 1)(neighborhood)
+
+
+@dataclass(frozen=True)
+class Transposed(KHop):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return KHop(self.radius)(neighborhood.transpose())
+
+
+@dataclass(frozen=True)
+class FirstOnes(Sample):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        place = torch.arange(neighborhood.num_edges) - neighborhood.indptr[neighborhood.receivers()]
+        return neighborhood.keep(place < self.n)
+
+
+@dataclass(frozen=True)
+class Global(Sample):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return super().__call__(neighborhood)
+
+
+@dataclass(frozen=True)
+class OddNodesOnly(Pattern):
+    """By name, which is what relabelling and batching forbid."""
+
+    is_random: ClassVar[bool] = False
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return neighborhood.keep(neighborhood.indices % 2 == 1)
+
+    def mask(self, base: Tensor) -> Tensor:
+        return base & (torch.arange(base.size(1)) % 2 == 1)
+
+
+@dataclass(frozen=True)
+class OffByOneDistance(KHop):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        ball = super().__call__(neighborhood)
+        assert ball.distance is not None
+        return ball.with_(distance=ball.distance - 1)
+
+
+@pytest.mark.parametrize(
+    ("law", "pattern"),
+    [
+        (laws.equals_its_mask, OneHopMore(1)),
+        (laws.equals_its_mask, Transposed(1)),
+        (laws.draws_uniformly, FirstOnes(2)),
+        (laws.seed_decides, FirstOnes(2)),
+        (laws.seed_decides, Global(2)),
+        (laws.is_valid_and_leaves_its_input, Global(2)),
+        (laws.follows_names, OddNodesOnly()),
+        (laws.carries_distances, OffByOneDistance(2)),
+        (laws.carries_distances, AddSelf()),
+    ],
+)
+def test_planted_fault_breaks_its_law(law: laws.Law, pattern: Pattern) -> None:
+    with pytest.raises(AssertionError):
+        law(pattern, laws.random_directed(20, 0.2, seed=4))
+
+
+def test_planted_fault_breaks_the_law_of_batches() -> None:
+    with pytest.raises(AssertionError):
+        laws.works_on_a_batch(OddNodesOnly(), list(GRAPHS.values()))

@@ -1,0 +1,118 @@
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from graphtheory import Neighborhood
+from graphtheory.patterns import AddSelf, KHop, Sample, pair_distance, uniform
+from graphtheory.structure import shortest_path_distance
+from tests.patterns.laws import GRAPHS, both_ways, pairs, source
+
+
+def long_path(nodes: int) -> Neighborhood:
+    return Neighborhood.from_edge_index(both_ways([(i, i + 1) for i in range(nodes - 1)]), nodes)
+
+
+def weighted(graph: Neighborhood) -> Neighborhood:
+    return graph.with_(weight=torch.rand(graph.num_edges, generator=source()))
+
+
+def test_short_rows_stay_whole() -> None:
+    graph = GRAPHS["random directed"]
+    assert pairs(Sample(100)(graph, generator=source())) == pairs(graph)
+
+
+@pytest.mark.parametrize("whole_graph", [False, True])
+def test_every_subset_is_equally_likely(whole_graph: bool) -> None:
+    # Receiver 0 of 4 nodes: 2 of the others, or 2 of all.
+    clique = Neighborhood.from_edge_index(both_ways([(0, 1), (0, 2), (0, 3)]), 4)
+    drawn, counts = source(), dict[tuple[int, ...], int]()
+    for _ in range(1200):
+        out = Sample(2, whole_graph=whole_graph)(clique, generator=drawn)
+        row = tuple(sorted(out.indices[: out.indptr[1]].tolist()))
+        counts[row] = counts.get(row, 0) + 1
+    assert len(counts) == (6 if whole_graph else 3)
+    assert chisquare(list(counts.values())).pvalue > 1e-4
+
+
+def test_sampling_keeps_weights_distances_and_positions() -> None:
+    ball = weighted(KHop(2)(GRAPHS["random directed"]))
+    drawn = Sample(2)(ball, generator=source())
+    assert pairs(drawn) < pairs(ball)
+    graph = GRAPHS["clique"]
+    few = Sample(2)(graph, generator=source())
+    given = graph.edge_index()[:, torch.argsort(graph.perm)]
+    assert torch.equal(given[:, few.perm], few.edge_index())
+
+
+def test_whole_graph_ignores_the_edges_and_includes_the_unreachable() -> None:
+    graph = GRAPHS["isolated node"]
+    everyone = Sample(99, whole_graph=True)(graph, generator=source())
+    assert everyone.degree().tolist() == [4, 4, 4, 4]
+    order = everyone.edge_index()[0] + 4 * everyone.edge_index()[1]
+    hops = everyone.distance[torch.argsort(order)].view(4, 4)
+    assert torch.equal(hops, shortest_path_distance(graph))
+    assert hops[2].tolist() == [255, 255, 0, 255]
+
+
+@pytest.mark.parametrize("table_bytes", [0, 2**30])
+def test_pair_distance_by_table_and_by_search(
+    table_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uniform, "_TABLE_BYTES", table_bytes)
+    ends = torch.tensor([[0, 39, 7, 0], [39, 0, 7, 1]])
+    assert pair_distance(long_path(40), ends).tolist() == [39, 39, 0, 1]
+
+
+def test_distance_table_is_made_once_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(*args: object, **options: object) -> torch.Tensor:
+        made.append(args)
+        return shortest_path_distance(*args, **options)
+
+    monkeypatch.setattr(uniform, "shortest_path_distance", counted)
+    graph = long_path(5)
+    for _ in range(3):
+        Sample(2, whole_graph=True)(graph, generator=source())
+    assert len(made) == 1
+    Sample(2, whole_graph=True)(long_path(5), generator=source())
+    assert len(made) == 2
+
+
+def test_draws_without_a_generator_follow_torch() -> None:
+    state = torch.get_rng_state()
+    first = Sample(2)(GRAPHS["clique"]).indices
+    torch.set_rng_state(state)
+    assert torch.equal(Sample(2)(GRAPHS["clique"]).indices, first)
+
+
+@pytest.mark.parametrize("n", [0, -3, 2.5])
+def test_number_of_senders_out_of_range(n: int) -> None:
+    with pytest.raises(ValueError, match=f"n: got {n}, expected a whole number of senders"):
+        Sample(n)
+
+
+def test_self_has_distance_0_and_weight_1_and_others_keep_theirs() -> None:
+    ball = weighted(KHop(2)(GRAPHS["random directed"]))
+    with_self = AddSelf()(ball)
+    loops = {(i, i, 1.0, 0) for i in range(ball.num_dst)}
+    assert pairs(with_self) == pairs(ball) | loops
+
+
+def test_adding_self_twice_is_adding_it_once() -> None:
+    once = AddSelf()(GRAPHS["random directed"])  # which has some loops already
+    assert torch.equal(AddSelf()(once).edge_index(), once.edge_index())
+
+
+def test_a_loop_that_is_there_keeps_its_weight() -> None:
+    graph = Neighborhood.from_edge_index(
+        torch.tensor([[0, 0], [0, 1]]), 2, weight=torch.tensor([5.0, 2.0])
+    )
+    assert pairs(AddSelf()(graph)) == {(0, 0, 5.0), (0, 1, 2.0), (1, 1, 1.0)}
+
+
+def test_weights_stay_differentiable() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)
+    AddSelf()(graph).weight.square().sum().backward()
+    assert weight.grad.tolist() == [2.0, 2.0]
