@@ -118,12 +118,22 @@ SPACES: dict[str, Space] = {
         150, 40, 2, _RESIDUAL | {"weight_decay": (0.0, 5e-4)}, {"root_weight": (True,)}
     ),
     "facebook": _space(
-        150, 40, 1, _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)}
+        120,
+        30,
+        1,
+        _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)},
+        {"neighbors": ("1",)},
     ),
     "minesweeper": _space(
         300, 60, 1, _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.006)}
     ),
-    "tolokers": _space(150, 40, 1, _BINARY | {"layers": (2, 3), "degree": (True, False)}),
+    "tolokers": _space(
+        150,
+        40,
+        1,
+        _BINARY | {"layers": (2, 3), "degree": (True, False)},
+        {"neighbors": ("1",)},
+    ),
     "cornell": _space(150, 50, 3, _RESIDUAL),
     "wisconsin": _space(150, 50, 3, _RESIDUAL),
     "chameleon-filtered": _space(150, 50, 3, _RESIDUAL | {"degree": (True, False)}),
