@@ -28,8 +28,8 @@ class Run:
         peak_mb: Growth of memory during training.
         epochs: Epochs trained.
         history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
-        extra: Findings of the last seed of a graph transformer: "bias" [layers][Z][heads] and
-            "attention_mass", rows (layer, distance, mass).
+        extra: Findings on a graph transformer: "attention_mass", rows (layer, distance, mass,
+            uniform), and with encoding "bias" [layers][Z][heads].
     """
 
     model: str
@@ -74,7 +74,8 @@ class Benchmark:
     def trial(self, model: str) -> tuple[Trial, int, int]:
         """The tuned trial of a model here, with epochs and patience."""
         trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
-        return trial, self.epochs or epochs, self.patience or patience
+        epochs = epochs if self.epochs is None else self.epochs
+        return trial, epochs, patience if self.patience is None else self.patience
 
     def run(self, progress: Progress = lambda *_: None) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""

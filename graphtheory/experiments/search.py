@@ -23,6 +23,7 @@ class Judged:
         val: Mean validation score over the search's seeds, 0..1. Test scores are not looked at.
         parameters: Trainable numbers.
         seconds: Training time of all its seeds.
+        split: Kind of split; None is the data set's own.
     """
 
     dataset: str
@@ -30,6 +31,7 @@ class Judged:
     val: float
     parameters: int
     seconds: float
+    split: str | None = None
 
     def as_json(self) -> str:
         """One line of text."""
@@ -52,7 +54,11 @@ class Search:
         budget: Candidates a network.
         split: Kind of split; None is the data set's own.
         root: Folder with the raw files.
-        log: File of JSON lines; candidates that stand in it are not run again.
+        log: File of JSON lines; candidates that stand in it, with the same data set and kind of
+            split, are not run again.
+
+    Raises:
+        ValueError: The log has a line that is no candidate; the message says which.
     """
 
     dataset: str
@@ -65,13 +71,13 @@ class Search:
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
         space = space_of(self.dataset)
-        known = {(j.dataset, j.trial): j for j in read_log(self.log)}
+        known = {(j.dataset, j.split, j.trial): j for j in read_log(self.log)}
         todo = [t for m in self.models for t in space.candidates(m, self.budget)]
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
-            judged = known.get((self.dataset.lower(), trial)) or self._judge(trial, space)
-            out.append(judged)
+            judged = known.get((self.dataset.lower(), self.split, trial))
+            out.append(judged or self._judge(trial, space))
         return out
 
     def _judge(self, trial: Trial, space: Space) -> Judged:
@@ -84,7 +90,7 @@ class Search:
             scores.append(outcome.fit.val)
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters
-        judged = Judged(self.dataset.lower(), trial, mean(scores), parameters, seconds)
+        judged = Judged(self.dataset.lower(), trial, mean(scores), parameters, seconds, self.split)
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a") as file:
@@ -93,10 +99,23 @@ class Search:
 
 
 def read_log(path: Path | None) -> list[Judged]:
-    """The lines of a search log; none when there is no file."""
+    """The lines of a search log; none when there is no file.
+
+    Raises:
+        ValueError: A line that is no candidate, such as one cut short.
+    """
     if path is None or not path.exists():
         return []
-    return [Judged.from_json(line) for line in path.read_text().splitlines() if line]
+    out = []
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        try:
+            out.append(Judged.from_json(line))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"log: line {number} of {path} is no candidate of a search ({error!r}); mend or "
+                "delete that line"
+            ) from error
+    return out
 
 
 def best(log: list[Judged]) -> dict[str, Judged]:

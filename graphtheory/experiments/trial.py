@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trained trial gives: the fit, the network, its data, and its number of parameters."""
+    """What a trained trial gives: the fit, the network, its data, and its trainable numbers."""
 
     fit: FitResult
     model: torch.nn.Module
@@ -59,10 +59,10 @@ class Outcome:
 
 
 def prepare(data: Data, *, degree: bool = False) -> Data:
-    """Features as every network gets them: non-negative rows sum to 1; sparse where mostly zero.
+    """Features as every network gets them: row sums scaled down to 1; sparse where mostly zero.
 
-    Features with negative entries stay as they are. With `degree` one column more, log(1 +
-    in-degree), standardised.
+    Rows that sum to less, and features with negative entries, stay as they are. With `degree` one
+    column more, log(1 + in-degree), standardised.
     """
     data = data.clone()
     x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
@@ -86,16 +86,18 @@ def load(
 
 def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:
     """Train once; everything random follows from `seed`."""
-    torch.manual_seed(seed)
-    model = zoo.build(
-        trial.model,
-        trial.network,
-        num_features=data.x.size(1),
-        num_classes=int(data.num_classes),
-    )
+    with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+        torch.manual_seed(seed)
+        model = zoo.build(
+            trial.model,
+            trial.network,
+            num_features=data.x.size(1),
+            num_classes=int(data.num_classes),
+        )
     batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
     task = NodeTask(
         model, num_classes=int(data.num_classes), metric=data.metric, optimizer=trial.optimizer
     )
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    return Outcome(result, model, batches, sum(p.numel() for p in model.parameters()))
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return Outcome(result, model, batches, trained)

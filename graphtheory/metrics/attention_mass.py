@@ -18,8 +18,8 @@ def mass_by_distance(
     Nodes with an empty row are left out; heads are averaged.
 
     Args:
-        weights: [num_edges, heads] of each layer, in the order of the neighbourhood, which must
-            know distances.
+        weights: [num_edges, heads] of each layer, in the edge order of the neighbourhood.
+        neighborhood: Who aggregates from whom, with distances.
 
     Returns:
         Rows with keys layer (from 1), distance (hops), mass, uniform.
@@ -32,10 +32,11 @@ def mass_by_distance(
     rows, hops = neighborhood.receivers(), neighborhood.distance.long()
     degree = neighborhood.degree()
     busy = max(int((degree > 0).sum()), 1)
-    uniform = torch.zeros(256).index_add(0, hops, 1 / degree[rows].float()) / busy
+    none = torch.zeros(256, device=hops.device)
+    uniform = none.index_add(0, hops, 1 / degree[rows].float()) / busy
     out: list[dict[str, float | int]] = []
     for layer, weight in enumerate(weights, 1):
-        mass = torch.zeros(256).index_add(0, hops, weight.float().mean(1)) / busy
+        mass = none.index_add(0, hops, weight.float().mean(1)) / busy
         out += [
             {"layer": layer, "distance": z, "mass": float(mass[z]), "uniform": float(uniform[z])}
             for z in torch.unique(hops).tolist()
@@ -51,13 +52,18 @@ def mass_on(
     Args:
         weights: [num_edges, heads].
         neighborhood: Who aggregates from whom.
-        neighborhood: Who aggregates from whom.
         relevant: Bool [num_edges], e.g. senders that carry the receiver's class-relevant pattern.
-        nodes: Bool [num_dst], the receivers to average over; default all with a row.
+        nodes: Bool [num_dst], the receivers to average over; default all. Those with an empty row
+            are left out.
+
+    Raises:
+        ValueError: No receiver is left to average over.
     """
     kept = torch.where(relevant, weights.mean(1), 0)
     per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.receivers(), kept)
     chosen = neighborhood.degree() > 0
     if nodes is not None:
         chosen = chosen & nodes
+    if not bool(chosen.any()):
+        raise ValueError("nodes: none of them has a row, expected a receiver to average over")
     return float(per_node[chosen].mean())

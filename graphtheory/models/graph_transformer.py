@@ -39,7 +39,7 @@ class GraphTransformer(nn.Module):
         out_channels].
 
     Raises:
-        ValueError: A width that the heads do not divide.
+        ValueError: A width that the heads do not divide; fewer than one layer.
 
     Source:
         Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs:
@@ -67,7 +67,7 @@ class GraphTransformer(nn.Module):
         stack: Callable[..., nn.Module] = ResidualStack,
     ) -> None:
         super().__init__()
-        if hidden_channels % heads:
+        if heads < 1 or hidden_channels % heads:
             raise ValueError(
                 f"heads: got {heads}, expected a divisor of hidden_channels={hidden_channels}"
             )
@@ -127,12 +127,13 @@ class GraphTransformer(nn.Module):
             c.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
             for c in self.attention_layers()
         ]
-        was_training = self.training
+        modes = [(m, m.training) for m in self.modules()]
         try:
             self.eval()
             self.body(x, neighborhood)
         finally:
-            self.train(was_training)
+            for module, training in modes:
+                module.training = training
             for hook in hooks:
                 hook.remove()
         return [

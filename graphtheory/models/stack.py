@@ -13,6 +13,11 @@ MakeLayer = Callable[[int, int, bool], nn.Module]
 """(in_channels, out_channels, is_last) -> layer(x, neighborhood)."""
 
 
+def _check_layers(num_layers: int) -> None:
+    if num_layers < 1:
+        raise ValueError(f"num_layers: got {num_layers}, expected at least 1")
+
+
 class Stack(nn.Module):
     """layer, activation, dropout, L times; the last layer gives the outputs.
 
@@ -21,9 +26,12 @@ class Stack(nn.Module):
         in_channels: Features of a node.
         hidden_channels: Width between layers.
         out_channels: Outputs of a node.
-        num_layers: L.
+        num_layers: L, at least 1.
         dropout: Probability, before every layer.
         project: A linear map to `hidden_channels` first.
+
+    Raises:
+        ValueError: Fewer than one layer.
     """
 
     def __init__(
@@ -31,6 +39,7 @@ class Stack(nn.Module):
         num_layers: int, *, dropout: float, project: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
+        _check_layers(num_layers)
         self.input = nn.Linear(in_channels, hidden_channels) if project else None
         first = hidden_channels if project else in_channels
         widths = [first, *[hidden_channels] * (num_layers - 1)]
@@ -80,6 +89,7 @@ class ResidualStack(nn.Module):
         num_layers: int, *, dropout: float, ffn: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
+        _check_layers(num_layers)
         width = hidden_channels
         self.input = nn.Linear(in_channels, width)
         self.act, self.drop = nn.GELU(), FeatureDropout(dropout)

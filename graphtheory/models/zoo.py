@@ -77,11 +77,11 @@ def parse_neighbors(text: str) -> Pattern:
     Raises:
         ValueError: A string of another form.
     """
-    where, _, count = text.partition(":")
+    where, colon, count = text.partition(":")
     try:
         if where == "all":
             return Compose(Sample(int(count), whole_graph=True), AddSelf())
-        sample = [Sample(int(count))] if count else []
+        sample = [Sample(int(count))] if colon else []
         if where.startswith("="):
             return Compose(AtDistance(int(where[1:])), *sample)
         return Compose(KHop(int(where)), *sample, AddSelf())
@@ -145,7 +145,8 @@ def build(
     """
     _check(name)
     c = config
-    if name.startswith("g") and not name.startswith("gcn") and c.hidden % c.heads:
+    has_heads = not name.startswith(("gcn", "mlp"))
+    if has_heads and (c.heads < 1 or c.hidden % c.heads):
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
     stack: Callable[..., nn.Module] = partial(Stack, project=c.project)
     if c.residual:
