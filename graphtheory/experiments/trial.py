@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphtheory.data import graphs
 from graphtheory.data.graphs import Data
@@ -73,8 +75,14 @@ def prepare(data: Data, *, degree: bool = False) -> Data:
         log = count.float().log1p()
         x = torch.cat([x, ((log - log.mean()) / log.std().clamp(min=1e-6))[:, None]], 1)
     few = x.size(1) >= 256 and int(x.count_nonzero()) < _SPARSE_BELOW * x.numel()
-    data.x = x.to_sparse_csr() if few else x
+    data.x = _as_csr(x) if few else x
     return data
+
+
+def _as_csr(x: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return x.to_sparse_csr()
 
 
 def load(

@@ -25,4 +25,6 @@ class FeatureDropout(nn.Dropout):
         if not self.training or self.p == 0:
             return x
         entries = super().forward(x.values())
-        return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), entries, x.shape)
+        return torch.sparse_csr_tensor(
+            x.crow_indices(), x.col_indices(), entries, x.shape, check_invariants=False
+        )  # the structure is that of x

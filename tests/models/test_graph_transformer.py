@@ -1,0 +1,200 @@
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory.models import GraphTransformer, Stack
+from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
+from graphtheory.patterns import AddSelf, Compose, KHop, Sample
+from graphtheory.structure import shortest_path_distance
+from tests.models.conftest import Tiny
+
+BALL = Compose(KHop(2), AddSelf())
+
+
+def one_layer(tiny: Tiny, **options: object) -> GraphTransformer:
+    model = GraphTransformer(
+        6, 8, 3, 1, heads=2, num_buckets=4, pattern=BALL, stack=Stack, dropout=0.0, **options
+    )
+    drawn = torch.Generator().manual_seed(1)
+    for conv in model.attention_layers():
+        with torch.no_grad():
+            conv.bucket_bias.table.copy_(torch.randn(4, 2, generator=drawn))
+    return model.eval()
+
+
+def dense_weights(conv: SPDTransformerConv, x: Tensor, hops: Tensor, radius: int) -> Tensor:
+    """Eq. (3.1) and (3.2) as matrices: [dst, src, heads], scores over 1/sqrt(d)."""
+    query, key = (lin(x).view(len(x), conv.heads, -1) for lin in (conv.lin_query, conv.lin_key))
+    scores = torch.einsum("nhd,shd->nsh", query, key) / conv.out_channels**0.5
+    table = conv.bucket_bias.table
+    scores = scores + table[hops.long().clamp(max=len(table) - 1)]
+    return scores.masked_fill((hops > radius)[..., None], -torch.inf).softmax(1)
+
+
+def test_weights_follow_the_equations(tiny: Tiny) -> None:
+    model = one_layer(tiny)
+    nb = model.neighborhood(tiny.edge_index, 10)
+    (conv,) = model.attention_layers()
+    expected = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
+    (found,) = model.attention_weights(tiny.x, nb)
+    torch.testing.assert_close(found, expected[nb.receivers(), nb.indices])
+
+
+def test_output_follows_the_equations(tiny: Tiny) -> None:
+    model = one_layer(tiny)
+    (conv,) = model.attention_layers()
+    weights = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
+    values = conv.lin_value(tiny.x).view(10, 2, 3)
+    expected = torch.einsum("nsh,shd->nhd", weights, values).mean(1) + conv.lin_skip(tiny.x)
+    torch.testing.assert_close(model(tiny.x, tiny.edge_index), expected)
+
+
+def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 3, heads=2, pattern=BALL)
+    nb = model.neighborhood(tiny.graph)
+    weights = model.attention_weights(tiny.x, nb)
+    assert [w.shape for w in weights] == [(nb.num_edges, 2)] * 3
+    for weight in weights:
+        total = torch.zeros(10, 2).index_add(0, nb.receivers(), weight)
+        torch.testing.assert_close(total, torch.ones(10, 2))
+
+
+def test_reading_weights_leaves_the_model_as_it_was(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 2, heads=2, attention_dropout=0.5)
+    model.body.norm.eval()  # one part frozen in evaluation mode, the rest training
+    nb = model.neighborhood(tiny.graph)
+    first, again = (model.attention_weights(tiny.x, nb)[1] for _ in range(2))
+    assert torch.equal(first, again) and not first.requires_grad
+    assert model.training and not model.body.norm.training
+    assert not any(conv._forward_pre_hooks for conv in model.attention_layers())
+
+
+def test_an_edge_list_is_a_graph_and_a_neighborhood_is_t_n(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
+    from_graph = model(tiny.x, tiny.edge_index)
+    assert torch.equal(from_graph, model(tiny.x, BALL(tiny.graph)))
+    assert not torch.allclose(from_graph, model(tiny.x, tiny.graph))
+
+
+def test_default_neighbourhood_is_one_hop_and_the_node_itself(tiny: Tiny) -> None:
+    nb = GraphTransformer(6, 8, 3).neighborhood(tiny.edge_index, 10)
+    assert torch.equal(nb.to_dense(), tiny.graph.to_dense() + torch.eye(10))
+    assert nb.distance is not None
+
+
+def set_table(model: GraphTransformer, values: list[float]) -> None:
+    with torch.no_grad():
+        for conv in model.attention_layers():
+            conv.bucket_bias.table.copy_(torch.tensor(values)[:, None].expand(-1, conv.heads))
+
+
+def test_the_encoding_steers_attention(tiny: Tiny) -> None:
+    model = one_layer(tiny)
+    nb = model.neighborhood(tiny.graph)
+    for z in (0, 1, 2):
+        set_table(model, [50.0 * (i == z) for i in range(4)])
+        (weights,) = model.attention_weights(tiny.x, nb)
+        mass = torch.zeros(10, 2).index_add(
+            0, nb.receivers(), weights * (nb.distance == z)[:, None]
+        )
+        torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
+
+
+def test_only_differences_between_distances_matter(tiny: Tiny) -> None:
+    model = one_layer(tiny)
+    before = model(tiny.x, tiny.graph)
+    with torch.no_grad():
+        model.attention_layers()[0].bucket_bias.table.add_(3.0)
+    torch.testing.assert_close(model(tiny.x, tiny.graph), before)
+    set_table(model, [1.0, 0.0, 0.0, 0.0])
+    assert not torch.allclose(model(tiny.x, tiny.edge_index), before, atol=1e-3)
+
+
+def test_farther_than_z_shares_the_last_bucket(tiny: Tiny) -> None:
+    model = GraphTransformer(
+        6, 8, 3, 1, heads=2, num_buckets=2, pattern=Compose(KHop(3), AddSelf()), stack=Stack
+    ).eval()
+    nb = model.neighborhood(tiny.graph)
+    set_table(model, [0.0, 2.0])
+    clipped = nb.with_(distance=nb.distance.clamp(max=1))
+    assert torch.equal(model(tiny.x, nb), model(tiny.x, clipped))
+
+
+def test_a_zero_table_is_the_network_without_encoding(tiny: Tiny) -> None:
+    encoded = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
+    plain = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, num_buckets=None).eval()
+    left = plain.load_state_dict(encoded.state_dict(), strict=False)
+    assert not left.missing_keys
+    assert all(key.endswith("bucket_bias.table") for key in left.unexpected_keys)
+    torch.testing.assert_close(
+        encoded(tiny.x, tiny.edge_index), plain(tiny.x, tiny.edge_index), rtol=0, atol=1e-6
+    )
+
+
+def test_table_of_all_layers(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 3, heads=2, num_buckets=5)
+    assert model.bucket_bias_table().shape == (3, 5, 2)
+    assert not model.bucket_bias_table().any() and not model.bucket_bias_table().requires_grad
+    with pytest.raises(ValueError, match="num_buckets: this network has None"):
+        GraphTransformer(6, 8, 3, num_buckets=None).bucket_bias_table()
+
+
+def test_every_parameter_learns(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, dropout=0.0)
+    model(tiny.x, tiny.edge_index).square().sum().backward()
+    silent = [
+        name
+        for name, p in model.named_parameters()
+        # A constant added to all keys of a receiver changes no softmax.
+        if not name.endswith("lin_key.bias") and (p.grad is None or not p.grad.any())
+    ]
+    assert silent == []
+
+
+def test_names_of_nodes_do_not_matter(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
+    name = torch.randperm(10, generator=torch.Generator().manual_seed(3))
+    renamed = model(tiny.x[name.argsort()], name[tiny.edge_index])
+    torch.testing.assert_close(renamed[name], model(tiny.x, tiny.edge_index))
+
+
+def test_a_node_that_sees_nobody_keeps_its_own_term(tiny: Tiny) -> None:
+    model = one_layer(tiny)
+    (conv,) = model.attention_layers()
+    out = model(tiny.x, KHop(2)(tiny.graph))  # node 9 has an empty row
+    torch.testing.assert_close(out[9], conv.lin_skip(tiny.x)[9])
+    without = one_layer(tiny, root_weight=False)
+    assert not without(tiny.x, KHop(2)(tiny.graph))[9].any()
+
+
+def test_a_sampled_neighbourhood_is_drawn_afresh(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 1, heads=2, pattern=Sample(3, whole_graph=True)).eval()
+    drawn = torch.Generator().manual_seed(0)
+    first, second = (model.neighborhood(tiny.edge_index, 10, generator=drawn) for _ in range(2))
+    assert first.degree().tolist() == [3] * 10
+    assert not torch.equal(first.indices, second.indices)
+    again = model.neighborhood(tiny.graph, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(first.indices, again.indices)
+    assert not torch.equal(model(tiny.x, tiny.edge_index), model(tiny.x, tiny.edge_index))
+
+
+def test_attention_dropout_acts_in_training_alone(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3, 1, heads=2, dropout=0.0, attention_dropout=0.5)
+    assert not torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
+    model.eval()
+    assert torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
+
+
+@pytest.mark.parametrize("heads", [0, 3, -2])
+def test_heads_that_do_not_divide_the_width(heads: int) -> None:
+    message = f"heads: got {heads}, expected a divisor of hidden_channels=8"
+    with pytest.raises(ValueError, match=message):
+        GraphTransformer(6, 8, 3, heads=heads)
+
+
+def test_features_that_do_not_fit_the_graph(tiny: Tiny) -> None:
+    model = GraphTransformer(6, 8, 3)
+    with pytest.raises(ValueError, match=r"edge_index: Neighborhood.*expected num_src=4"):
+        model(tiny.x[:4], tiny.graph)
+    with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
+        model(tiny.x[:4], tiny.edge_index)

@@ -1,0 +1,109 @@
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu, gelu
+
+from graphtheory import Neighborhood, ops
+from graphtheory.models import ResidualStack, Stack
+from tests.models.conftest import Tiny
+
+
+class Sum(nn.Linear):
+    """Adds up the senders' projected features."""
+
+    def __init__(self, width_in: int, width_out: int, last: bool = False) -> None:
+        super().__init__(width_in, width_out, bias=False)
+        self.made_with = (width_in, width_out, last)
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        return ops.aggregate(None, super().forward(x)[:, None], neighborhood)[:, 0]
+
+
+class Loud(nn.Module):
+    """A layer whose output shows what came in."""
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        return x
+
+
+def widths(stack: nn.Module) -> list[tuple[int, int, bool]]:
+    return [m.made_with for m in stack.modules() if isinstance(m, Sum)]
+
+
+@pytest.mark.parametrize(
+    ("layers", "project", "expected"),
+    [
+        (1, False, [(6, 3, True)]),
+        (3, False, [(6, 8, False), (8, 8, False), (8, 3, True)]),
+        (1, True, [(8, 3, True)]),
+        (2, True, [(8, 8, False), (8, 3, True)]),
+    ],
+)
+def test_widths_of_a_classic_stack(
+    layers: int, project: bool, expected: list[tuple[int, int, bool]]
+) -> None:
+    assert widths(Stack(Sum, 6, 8, 3, layers, dropout=0.5, project=project)) == expected
+
+
+def test_widths_of_a_residual_stack() -> None:
+    stack = ResidualStack(Sum, 6, 8, 3, 2, dropout=0.5)
+    assert widths(stack) == [(8, 8, False), (8, 8, False)]
+
+
+def test_classic_stack_by_hand(tiny: Tiny) -> None:
+    stack = Stack(Sum, 6, 8, 3, 2, dropout=0.5, project=True).eval()
+    first, second = stack.layers
+    hidden = elu(stack.input(tiny.x))
+    expected = second(elu(first(hidden, tiny.graph)), tiny.graph)
+    torch.testing.assert_close(stack(tiny.x, tiny.graph), expected)
+
+
+def test_residual_stack_by_hand(tiny: Tiny) -> None:
+    stack = ResidualStack(Sum, 6, 8, 3, 1, dropout=0.5, ffn=True).eval()
+    block = stack.blocks[0]
+    hidden = gelu(stack.input(tiny.x))
+    hidden = hidden + gelu(block.layer(block.norm(hidden), tiny.graph))
+    norm, wider, _, _, narrower, _ = block.ffn
+    hidden = hidden + narrower(gelu(wider(norm(hidden))))
+    torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(stack.norm(hidden)))
+
+
+def test_without_ffn_there_are_fewer_parameters() -> None:
+    assert ResidualStack(Sum, 6, 8, 3, 1, dropout=0.0).blocks[0].ffn is None
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("kind", [Stack, ResidualStack])
+def test_an_output_sees_exactly_so_many_hops(kind: type, layers: int) -> None:
+    nodes = torch.arange(6)
+    path = Neighborhood.from_edge_index(torch.stack([nodes[:-1], nodes[1:]]), 6)
+    with_self = Neighborhood.from_edge_index(
+        torch.cat([path.edge_index(), torch.stack([nodes, nodes])], 1), 6
+    )
+    stack = kind(Sum, 4, 8, 3, layers, dropout=0.0)
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    stack(x, with_self)[5].sum().backward()
+    seen = x.grad.abs().sum(1).nonzero().flatten().tolist()
+    assert seen == list(range(5 - layers, 6))
+
+
+@pytest.mark.parametrize("kind", [Stack, ResidualStack])
+def test_dropout_acts_in_training_alone(kind: type, tiny: Tiny) -> None:
+    stack = kind(Sum, 6, 8, 3, 2, dropout=0.5)
+    assert not torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
+    stack.eval()
+    assert torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
+
+
+def test_dropout_comes_before_every_classic_layer(tiny: Tiny) -> None:
+    stack = Stack(lambda *_: Loud(), 6, 6, 6, 1, dropout=0.5)
+    out = stack(tiny.x, tiny.graph)
+    kept = out != 0
+    assert 0 < int(kept.sum()) < out.numel()
+    torch.testing.assert_close(out[kept], 2 * tiny.x[kept])
+
+
+@pytest.mark.parametrize("kind", [Stack, ResidualStack])
+def test_no_layer_is_refused(kind: type) -> None:
+    with pytest.raises(ValueError, match="num_layers: got 0, expected at least 1"):
+        kind(Sum, 6, 8, 3, 0, dropout=0.0)
