@@ -40,7 +40,7 @@ class NetworkConfig:
             stack.
         ffn: A feed-forward part after each residual block's layer.
         project: A linear map before a classic stack; residual blocks always have one.
-        root_weight: A term of the node's own in every attention layer (gt, gt-plain).
+        root_weight: A linear term of the node's own in every layer (gt, gt-plain, -res).
         frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
             its attention (gt, gt-plain).
         num_buckets: Z (gt).
@@ -69,6 +69,18 @@ class Pointwise(nn.Linear):
     def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
         """Project."""
         return super().forward(x)
+
+
+class WithRoot(nn.Module):
+    """layer(x, neighborhood) + W_R x: what a graph transformer's layer has of its own."""
+
+    def __init__(self, layer: nn.Module, width_in: int, width_out: int) -> None:
+        super().__init__()
+        self.layer, self.root = layer, nn.Linear(width_in, width_out, bias=False)
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        """Same shape as the layer's."""
+        return self.layer(x, neighborhood) + self.root(x)
 
 
 def parse_neighbors(text: str) -> Pattern:
@@ -164,11 +176,8 @@ def build(
         "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
         "mlp": lambda a, b, _: Pointwise(a, b),
     }
-    return stack(
-        makers[name.removesuffix("-res")],
-        num_features,
-        c.hidden,
-        num_classes,
-        c.layers,
-        dropout=c.dropout,
-    )
+    make = makers[name.removesuffix("-res")]
+    if name.endswith("-res") and c.root_weight:
+        plain = make
+        make = lambda a, b, last: WithRoot(plain(a, b, last), a, b)  # noqa: E731
+    return stack(make, num_features, c.hidden, num_classes, c.layers, dropout=c.dropout)
