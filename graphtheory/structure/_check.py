@@ -11,6 +11,8 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index
 
+_NARROW_BELOW = 2**31
+
 
 def num_nodes_of(graph: Neighborhood) -> int:
     """Nodes of a graph; raises for anything else, a bipartite neighbourhood included."""
@@ -25,7 +27,10 @@ def num_nodes_of(graph: Neighborhood) -> int:
 
 def rows_of(graph: Neighborhood) -> tuple[np.ndarray, np.ndarray]:
     """(indptr, indices) in main memory, as the kernels read them."""
-    return graph.indptr.cpu().contiguous().numpy(), graph.indices.cpu().contiguous().numpy()
+    narrow = max(graph.num_edges, graph.num_src) < _NARROW_BELOW
+    dtype = torch.int32 if narrow else torch.int64  # searches wait for memory: read half of it
+    indptr, indices = (t.cpu().to(dtype).contiguous() for t in (graph.indptr, graph.indices))
+    return indptr.numpy(), indices.numpy()
 
 
 def as_hops(name: str, value: int, low: int, high: int) -> int:

@@ -121,6 +121,8 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
 
 def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
     rows, columns, parts = rows_of(graph), rows_of(graph.transpose()), reachability(graph)
+    if all(map(np.array_equal, rows, columns)):
+        columns = rows  # undirected: both searches read the same memory
     result = torch.empty(pairs.size(1), dtype=torch.uint8)
     ids, out = pairs.numpy(), result.numpy()
 

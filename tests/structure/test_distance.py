@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from graphtheory import Neighborhood, bipartite
 from graphtheory.structure import (
     UNREACHABLE,
+    _check,
     at_distance,
     hop_ball,
     memory,
@@ -220,6 +221,18 @@ def test_rings_are_slices_of_the_table(radius, inner):
     assert torch.equal(ring.distance, distance)
     if radius == inner:
         assert torch.equal(at_distance(graph, radius).indices, ring.indices)
+
+
+def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
+    graph = random_graph(300, 700, seed=12)
+    pairs = all_pairs_of(300)
+    ball, expected = hop_ball(graph, 3), shortest_path_distance(graph, pairs=pairs)
+    assert _check.rows_of(graph)[1].dtype == np.int32
+    monkeypatch.setattr(_check, "_NARROW_BELOW", 700)
+    assert _check.rows_of(graph)[1].dtype == np.int64
+    wide = hop_ball(graph, 3)
+    assert torch.equal(wide[0].indices, ball[0].indices) and torch.equal(wide[1], ball[1])
+    assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)
 
 
 def test_weights_and_duplicates_change_nothing():
