@@ -136,6 +136,19 @@ def test_frozen_query_looks_the_same_way_from_everywhere(name: str, tiny: Tiny) 
     assert frozen == {n for n, _ in model.named_parameters() if "lin_query" in n} != set()
 
 
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_residual_rows_have_a_term_of_the_node_s_own(name: str, tiny: Tiny) -> None:
+    config = replace(CONFIGS["classic"], layers=1)
+    plain, with_root = built(name, config).eval(), built(f"{name}-res", config).eval()
+    (layer,) = with_root.layers
+    plain.layers[0].load_state_dict(layer.layer.state_dict())
+    nb = seen_by(name, config, tiny)
+    expected = plain(tiny.x, nb) + tiny.x @ layer.root.weight.t()
+    torch.testing.assert_close(with_root(tiny.x, nb), expected)
+    without = built(f"{name}-res", replace(config, root_weight=False))
+    assert [p.shape for p in without.parameters()] == [p.shape for p in plain.parameters()]
+
+
 def test_attention_dropout_reaches_the_layers(tiny: Tiny) -> None:
     config = replace(CONFIGS["classic"], dropout=0.0, attention_dropout=0.5)
     for name in ("gt", "gt-plain", "gat"):
