@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphtheory.graph.neighborhood import Neighborhood
 
 
-def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> Tensor:
-    out = torch.as_tensor(sizes)
-    if out.numel() == 0:
-        return torch.zeros(0, dtype=torch.int64)
-    if out.dim() != 1 or out.is_floating_point() or bool((out < 0).any()):
+def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> list[int]:
+    counts = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in counts):
         raise ValueError(f"{name}: got {sizes}, expected a list of counts, each 0 or more")
-    return out.long()
+    return [int(n) for n in counts]
 
 
 def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
@@ -44,18 +43,22 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
         ValueError: Negative counts, or lists of different length.
     """
     dst, src = _as_sizes("sizes_dst", sizes_dst), _as_sizes("sizes_src", sizes_src)
-    if dst.shape != src.shape:
+    if len(dst) != len(src):
         raise ValueError(
             f"sizes_src: {len(src)} blocks, expected {len(dst)} as many as sizes_dst has"
         )
-    degree = src.repeat_interleave(dst)  # [num_dst]
+    edges = sum(d * s for d, s in zip(dst, src, strict=True))
+    rows, columns = torch.tensor(dst, dtype=torch.int64), torch.tensor(src, dtype=torch.int64)
+    degree, first = (  # of each receiver: its senders, and the first of them
+        t.repeat_interleave(rows, output_size=sum(dst))
+        for t in (columns, columns.cumsum(0) - columns)
+    )
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    first = (src.cumsum(0) - src).repeat_interleave(dst)  # first sender of each receiver's block
-    position = torch.arange(int(indptr[-1])) - indptr[:-1].repeat_interleave(degree)
-    indices = first.repeat_interleave(degree) + position
-    equal = len(dst) > 0 and len(dst.unique()) == 1 and len(src.unique()) == 1
-    blocks = (len(dst), int(dst[0]), int(src[0])) if equal else None
-    return Neighborhood(indptr, indices, int(src.sum()), blocks=blocks, validate=False)
+    start = (first - indptr[:-1]).repeat_interleave(degree, output_size=edges)
+    blocks = (len(dst), dst[0], src[0]) if len(set(dst)) == len(set(src)) == 1 else None
+    return Neighborhood(
+        indptr, torch.arange(edges) + start, sum(src), blocks=blocks, validate=False
+    )
 
 
 def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
@@ -69,4 +72,4 @@ def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
         [[0, 1, 2], [0, 0, 1]]
     """
     counts = _as_sizes("sizes", sizes)
-    return bipartite(torch.ones_like(counts), counts)
+    return bipartite([1] * len(counts), counts)

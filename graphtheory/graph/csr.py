@@ -13,10 +13,9 @@ def check_index(name: str, index: Tensor, limit: int) -> None:
     low, high = int(index.min()), int(index.max())
     if low >= 0 and high < limit:
         return
-    bad = low if low < 0 else high
-    position = int((index == bad).nonzero()[0])
+    position = int(((index < 0) | (index >= limit)).nonzero()[0])
     raise IndexError(
-        f"{name}: entry {position} is {bad}, expected a node id in 0..{limit - 1} "
+        f"{name}: entry {position} is {int(index[position])}, expected a node id in 0..{limit - 1} "
         f"(there are {limit} nodes on that side)"
     )
 

@@ -90,7 +90,15 @@ def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[A
     return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
 
 
+def _second_backward(ctx: Any, *grads: Tensor | None) -> None:
+    raise RuntimeError(
+        "attention: no second derivative on this backend; backend='reference' has one, and so have "
+        "edge_dot, edge_softmax and aggregate"
+    )
+
+
 _attention.register_autograd(_backward, setup_context=_save)
+_attention_grad.register_autograd(_second_backward)
 
 
 def attention(call: AttentionCall, backend: str) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -42,6 +43,12 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
         assert ours.blocks == theirs.blocks
 
 
+def test_sizes_of_other_kinds() -> None:
+    expected = cliques([2, 3]).indices
+    for sizes in ((2, 3), torch.tensor([2, 3]), np.array([2, 3]), [np.int32(2), 3]):
+        assert torch.equal(cliques(sizes).indices, expected)
+
+
 def test_senders_ascend_in_a_row() -> None:
     assert cliques(torch.tensor([2, 0, 3])).indices.tolist() == [0, 1, 0, 1, *[2, 3, 4] * 3]
 
@@ -58,6 +65,7 @@ def test_no_blocks_at_all() -> None:
         (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
         (lambda: cliques([2.5]), "sizes: got"),
         (lambda: cliques([[2]]), "sizes: got"),
+        (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
         (lambda: star([-1]), "sizes: got"),
         (lambda: bipartite([1], [-1]), "sizes_src: got"),
         (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),

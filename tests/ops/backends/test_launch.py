@@ -1,0 +1,128 @@
+"""Threads around compiled loops: every chunk once, forks that live, errors that come out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops.backends import _launch, numba_csr
+from tests.conformance.check import GRAPHS, draw_inputs
+
+MUCH = 10 * _launch._WORTH_A_THREAD
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int, int]]]:
+    """What loops are called with: (start, stop, thread); nothing is compiled."""
+    calls: list[tuple[int, int, int]] = []
+
+    def loop(start: int, stop: int, *args: object) -> None:
+        calls.append((start, stop, threading.get_ident()))
+        time.sleep(0.01)  # long enough for the other thread to take its share
+
+    monkeypatch.setattr(_launch, "_compiled", lambda _: loop)
+    yield calls
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 128])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_chunk_is_done_once(
+    chunks: int, threads: int, seen: list[tuple[int, int, int]], two_threads: None
+) -> None:
+    torch.set_num_threads(threads)
+    _launch.launch(print, chunks, MUCH)
+    done = sorted(c for start, stop, _ in seen for c in range(start, stop))
+    assert done == list(range(chunks))
+
+
+def test_two_threads_share_the_work(seen: list[tuple[int, int, int]], two_threads: None) -> None:
+    _launch.launch(print, 128, MUCH)
+    assert len({thread for *_, thread in seen}) == 2
+    assert threading.get_ident() not in {thread for *_, thread in seen}
+
+
+def test_little_work_stays_in_the_calling_thread(
+    seen: list[tuple[int, int, int]], two_threads: None
+) -> None:
+    _launch.launch(print, 128, _launch._WORTH_A_THREAD - 1)
+    assert seen == [(0, 128, threading.get_ident())]
+
+
+def test_an_error_in_a_thread_comes_out(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
+    def fail(start: int, stop: int) -> None:
+        raise MemoryError(f"chunk {start}")
+
+    monkeypatch.setattr(_launch, "_compiled", lambda _: fail)
+    with pytest.raises(MemoryError, match="chunk"):
+        _launch.launch(print, 8, MUCH)
+
+
+def test_threads_end_with_the_call(two_threads: None) -> None:
+    before = threading.active_count()
+    attend(GRAPHS["random"](3000))
+    assert threading.active_count() == before
+
+
+def attend(nb: Neighborhood) -> Tensor:
+    """A call large enough for threads, with its gradients."""
+    inputs = draw_inputs(nb, 4, 32)
+    out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="numba_csr")
+    grads = torch.autograd.grad(out, (inputs.query, inputs.key, inputs.value), inputs.grad)
+    return torch.cat([out.detach(), *grads])
+
+
+class InWorkers(Dataset[Tensor]):
+    """Attention of one graph, computed where the item is loaded."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> Tensor:
+        assert torch.utils.data.get_worker_info() is not None
+        return attend(GRAPHS["random"](3000))
+
+
+def test_workers_attend_after_their_parent_did_on_threads(two_threads: None) -> None:
+    here = attend(GRAPHS["random"](3000))  # on two threads, before the fork
+    loader = DataLoader(
+        InWorkers(), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
+    )
+    for there in loader:
+        assert torch.equal(there, here)
+    assert torch.equal(attend(GRAPHS["random"](3000)), here)  # and the parent goes on
+
+
+def test_a_forked_child_runs_loops_on_threads_of_its_own(two_threads: None) -> None:
+    # Loops alone: torch's own parallel operations do not survive a fork.
+    query, key = torch.rand(3000, 4, 32), torch.rand(3000, 4, 32)
+    nb = GRAPHS["random"](3000)
+    here = numba_csr.edge_dot(nb.indptr, nb.indices, query, key).numpy()
+    child = os.fork()
+    if child == 0:
+        there = numba_csr.edge_dot(nb.indptr, nb.indices, query, key).numpy()
+        os._exit(0 if np.array_equal(there, here) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_calls_from_several_threads_do_not_disturb_each_other(two_threads: None) -> None:
+    graphs = [GRAPHS["random"](n) for n in (2000, 2500, 3000)]
+    alone = [attend(nb) for nb in graphs]
+    found: dict[int, Tensor] = {}
+    threads = [
+        threading.Thread(target=lambda g=g: found.__setitem__(g, attend(graphs[g])))
+        for g in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(found[g], alone[g]) for g in range(3))

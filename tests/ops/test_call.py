@@ -1,0 +1,96 @@
+"""What a call must be: every message names the argument, what it was and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import BucketedBias
+from graphtheory.ops.call import AttentionCall
+
+NB = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [0, 0, 1]]), num_src=3, num_dst=2)
+QUERY, KEY = torch.zeros(2, 4, 5), torch.zeros(3, 4, 5)
+BUCKET, TABLE = torch.tensor([0, 1, 2], dtype=torch.uint8), torch.zeros(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"query": KEY}, ValueError, r"query: shape \(3, 4, 5\), expected \[2, .*2 receivers"),
+        ({"key": QUERY}, ValueError, r"key: shape \(2, 4, 5\), expected \[3, .*3 senders"),
+        ({"value": KEY[:, 0]}, ValueError, r"value: shape \(3, 5\), expected \[3, heads, head_dim"),
+        ({"query": [0.0]}, TypeError, "query: got list, expected a tensor"),
+        ({"key": KEY.long()}, TypeError, r"key: dtype torch\.int64, expected a floating type"),
+        ({"key": KEY[:, :3]}, ValueError, r"key: shape \(3, 3, 5\), expected the heads and"),
+        ({"value": KEY[..., :2]}, ValueError, r"value: shape \(3, 4, 2\), expected the heads"),
+        (
+            {"value": KEY.double()},
+            TypeError,
+            r"value: dtype torch\.float64, expected torch\.float32",
+        ),
+        ({"dropout": 1.0}, ValueError, r"dropout: got 1\.0, expected a probability in \[0, 1\)"),
+        ({"dropout": -0.1}, ValueError, "dropout: got -0.1"),
+        ({"dropout": float("nan")}, ValueError, "dropout: got nan"),
+        ({"bias": TABLE[:2]}, ValueError, r"bias: shape \(2, 4\), expected \[3, 4\]"),
+        ({"bias": TABLE[:, :2]}, ValueError, r"bias: shape \(3, 2\), expected \[3, 4\]"),
+        ({"bias": TABLE.int()}, TypeError, r"bias: got torch\.int32, expected a floating tensor"),
+        ({"bias": 1.0}, TypeError, "bias: got float"),
+        (
+            {"bias": BucketedBias(BUCKET.long(), TABLE)},
+            ValueError,
+            r"bias\.bucket: torch\.int64 of shape \(3,\), expected uint8 \[3\]",
+        ),
+        ({"bias": BucketedBias(BUCKET[:2], TABLE)}, ValueError, r"bias\.bucket: .*\(2,\)"),
+        (
+            {"bias": BucketedBias(BUCKET, TABLE[:, :1])},
+            ValueError,
+            r"bias\.table: shape \(3, 1\), expected \[1 to 256 buckets, 4 heads\]",
+        ),
+        ({"bias": BucketedBias(BUCKET, torch.zeros(257, 4))}, ValueError, r"bias\.table: .*257"),
+        ({"bias": BucketedBias(BUCKET, TABLE[:0])}, ValueError, r"bias\.table: shape \(0, 4\)"),
+        ({"bias": BucketedBias(BUCKET, TABLE.long())}, TypeError, r"bias\.table: dtype"),
+    ],
+)
+def test_attention_refuses(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    arguments = {"query": QUERY, "key": KEY, "value": KEY, "neighborhood": NB} | change
+    with pytest.raises(error, match=words):
+        ops.attention(**arguments)
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+def test_a_bucket_beyond_the_table_is_refused_by_all(backend: str) -> None:
+    bias = BucketedBias(BUCKET, TABLE[:2])
+    with pytest.raises(IndexError, match=r"bias\.bucket: largest entry 2, expected 0\.\.1"):
+        ops.attention(QUERY, KEY, KEY, NB, bias=bias, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: ops.edge_dot(KEY, KEY, NB), ValueError, r"query: shape \(3, 4, 5\)"),
+        (lambda: ops.edge_dot(QUERY, QUERY, NB), ValueError, r"key: shape \(2, 4, 5\)"),
+        (lambda: ops.edge_dot(QUERY, KEY[:, :2], NB), ValueError, "key: .* heads and head_dim"),
+        (lambda: ops.edge_softmax(torch.zeros(3), NB), ValueError, r"logits: shape \(3,\)"),
+        (lambda: ops.edge_softmax(BUCKET[:, None], NB), TypeError, r"logits: got torch\.uint8"),
+        (lambda: ops.edge_softmax([0.0], NB), TypeError, "logits: got list"),
+        (lambda: ops.aggregate(TABLE, QUERY, NB), ValueError, r"value: shape \(2, 4, 5\)"),
+        (lambda: ops.aggregate(TABLE[:, :1], KEY, NB), ValueError, r"weights: shape \(3, 1\)"),
+        (lambda: ops.aggregate(TABLE.T, KEY, NB), ValueError, r"weights: shape \(4, 3\)"),
+    ],
+)
+def test_primitives_refuse(call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_call_knows_whether_a_gradient_may_follow() -> None:
+    table = TABLE.clone().requires_grad_()
+    call = AttentionCall(QUERY, KEY, KEY, NB, BucketedBias(BUCKET, table), 1.0, 0.0, None)
+    assert call.needs_grad
+    assert call.tensors[-1] is table
+    with torch.no_grad():
+        assert not call.needs_grad
+    assert not AttentionCall(QUERY, KEY, KEY, NB, TABLE, 1.0, 0.0, None).needs_grad

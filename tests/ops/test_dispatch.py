@@ -1,0 +1,72 @@
+"""Which backend runs, and what the others object."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops import dispatch
+from graphtheory.ops.call import AttentionCall
+
+
+def call(nb: Neighborhood, dropout: float = 0.0, device: str = "cpu") -> AttentionCall:
+    query = torch.zeros(nb.num_dst, 1, 2, device=device)
+    key = torch.zeros(nb.num_src, 1, 2, device=device)
+    return AttentionCall(query, key, key, nb.to(device), None, 1.0, dropout, None)
+
+
+GRAPH = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
+
+
+def test_names_in_the_order_of_choice() -> None:
+    assert ops.backend_names() == ["blocks", "numba_csr", "torch_csr", "reference"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (call(cliques([3, 3])), "blocks"),
+        (call(cliques([3, 3]), dropout=0.5), "numba_csr"),
+        (call(cliques([3, 2])), "numba_csr"),
+        (call(cliques([0, 0])), "numba_csr"),
+        (call(GRAPH), "numba_csr"),
+        (call(GRAPH, device="meta"), "torch_csr"),
+    ],
+)
+def test_the_first_that_can_is_taken(asked: AttentionCall, name: str) -> None:
+    assert dispatch.choose(asked).name == name
+
+
+@pytest.mark.parametrize("name", ["numba_csr", "torch_csr", "reference"])
+def test_a_name_is_obeyed(name: str) -> None:
+    assert dispatch.choose(call(cliques([3, 3])), name).name == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "words"),
+    [
+        (call(GRAPH), "blocks", "not made of equal complete blocks"),
+        (call(cliques([2, 2]), 0.5), "blocks", "dropout is drawn by edge and head"),
+        (call(cliques([0, 0])), "blocks", "there are no edges"),
+        (call(GRAPH, 0.5), "blocks", "blocks; dropout is drawn"),  # all reasons at once
+        (call(GRAPH, device="meta"), "numba_csr", "tensors lie on meta, expected cpu"),
+    ],
+)
+def test_a_name_that_cannot_says_why(asked: AttentionCall, name: str, words: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"backend '{name}' cannot run.*{words}"):
+        dispatch.choose(asked, name)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(
+        ValueError, match="got 'cuda', expected one of blocks, numba_csr, torch_csr"
+    ):
+        dispatch.choose(call(GRAPH), "cuda")
+
+
+def test_without_numba_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "find_spec", lambda name: None)
+    assert dispatch.choose(call(GRAPH)).name == "torch_csr"
+    with pytest.raises(NotImplementedError, match="numba is not installed"):
+        dispatch.choose(call(GRAPH), "numba_csr")

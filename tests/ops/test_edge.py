@@ -1,0 +1,89 @@
+"""The primitives: derivatives of first and second order, and what they say at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from tests.conformance.check import GRAPHS
+
+PRIMITIVES: dict[str, Callable[[Neighborhood], list[tuple[int, ...]]]] = {
+    "edge_dot": lambda nb: [(nb.num_dst, 2, 3), (nb.num_src, 2, 3)],
+    "edge_softmax": lambda nb: [(nb.num_edges, 2)],
+    "aggregate": lambda nb: [(nb.num_edges, 2), (nb.num_src, 2, 3)],
+}
+
+
+def double(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_derivatives(name: str, graph: str) -> None:
+    nb = GRAPHS[graph](4)
+    leaves = [double(*shape) for shape in PRIMITIVES[name](nb)]
+
+    def run(*tensors: Tensor) -> Tensor:
+        return getattr(ops, name)(*tensors, nb)
+
+    assert torch.autograd.gradcheck(run, leaves, nondet_tol=0.0)
+    if nb.num_edges:  # without edges nothing is left to differentiate twice
+        assert torch.autograd.gradgradcheck(run, leaves, nondet_tol=0.0)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("name", ["edge_dot", "aggregate"])
+def test_a_gradient_for_one_of_two(name: str, which: int) -> None:
+    nb = GRAPHS["random"](7)
+    leaves = [double(*shape) for shape in PRIMITIVES[name](nb)]
+    both = torch.autograd.grad(getattr(ops, name)(*leaves, nb).square().sum(), leaves)
+    leaves[1 - which].requires_grad_(False)
+    alone = torch.autograd.grad(getattr(ops, name)(*leaves, nb).square().sum(), leaves[which])
+    assert torch.equal(alone[0], both[which])
+
+
+def test_they_compose_to_attention() -> None:
+    nb = GRAPHS["random"](63)
+    query, key, value = (double(63, 2, 5) for _ in range(3))
+    logits = 5**-0.5 * ops.edge_dot(query, key, nb)
+    composed = ops.aggregate(ops.edge_softmax(logits, nb), value, nb)
+    fused = ops.attention(query, key, value, nb, backend="numba_csr")
+    torch.testing.assert_close(composed, fused, rtol=1e-12, atol=1e-13)
+    upstream = double(63, 2, 5).detach()
+    for ours, theirs in zip(
+        torch.autograd.grad(composed, (query, key, value), upstream),
+        torch.autograd.grad(fused, (query, key, value), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+
+
+def test_aggregate_without_weights_counts_edges() -> None:
+    nb = GRAPHS["random"](7)
+    out = ops.aggregate(None, torch.ones(7, 2, 3), nb)
+    assert torch.equal(out[:, 1, 2], nb.degree().float())
+
+
+def test_aggregate_takes_weights_of_another_type() -> None:
+    nb = GRAPHS["random"](7)
+    weights = double(nb.num_edges, 2)
+    value = double(7, 2, 3).detach().float().requires_grad_()
+    out = ops.aggregate(weights, value, nb)
+    assert out.dtype == torch.float32
+    grads = torch.autograd.grad(out.sum(), (weights, value))
+    assert [g.dtype for g in grads] == [torch.float64, torch.float32]
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_under_inference_the_same_bits(name: str) -> None:
+    nb = GRAPHS["random"](7)
+    leaves = [double(*shape) for shape in PRIMITIVES[name](nb)]
+    with torch.inference_mode():
+        inferred = getattr(ops, name)(*leaves, nb)
+    assert torch.equal(inferred, getattr(ops, name)(*leaves, nb).detach())

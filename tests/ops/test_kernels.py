@@ -1,0 +1,58 @@
+"""The primitives as torch ops: registered as torch demands."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from graphtheory.ops import kernels
+from graphtheory.ops.backends import numba_csr, torch_csr
+from tests.conformance.check import GRAPHS
+
+TRACED = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")  # without a gradient
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("graph", ["random", "no edges", "more receivers"])
+def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> None:
+    nb = GRAPHS[graph](6)
+    generator = torch.Generator().manual_seed(0)
+    turned = nb.transpose()
+    parts = [nb.indptr, nb.indices, turned.indptr, turned.indices, turned.perm]
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+
+    query, key = draw(nb.num_dst, 2, 3), draw(nb.num_src, 2, 3)
+    logits = draw(nb.num_edges, 2)
+    weights = torch.rand(nb.num_edges, 2, generator=generator).to(dtype).requires_grad_()
+    ops = torch.ops.graphtheory
+    # opcheck compares eager and traced gradients with tolerances meant for wider types
+    checks = {} if dtype != torch.bfloat16 else {"test_utils": TRACED[:2]}
+    torch.library.opcheck(ops.edge_dot, (query, key, parts), **checks)
+    torch.library.opcheck(ops.aggregate, (weights, key, parts), **checks)
+    torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices), **checks)
+    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr), **checks)
+
+
+def test_a_backend_for_each_device() -> None:
+    assert kernels.backend_for(torch.zeros(1)) is numba_csr
+    elsewhere = SimpleNamespace(device=torch.device("cuda"))
+    assert kernels.backend_for(elsewhere) is torch_csr
+
+
+def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:
+    nb = GRAPHS["random"](6)
+    tensor = torch.zeros(1)
+    assert len(kernels.structure(nb, tensor, None)) == 2
+    assert nb._transpose is None
+    tensor.requires_grad_()
+    with torch.no_grad():
+        assert len(kernels.structure(nb, tensor)) == 2
+    parts = kernels.structure(nb, None, tensor)
+    assert len(parts) == 5
+    again = kernels.unpack(parts)
+    assert torch.equal(again.to_dense(), nb.to_dense())
+    assert torch.equal(again.transpose().to_dense(), nb.to_dense().T)
