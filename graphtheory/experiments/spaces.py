@@ -71,11 +71,11 @@ _GT = _ATTENTION | {"neighbors": ("1", "2"), "root_weight": (True, False)}
 
 def _space(
     epochs: int, patience: int, search_seeds: int, shared: dict[str, tuple[Any, ...]],
-    gt: dict[str, tuple[Any, ...]] | None = None,
+    gt: dict[str, tuple[Any, ...]] | None = None, others: dict[str, tuple[Any, ...]] | None = None,
 ) -> Space:  # fmt: skip
-    """Axes of the graph transformer beside the shared ones; rows named -res are residual."""
-    gt = _GT | (gt or {})
-    no, yes = {"residual": (False,)}, {"residual": (True,)}
+    """Axes of the transformers and of the others beside the shared ones; -res is residual."""
+    gt, others = _GT | (gt or {}), others or {}
+    no, yes = others | {"residual": (False,)}, others | {"residual": (True,)}
     extra = {
         "gt": gt | {"bias_lr": (None, 0.05)},
         "gt-plain": gt,
@@ -83,6 +83,7 @@ def _space(
         "gcn-res": yes,
         "gat": no | _ATTENTION,
         "gat-res": yes | _ATTENTION,
+        "mlp": others,
     }
     return Space(epochs, patience, search_seeds, shared, extra)
 
@@ -123,6 +124,7 @@ SPACES: dict[str, Space] = {
         1,
         _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)},
         {"neighbors": ("1",)},
+        {"weight_decay": (0.0,), "layers": (2,)},
     ),
     "minesweeper": _space(
         300, 60, 1, _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.006)}
