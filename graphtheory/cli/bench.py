@@ -1,0 +1,218 @@
+"""`graphtheory bench`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.show import (
+    Command,
+    Count,
+    File,
+    Folder,
+    Name,
+    Names,
+    RefusedError,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    told_on_stop,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from graphtheory.experiments.node_benchmark import Benchmark, Run
+    from graphtheory.experiments.record import RecordedBenchmark
+    from graphtheory.report import BenchmarkReport
+
+_SMALL = 5000  # nodes
+
+
+@dataclass(frozen=True)
+class Bench(Command):
+    """Train models side by side on the same splits and seeds, and compare them.
+
+    Prints a table and the paired differences of the first model, and writes results.json,
+    results.csv and report.html (one file with pictures, nothing loaded from elsewhere). Each
+    finished run is a line of runs.jsonl at once: after Ctrl-C or a crash the same command with
+    --resume goes on; with more --seeds or --models it adds those that are missing.
+
+    Try:  graphtheory bench --dataset Cora --models gt,gt-plain,gat,gcn,mlp --seeds 10 --root DATA
+    """
+
+    dataset: str = "digits"
+    """Name of a graph; `graphtheory datasets` lists them."""
+    models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
+    """Names of models, separated by commas; the others are compared with the first. gt is the graph
+    transformer with distance encoding, gt-plain without; gat-res, gcn-res have residual blocks."""
+    seeds: int = 10
+    """How many seeds; seed s takes the published split s where there are several."""
+    split: Name = None
+    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
+    root: Folder = None
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    out: Folder = None
+    """Where the results go; without it runs/bench-DATASET."""
+    resume: bool = False
+    """Take finished runs from runs.jsonl there; otherwise that file is set aside, not lost."""
+    epochs: Count = None
+    """At most so many epochs a run; without it the data set's own number."""
+    patience: Count = None
+    """Stop a run after so many epochs without a better validation score; without it the data set's
+    own number."""
+    distances: Count = None
+    """Also train, on one seed, models that hear only nodes at distance exactly z, for z up to this:
+    what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most 5,000 nodes, 0,
+    which is none, on a larger one."""
+    search_log: File = None
+    """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
+
+    def run(self, screen: Screen) -> None:
+        """Train, print, write."""
+        from graphtheory.report import difference_table, score_table, summaries
+        from graphtheory.report import differences as paired
+
+        bench, data = self._prepared(screen)
+        out = bench.record.path.parent
+        with told_on_stop(lambda: _tell(screen, bench)):
+            runs = self._train(screen, bench)
+            studied = self._distances(screen, bench, data)
+        title = f"{data.name}, split {data.split}"
+        screen.table(score_table(summaries(runs), data.metric, title))
+        if against := paired(runs, bench.models[0]):
+            screen.table(difference_table(against, bench.models[0]))
+        _write(self._report(screen, bench, data, runs, studied), out)
+        screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
+
+    def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any]:
+        """The benchmark and its data, after everything that can be refused was looked at."""
+        from graphtheory.data import graphs
+        from graphtheory.experiments.record import Record, RecordedBenchmark
+        from graphtheory.models.zoo import NAMES
+
+        at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
+        at_least(0, distances=self.distances)
+        models = tuple(dict.fromkeys(known("--models", name, NAMES) for name in self.models))
+        if not models:
+            raise RefusedError("--models: no name, expected one or more separated by commas")
+        root = data_root(self.root)
+        with refusing():
+            data = graphs.load(self.dataset, root, split=self.split)
+            out = self.out or Path(f"runs/bench-{data.name}")
+            out.mkdir(parents=True, exist_ok=True)
+            if not self.resume:
+                _set_aside(screen, out / "runs.jsonl")
+            bench = RecordedBenchmark(
+                data.name, models, self.seeds, data.split, root, self.epochs, self.patience,
+                record=Record(out / "runs.jsonl"),
+            )  # fmt: skip
+            if known_runs := bench.check():
+                screen.say(f"{known_runs} of {_total(bench)} runs are known from earlier.")
+        return bench, data
+
+    def _train(self, screen: Screen, bench: RecordedBenchmark) -> list[Run]:
+        with screen.steps("run") as steps:
+
+            def tell(run: Run) -> None:
+                spent = run.seconds_per_epoch * run.epochs
+                steps.finished(
+                    f"{run.model}, seed {run.seed}: test {100 * run.test:.1f}, validation "
+                    f"{100 * run.val:.1f} after {run.epochs} epochs, {spent:.1f} s"
+                )
+
+            def before(model: str, done: int, total: int) -> None:
+                steps(model, done, total)
+
+            return replace(bench, finished=tell).run(before)
+
+    def _distances(
+        self, screen: Screen, bench: RecordedBenchmark, data: Any
+    ) -> list[dict[str, Any]]:
+        """Rows of the distance-z models; those of an earlier run of the same study are taken."""
+        from graphtheory.data.catalogue import describe
+        from graphtheory.experiments.distance_study import DistanceStudy
+
+        farthest = self.distances
+        if farthest is None:
+            farthest = 3 if data.num_nodes <= _SMALL else 0
+        if farthest == 0 or data.split != describe(data.name).default_split:
+            return []
+        study = DistanceStudy(
+            data.name, bench.root, tuple(range(1, farthest + 1)), seeds=1,
+            epochs=self.epochs or DistanceStudy.epochs,
+        )  # fmt: skip
+        file = bench.record.path.with_name("distances.json")
+        if self.resume and file.exists():
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept["study"] == repr(study):
+                return kept["rows"]
+        with screen.steps("distance-z run") as steps:
+            rows = study.run(steps)
+        write_json(file, {"study": repr(study), "rows": rows})
+        return rows
+
+    def _report(
+        self,
+        screen: Screen,
+        bench: RecordedBenchmark,
+        data: Any,
+        runs: list[Run],
+        studied: list[dict[str, Any]],
+    ) -> BenchmarkReport:
+        from graphtheory.experiments.rows import Environment
+        from graphtheory.experiments.search import read_log
+        from graphtheory.report import BenchmarkReport
+
+        with refusing():
+            log = read_log(self.search_log or Path(f"runs/tune-{data.name}/search.jsonl"))
+        return BenchmarkReport(
+            bench, runs, data.split, data.metric, screen.command, Environment.here(),
+            distance_rows=studied, search_log=log,
+        )  # fmt: skip
+
+
+def _total(bench: Benchmark) -> int:
+    return bench.seeds * len(bench.models)
+
+
+def _tell(screen: Screen, bench: RecordedBenchmark) -> None:
+    screen.say(
+        f"\n{bench.check()} of {_total(bench)} runs are in {bench.record.path}; the same command "
+        "with --resume goes on."
+    )
+
+
+def _set_aside(screen: Screen, file: Path) -> None:
+    """Give an earlier file a number of its own."""
+    if not file.exists():
+        return
+    number = 1
+    while (kept := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
+        number += 1
+    file.rename(kept)
+    screen.say(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
+
+
+def _write(report: BenchmarkReport, out: Path) -> None:
+    """results.json, results.csv and report.html."""
+    from graphtheory.experiments.rows import write_csv
+    from graphtheory.report import differences as paired
+    from graphtheory.report import rows, summaries
+
+    against = paired(report.runs, report.first)
+    found = {
+        "command": report.command, "settings": report.settings(),
+        "environment": asdict(report.environment),
+        "models": [asdict(s) for s in summaries(report.runs)],
+        "differences": {"first": report.first, "others": [asdict(d) for d in against]},
+        "runs": [asdict(run) for run in report.runs], "distance_study": report.distance_rows,
+    }  # fmt: skip
+    write_json(out / "results.json", found)
+    shared = {"dataset": report.benchmark.dataset, "split": report.split}
+    lines = rows(report.runs, report.first, report.metric, **shared)
+    write_csv(out / "results.csv", lines, report.environment)
+    report.page().save(out / "report.html")

@@ -1,0 +1,86 @@
+"""From words to a command, and from what happens to an exit code."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import reduce
+from importlib.metadata import version
+from operator import or_
+from typing import Annotated, Any
+
+import tyro
+
+from graphtheory.cli.bench import Bench
+from graphtheory.cli.datasets import Datasets
+from graphtheory.cli.diagnose import Diagnose
+from graphtheory.cli.show import Command, RefusedError, Screen, console
+from graphtheory.cli.train import Train
+from graphtheory.cli.tune import Tune
+
+_DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and MLP.
+
+  graphtheory bench                                five models on an embedded graph, a report
+  graphtheory bench --dataset Cora --root DATA     the same on a real one
+  graphtheory train --dataset Actor --model gt --root DATA
+  graphtheory diagnose --dataset Cora --root DATA  what a graph offers before training
+
+`graphtheory COMMAND --help` explains a command, `graphtheory datasets` lists the graphs,
+`graphtheory --version` the version. DATA is a folder with the raw files; $GRAPHTHEORY_DATA may
+name it once and for all. Exit codes: 0 done, 2 wrong usage or input, 130 Ctrl-C, 1 all else."""
+
+_COMMANDS: dict[str, type[Command]] = {
+    "train": Train,
+    "bench": Bench,
+    "tune": Tune,
+    "diagnose": Diagnose,
+    "datasets": Datasets,
+}
+_PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
+
+WRONG_INPUT, INTERRUPTED, FAILED = 2, 130, 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; without `argv` that of the process.
+
+    Returns:
+        The exit code: 0 done, 2 input that cannot be used, 130 Ctrl-C, 1 a failure with a message.
+        Wrong usage leaves through SystemExit(2), SIGTERM through SystemExit(143); a bug through its
+        own exception.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        print(f"graphtheory {version('graphtheory')}")
+        return 0
+    command = _parsed(words)
+    screen = Screen(console(), console(stderr=True), shlex.join(["graphtheory", *words]))
+    try:
+        command.run(screen)
+    except RefusedError as refusal:
+        return screen.error(str(refusal), WRONG_INPUT)
+    except KeyboardInterrupt:
+        return screen.error("interrupted", INTERRUPTED)
+    except (FloatingPointError, MemoryError) as failure:
+        return screen.error(str(failure), FAILED)
+    except BrokenPipeError:  # the reader of the output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return 0
+
+
+def _parsed(words: list[str]) -> Command:
+    """The command with its options; help and wrong usage leave through SystemExit."""
+    if words and words[0] in _COMMANDS:
+        name = f"graphtheory {words[0]}"
+        return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
+    either = reduce(or_, (_summarised(name, kind) for name, kind in _COMMANDS.items()))
+    return tyro.cli(either, prog="graphtheory", description=_DESCRIPTION, args=words)
+
+
+def _summarised(name: str, kind: type[Command]) -> Any:
+    """A command as the list of commands shows it: with the first line of its docstring."""
+    summary = (kind.__doc__ or "").partition("\n")[0]
+    return Annotated[kind, tyro.conf.subcommand(name, description=summary)]

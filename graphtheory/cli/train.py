@@ -1,0 +1,122 @@
+"""`graphtheory train`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graphtheory.cli.show import (
+    Command,
+    Count,
+    Folder,
+    Name,
+    RefusedError,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    told_on_stop,
+    write_json,
+)
+
+
+@dataclass(frozen=True)
+class Train(Command):
+    """Train one model on one split, and report the test score of the best epoch on validation.
+
+    The options of the model are those that the search chose for this data set. Every epoch leaves a
+    checkpoint; after Ctrl-C, a crash or with more epochs, the same command with --resume goes on
+    from there to the same parameters, bit by bit. Writes last.ckpt, best.ckpt, history.csv and
+    result.json.
+
+    Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
+    """
+
+    dataset: str = "digits"
+    """Name of a graph; `graphtheory datasets` lists them."""
+    model: str = "gt"
+    """gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp; gat-res and
+    gcn-res have residual blocks."""
+    split: Name = None
+    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
+    seed: int = 0
+    """Number of the split and of everything random, 0 or more."""
+    root: Folder = None
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    out: Folder = None
+    """Where the run is kept; without it runs/train-DATASET-MODEL-SPLIT-SEED."""
+    resume: bool = False
+    """Go on from the checkpoint in that folder, from the start where it holds none."""
+    epochs: Count = None
+    """At most so many epochs; without it the data set's own number."""
+    patience: Count = None
+    """Stop after so many epochs without a better validation score; without it the data set's own
+    number."""
+
+    def run(self, screen: Screen) -> None:
+        """Train, print, write."""
+        from graphtheory.experiments.trial import load
+        from graphtheory.experiments.tuned import tuned_trial
+        from graphtheory.models.zoo import NAMES
+        from graphtheory.report import options
+        from graphtheory.train import CheckpointError, fit
+
+        at_least(0, seed=self.seed)
+        at_least(1, epochs=self.epochs, patience=self.patience)
+        model = known("--model", self.model, NAMES)
+        root = data_root(self.root)
+        with refusing():
+            trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
+            data = load(self.dataset, root, self.split, self.seed, trial.degree)
+            task, batches = _prepared(trial, data, self.seed)
+        out = self.out or Path(f"runs/train-{data.name}-{model}-{data.split}-{self.seed}")
+        if not self.resume and (out / "last.ckpt").exists():
+            raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+        screen.say(
+            f"{model} on {data.name}, split {data.split}, seed {self.seed}: {options(trial)}"
+        )
+        with (
+            told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+            refusing(CheckpointError, OSError),
+        ):
+            result = fit(
+                task, batches, epochs=self.epochs or epochs, patience=self.patience or patience,
+                out_dir=out, resume=self.resume, seed=self.seed,
+            )  # fmt: skip
+        parameters = sum(p.numel() for p in task.model.parameters())
+        self._report(screen, out, trial.as_dict(), asdict(result) | {"parameters": parameters})
+
+    def _report(
+        self, screen: Screen, out: Path, trial: dict[str, Any], found: dict[str, Any]
+    ) -> None:
+        from graphtheory.experiments.rows import Environment
+
+        test = "none" if found["test"] is None else f"{100 * found['test']:.2f} %"
+        screen.say(
+            f"test {test}, validation {100 * found['val']:.2f} %, best epoch "
+            f"{found['best_epoch']} of {found['epochs']}"
+        )
+        screen.say(
+            f"{found['parameters']:,} parameters, {found['seconds_per_epoch']:.3f} s/epoch, peak "
+            f"{found['peak_mb']:.0f} MB"
+        )
+        kept = {"command": screen.command, "options": trial, "result": found}
+        write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
+        screen.say(f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json.")
+
+
+def _prepared(trial: Any, data: Any, seed: int) -> tuple[Any, Any]:
+    """The task and the batches of `experiments.trial.run_trial`, for a run with checkpoints."""
+    import torch
+
+    from graphtheory.models import zoo
+    from graphtheory.train import FullGraph, NodeTask
+
+    torch.manual_seed(seed)
+    classes = int(data.num_classes)
+    model = zoo.build(trial.model, trial.network, num_features=data.x.size(1), num_classes=classes)
+    batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
+    task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
+    return task, batches

@@ -1,0 +1,76 @@
+"""`graphtheory tune`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphtheory.cli.show import (
+    Command,
+    Folder,
+    Name,
+    Names,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    told_on_stop,
+)
+
+
+@dataclass(frozen=True)
+class Tune(Command):
+    """Choose the options of models on validation scores, with one budget for each.
+
+    A random search over the same axes for every model. Each candidate is a line of search.jsonl;
+    what stands there is not tried again, so that the same command goes on where it was stopped.
+    The best candidates go to tuned.json.
+
+    Try:  graphtheory tune --dataset Cora --models gt,gcn --budget 8 --root DATA
+    """
+
+    dataset: str = "digits"
+    """Name of a graph; `graphtheory datasets` lists them."""
+    models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
+    """Names of models, separated by commas."""
+    budget: int = 8
+    """Candidates a model."""
+    split: Name = None
+    """Kind of split; without it the data set's own."""
+    root: Folder = None
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    out: Folder = None
+    """Where search.jsonl and tuned.json go; without it runs/tune-DATASET."""
+    keep: bool = False
+    """Also write the best into the installed package, where `train` and `bench` look."""
+
+    def run(self, screen: Screen) -> None:
+        """Search, print, write."""
+        from graphtheory.data import graphs
+        from graphtheory.experiments import search, tuned
+        from graphtheory.models.zoo import NAMES
+        from graphtheory.report import search_table
+
+        at_least(1, budget=self.budget)
+        models = tuple(known("--models", name, NAMES) for name in self.models)
+        root = data_root(self.root)
+        with refusing():
+            name = graphs.load(self.dataset, root, split=self.split).name
+            out = self.out or Path(f"runs/tune-{name}")
+            out.mkdir(parents=True, exist_ok=True)
+            before = search.read_log(out / "search.jsonl")
+        study = search.Search(name, models, self.budget, self.split, root, out / "search.jsonl")
+        if before:
+            screen.say(f"{len(before)} candidates are known from {study.log}.")
+
+        def tell() -> None:
+            screen.say(f"\nWhat was tried is in {study.log}; the same command goes on.")
+
+        with told_on_stop(tell), screen.steps("candidate") as steps:
+            log = study.run(steps)
+        best = search.best(log)
+        screen.table(search_table(log))
+        for file in [out / "tuned.json", *([tuned.FILE] if self.keep else [])]:
+            tuned.keep(best, file)
+        screen.say(f"Written to {out}: search.jsonl, tuned.json.")

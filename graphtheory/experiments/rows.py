@@ -1,0 +1,159 @@
+"""Results as rows: what was measured, how it spread, and on what it was measured."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+FIELDS = (
+    "name", "parameters", "value", "unit", "median", "q20", "q80", "repeats",
+    "device", "versions", "commit",
+)  # fmt: skip
+_PACKAGES = ("graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result.
+
+    Attributes:
+        name: What was measured.
+        parameters: Under which settings.
+        value: Mean over the repeats.
+        unit: Of value, median, q20 and q80; "1" for dimensionless numbers.
+        median: Over the repeats.
+        q20: Quantile 0.2 over the repeats.
+        q80: Quantile 0.8 over the repeats.
+        repeats: How often it was measured.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    value: float
+    unit: str
+    median: float
+    q20: float
+    q80: float
+    repeats: int
+
+    @classmethod
+    def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> Row:
+        """The row of one number or of repeated measurements.
+
+        Raises:
+            ValueError: No measurement.
+
+        Example:
+            >>> Row.of("test accuracy", [0.5, 0.7], "1", model="gt").value
+            0.6
+        """
+        measured = [float(v) for v in (values if isinstance(values, Sequence) else [values])]
+        if not measured:
+            raise ValueError(f"values: none for {name!r}, expected at least one measurement")
+        low, middle, high = (float(q) for q in np.quantile(measured, (0.2, 0.5, 0.8)))
+        return cls(name, parameters, fmean(measured), unit, middle, low, high, len(measured))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a result was measured on.
+
+    Attributes:
+        device: Processor, or the accelerator that torch sees, and torch's number of threads.
+        versions: Of Python and the packages that compute.
+        commit: Of the checkout that the package lies in, "+" where files differ from it; ""
+            outside a checkout.
+    """
+
+    device: str
+    versions: dict[str, str]
+    commit: str
+
+    @classmethod
+    def here(cls) -> Environment:
+        """This process."""
+        return cls(_device(), _versions(), _commit())
+
+
+def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Environment) -> None:
+    """One line a row, columns `FIELDS`; parameters and versions as "name=value; ..."."""
+    shared = {
+        "device": environment.device,
+        "versions": _joined(environment.versions),
+        "commit": environment.commit,
+    }
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(asdict(row) | {"parameters": _joined(row.parameters)} | shared)
+
+
+def finite(value: Any) -> Any:
+    """The same nested value with None for every nan and infinity, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value
+
+
+def _joined(pairs: dict[str, Any]) -> str:
+    return "; ".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def _device() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    description = Path("/proc/cpuinfo")  # Linux; elsewhere the platform module knows
+    if description.exists():
+        for line in description.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # run from a source tree that was never installed
+    return found
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    try:
+        asked = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
+            cwd=here, capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip() if _is_checkout(here) else ""
+
+
+def _is_checkout(here: Path) -> bool:
+    """Whether the package lies in its own checkout; an environment may lie in another's."""
+    return (here.parent.parent / ".git").exists()

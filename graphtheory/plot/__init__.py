@@ -1,0 +1,27 @@
+"""Pictures: plain rows in, one matplotlib Figure out, all in one style.
+
+Example:
+    >>> from graphtheory.plot import score_bars, svg
+    >>> rows = [{"model": "gt", "test": 0.9}, {"model": "gt", "test": 0.8}]
+    >>> svg(score_bars(rows)).startswith("<?xml")
+    True
+"""
+
+from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.scores import accuracy_over_labels, paired_differences, score_bars
+from graphtheory.plot.structure import grouped_bars, winning_margin
+from graphtheory.plot.style import save, svg
+from graphtheory.plot.training import learning_curves
+
+__all__ = [
+    "accuracy_over_labels",
+    "attention_mass",
+    "grouped_bars",
+    "learned_bias",
+    "learning_curves",
+    "paired_differences",
+    "save",
+    "score_bars",
+    "svg",
+    "winning_margin",
+]

@@ -1,0 +1,134 @@
+"""How well networks do, and by how much they differ."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from graphtheory.plot.style import (
+    COLOURS,
+    GREY,
+    Rows,
+    band,
+    collected,
+    look,
+    order,
+    panels,
+    styled,
+)
+
+_ROW = 0.42  # inches a bar
+_TEXT: Any = {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}}
+
+
+@styled
+def score_bars(runs: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
+    """Test score of each model: bars of the means from 0, and beside them, enlarged, every run.
+
+    Args:
+        runs: One row a run: model, test (0..1).
+        metric: Name of the score for the axis.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+    """
+    rows = collected(runs, "runs", "test")
+    models = order(rows, "model")
+    figure, (bars, dots) = panels(2, height=1.1 + _ROW * len(models), width_ratios=(2, 3))
+    for place, model in enumerate(models):
+        scores = [100 * row["test"] for row in rows if row["model"] == model]
+        mean, spread = fmean(scores), stdev(scores) if len(scores) > 1 else 0.0
+        colour = COLOURS[place % len(COLOURS)]
+        bars.barh(place, mean, height=0.62, color=colour, alpha=0.75)
+        text = f"{mean:.1f} ± {spread:.1f}" if len(scores) > 1 else f"{mean:.1f}"
+        bars.annotate(text, (0, place), (5, 0), textcoords="offset points", va="center", **_TEXT)
+        dots.errorbar(mean, place, xerr=spread, fmt="|", color="black", capsize=4, markersize=14)
+        shift = np.linspace(-0.22, 0.22, len(scores)) if len(scores) > 1 else np.zeros(1)
+        dots.plot(scores, place + shift, ".", color=colour, markersize=6, alpha=0.8)
+    _names(bars, models)
+    _names(dots, [""] * len(models))
+    bars.set_xlim(0, 100)
+    bars.set_xlabel(f"test {metric} (%)")
+    dots.set_xlabel("enlarged: runs, mean ± standard deviation")
+    bars.set_title(title)
+    return figure
+
+
+@styled
+def paired_differences(rows: Rows, *, first: str, title: str = "") -> Figure:
+    """By how much `first` is ahead of each other model on the same seed, mean ± 2 standard errors.
+
+    Args:
+        rows: One row a model: model, difference (0..1), standard_error (0..1, nan of one seed).
+        first: The model that the others are compared with.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+    """
+    found = collected(rows, "rows", "difference")
+    figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
+    for place, row in enumerate(found):
+        mean, error = 100 * row["difference"], 200 * row["standard_error"]
+        error = 0.0 if math.isnan(error) else error
+        ahead = mean > error
+        colour = COLOURS[0] if ahead else COLOURS[1] if mean < -error else GREY
+        axes.errorbar(mean, place, xerr=error, fmt="o", color=colour, capsize=4, markersize=6)
+    axes.axvline(0, color="black", linewidth=1)
+    _names(axes, [f"{first} - {row['model']}" for row in found])
+    axes.set_xlabel("points of the test score, paired by seed: mean ± 2 standard errors")
+    axes.set_title(title)
+    axes.margins(x=0.12)
+    return figure
+
+
+@styled
+def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
+    """Test score over the number of labelled nodes: median of each model, band from q20 to q80.
+
+    Args:
+        rows: One row a run: model, labels (nodes), test (0..1).
+        metric: Name of the score for the axis.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 3.9 and B.8 of Li (2024).
+    """
+    runs = collected(rows, "rows", "labels")
+    figure, (axes,) = panels(1, height=3.4)
+    for index, model in enumerate(order(runs, "model")):
+        mine = [row for row in runs if row["model"] == model]
+        counts = sorted(order(mine, "labels"))
+        low, middle, high = zip(
+            *(band([100 * r["test"] for r in mine if r["labels"] == n]) for n in counts),
+            strict=True,
+        )
+        style = look(index)
+        axes.fill_between(counts, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axes.plot(counts, middle, label=model, **style)
+    axes.set_xscale("log")
+    ticks = sorted(order(runs, "labels"))
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(axis="y")
+    axes.set_xlabel("labelled nodes")
+    axes.set_ylabel(f"test {metric} (%)")
+    axes.set_title(title)
+    axes.legend()
+    return figure
+
+
+def _names(axes: Axes, names: list[str]) -> None:
+    """Names down the left side, the first on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")

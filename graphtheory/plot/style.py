@@ -1,0 +1,117 @@
+"""One look for every picture; colours that the colour-blind tell apart, never colour alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from os import PathLike
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Rows = Iterable[Mapping[str, Any]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Okabe and Ito's palette, yellow left out: it is lost on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#4D4D4D")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
+HATCHES = ("", "//", "..", "xx", "--")
+GREY, LIGHT = "#6B6B6B", "#D9D9D9"
+WIDTH = 7.0  # inches; the text column of a report
+
+_STYLE: Any = {
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": GREY,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "graphtheory",  # the same picture is the same bytes
+}
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Run `draw` under the house style; the caller's matplotlib settings are left alone."""
+
+    @wraps(draw)
+    def inside(*args: P.args, **options: P.kwargs) -> T:
+        with matplotlib.rc_context(_STYLE):
+            return draw(*args, **options)
+
+    return inside
+
+
+def panels(
+    count: int, *, height: float = 3.0, width: float = WIDTH, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels beside each other, outside pyplot's global state."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False, **options)
+    return figure, list(axes[0])
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour, marker and line of the series number `index`."""
+    at = index % len(COLOURS)
+    return {"color": COLOURS[at], "marker": MARKERS[at], "linestyle": LINES[at]}
+
+
+def collected(rows: Rows, name: str, what: str) -> list[dict[str, Any]]:
+    """The rows as dicts.
+
+    Raises:
+        ValueError: None, or one without the key `what`.
+    """
+    out = [dict(row) for row in rows]
+    if not out:
+        raise ValueError(f"{name}: no rows, expected at least one")
+    for row in out:
+        if what not in row:
+            raise ValueError(f"{name}: a row with keys {sorted(row)}, expected {what!r} among them")
+    return out
+
+
+def order(rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
+    """The different values of `key`, in the order they come."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def band(values: Sequence[float]) -> tuple[float, float, float]:
+    """Quantile 0.2, median, quantile 0.8."""
+    low, middle, high = np.quantile(np.asarray(values, dtype=float), (0.2, 0.5, 0.8))
+    return float(low), float(middle), float(high)
+
+
+@styled
+def svg(figure: Figure) -> str:
+    """The picture as an SVG document; letters are drawn, so that no font is needed to show it."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
+
+
+@styled
+def save(figure: Figure, path: str | PathLike[str]) -> None:
+    """Write a file of the kind that its ending names: .png, .svg, .pdf."""
+    figure.savefig(path)

@@ -1,0 +1,55 @@
+"""What happens epoch by epoch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from graphtheory.plot.style import Rows, band, collected, look, order, panels, styled
+
+
+@styled
+def learning_curves(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
+    """Training loss and validation score over the epochs: median of the runs, band from q20 to q80.
+
+    A curve ends where fewer than half of a model's runs still train: what early stopping leaves
+    would be another, better selection of runs.
+
+    Args:
+        rows: One row an epoch: model, seed, epoch (from 1), train_loss, val (0..1).
+        metric: Name of the score for the axis.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+    """
+    epochs = collected(rows, "rows", "epoch")
+    figure, (loss, score) = panels(2, height=3.1)
+    for index, model in enumerate(order(epochs, "model")):
+        mine = [row for row in epochs if row["model"] == model]
+        _curve(loss, mine, "train_loss", 1, index)
+        _curve(score, mine, "val", 100, index)
+    loss.set_yscale("log")
+    loss.set_ylabel("training loss (nats)")
+    score.set_ylabel(f"validation {metric} (%)")
+    for axes in (loss, score):
+        axes.set_xlabel("epoch")
+        axes.grid(axis="y")
+    loss.set_title(title)
+    score.legend(loc="lower right")
+    return figure
+
+
+def _curve(axes: Axes, rows: list[dict[str, Any]], key: str, scale: float, index: int) -> None:
+    at: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        at[int(row["epoch"])].append(scale * row[key])
+    runs = len(order(rows, "seed"))
+    shown = [epoch for epoch in sorted(at) if 2 * len(at[epoch]) >= runs]
+    low, middle, high = zip(*(band(at[epoch]) for epoch in shown), strict=True)
+    style = look(index) | {"marker": None}
+    axes.fill_between(shown, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(shown, middle, label=rows[0]["model"], **style)

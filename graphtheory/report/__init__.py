@@ -1,0 +1,30 @@
+"""Reports: results as tables, as one page that needs nothing else, and as house rows."""
+
+from graphtheory.report.benchmark import BenchmarkReport, options, search_table
+from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
+from graphtheory.report.page import Page
+from graphtheory.report.summary import (
+    difference_table,
+    differences,
+    rows,
+    score_table,
+    summaries,
+)
+from graphtheory.report.table import Table, pairs
+
+__all__ = [
+    "BenchmarkReport",
+    "Page",
+    "Table",
+    "diagnosis_page",
+    "difference_table",
+    "differences",
+    "options",
+    "pairs",
+    "pictures",
+    "rows",
+    "score_table",
+    "search_table",
+    "summaries",
+    "tables",
+]

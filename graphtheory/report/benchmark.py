@@ -1,0 +1,242 @@
+"""The report of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphtheory import plot
+from graphtheory.experiments.node_benchmark import Benchmark, Run
+from graphtheory.experiments.rows import Environment
+from graphtheory.experiments.search import Judged
+from graphtheory.experiments.trial import Trial
+from graphtheory.experiments.tuned import is_tuned
+from graphtheory.report.page import Page
+from graphtheory.report.summary import (
+    difference_table,
+    differences,
+    metric_name,
+    percent,
+    score_table,
+    summaries,
+)
+from graphtheory.report.table import Table, pairs
+
+
+@dataclass(frozen=True)
+class BenchmarkReport:
+    """Everything that is known about a benchmark.
+
+    Attributes:
+        benchmark: Its settings.
+        runs: Its runs.
+        split: Name of the split.
+        metric: "accuracy" or "rocauc".
+        command: What prints it again.
+        environment: What it was measured on.
+        distance_rows: Of `DistanceStudy`, where it ran: kind, z, seed, value.
+        search_log: Candidates that the search judged, where its log is at hand.
+    """
+
+    benchmark: Benchmark
+    runs: Sequence[Run]
+    split: str
+    metric: str
+    command: str
+    environment: Environment
+    distance_rows: Sequence[Mapping[str, Any]] = ()
+    search_log: Sequence[Judged] = field(default=(), repr=False)
+
+    @property
+    def first(self) -> str:
+        """The model that the others are compared with."""
+        return self.benchmark.models[0]
+
+    def page(self) -> Page:
+        """The whole page."""
+        page = Page(f"{self.benchmark.dataset}: models side by side", self._lead())
+        self._results(page)
+        self._training(page)
+        self._distance(page)
+        self._choices(page)
+        self._setting(page)
+        return page
+
+    def settings(self) -> dict[str, Any]:
+        """What determines the numbers, in plain values."""
+        trials = {model: self.benchmark.trial(model) for model in self.benchmark.models}
+        return {
+            "dataset": self.benchmark.dataset,
+            "split": self.split,
+            "seeds": self.benchmark.seeds,
+            "metric": self.metric,
+            "root": None if self.benchmark.root is None else str(self.benchmark.root),
+            "models": {
+                model: {"epochs": epochs, "patience": patience} | trial.as_dict()
+                for model, (trial, epochs, patience) in trials.items()
+            },
+        }
+
+    def _lead(self) -> str:
+        found = summaries(self.runs)
+        best = max(found, key=lambda s: s.mean)
+        score = percent(best.mean, best.std)
+        return (
+            f"Of {len(found)} models on the {self.split} split, {best.model} has the highest mean "
+            f"test {metric_name(self.metric)}: {score} % over {best.seeds} seeds."
+        )
+
+    def _results(self, page: Page) -> None:
+        page.section("Results").table(score_table(summaries(self.runs), self.metric))
+        rows = [{"model": run.model, "test": run.test} for run in self.runs]
+        page.picture(
+            plot.score_bars(rows, metric=metric_name(self.metric)),
+            "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
+            "standard deviation to each side.",
+        )
+        against = differences(self.runs, self.first)
+        if against:
+            page.section(f"{self.first} against the others")
+            page.table(difference_table(against, self.first))
+            page.picture(
+                plot.paired_differences([vars(d) for d in against], first=self.first),
+                "Differences on the same seed and split. A line that crosses 0 decides nothing.",
+            )
+
+    def _training(self, page: Page) -> None:
+        page.section("Training").picture(
+            plot.learning_curves(epoch_rows(self.runs), metric=metric_name(self.metric)),
+            "Median over the seeds, band from the 20 % to the 80 % quantile; a curve ends where "
+            "fewer than half of the runs still train.",
+        )
+
+    def _distance(self, page: Page) -> None:
+        bias, mass = bias_rows(self.runs), mass_rows(self.runs, self.first)
+        if not (bias or mass or self.distance_rows):
+            return
+        page.section("What distance is worth")
+        if self.distance_rows:
+            page.picture(
+                plot.learned_bias(*figure_3_8(self.distance_rows)),
+                "Learned b over the distance, from one attention layer on 20 nodes drawn from the "
+                "whole graph, beside the test accuracy of models that hear only nodes at distance "
+                "exactly z. In the control W_Q is frozen, so that the node's own features cannot "
+                "steer. Softmax fixes b only up to a constant.",
+            )
+        if bias:
+            page.picture(
+                plot.learned_bias(bias),
+                "Learned b of the benchmark's own network, over the distances that it sees: "
+                "median over the seeds and band from the 20 % to the 80 % quantile.",
+            )
+        if mass:
+            page.picture(
+                plot.attention_mass(mass),
+                f"Where {self.first} looks: share of its attention at each distance, beside what "
+                "uniform attention over the same nodes would give.",
+            )
+
+    def _choices(self, page: Page) -> None:
+        b = self.benchmark
+        chosen = [
+            (m, "search" if is_tuned(b.dataset, m) else "default", options(b.trial(m)[0]))
+            for m in b.models
+        ]
+        note = "Search: chosen on validation scores alone, with one budget for every model."
+        page.section("Options")
+        page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
+        if self.search_log:
+            page.table(search_table(self.search_log))
+
+    def _setting(self, page: Page) -> None:
+        b, here = self.benchmark, self.environment
+        limits = {self.benchmark.trial(model)[1:] for model in b.models}
+        page.section("How to reproduce").code(self.command)
+        page.table(
+            pairs(
+                "",
+                [
+                    ("data set", b.dataset),
+                    ("split", self.split),
+                    ("seeds", f"0..{b.seeds - 1}"),
+                    ("epochs, patience", "; ".join(f"{e}, {p}" for e, p in sorted(limits))),
+                    ("device", here.device),
+                    ("commit", here.commit or "not from a checkout"),
+                    *here.versions.items(),
+                ],
+            )
+        )
+
+
+def epoch_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """One row an epoch: model, seed, and what the history holds."""
+    return [{"model": r.model, "seed": r.seed} | epoch for r in runs for epoch in r.history]
+
+
+def bias_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Learned b: layer, head, distance, seed, bias; of the distances that the network sees."""
+    out = []
+    for run in runs:
+        seen = {row["distance"] for row in run.extra.get("attention_mass", ())}
+        for layer, table in enumerate(run.extra.get("bias", ()), 1):
+            for distance, heads in enumerate(table):
+                if distance in seen:
+                    out += [
+                        {"layer": layer, "head": head, "distance": distance, "bias": bias}
+                        for head, bias in enumerate(heads, 1)
+                    ]
+    return out
+
+
+def mass_rows(runs: Iterable[Run], model: str) -> list[dict[str, Any]]:
+    """Attention mass of one model's runs: layer, distance, mass, uniform."""
+    return [row for r in runs if r.model == model for row in r.extra.get("attention_mass", ())]
+
+
+def figure_3_8(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of `DistanceStudy` as `plot.learned_bias` takes them: b, and accuracy by series."""
+    rows = list(rows)
+    named = {"model": "all weights learned", "control": "control, W_Q frozen"}
+    accuracy = [
+        {"distance": row["z"], "test": row["value"], "series": named[row["kind"]]}
+        for row in rows
+        if row["kind"] in named
+    ]
+    farthest = max(row["distance"] for row in accuracy)
+    bias = [
+        {"layer": 1, "head": 1, "distance": row["z"], "bias": row["value"]}
+        for row in rows
+        if row["kind"] == "b" and row["z"] <= farthest
+    ]
+    return bias, accuracy
+
+
+def options(trial: Trial) -> str:
+    """The options of a trial on one line, those that are not what they are by default."""
+    plain = Trial(trial.model).as_dict()
+    chosen = trial.as_dict()
+    pairs = [
+        (name, value)
+        for group in ("network", "optimizer")
+        for name, value in chosen[group].items()
+        if value != plain[group][name] or name in ("hidden", "layers", "lr")
+    ]
+    pairs += [("degree", True)] if trial.degree else []
+    return ", ".join(f"{name}={value}" for name, value in pairs)
+
+
+def search_table(log: Iterable[Judged]) -> Table:
+    """Every candidate, the best of each model first."""
+    order = sorted(log, key=lambda j: (j.trial.model, -j.val))
+    rows = [
+        (
+            j.trial.model, options(j.trial), f"{100 * j.val:.1f}", f"{j.parameters:,}",
+            f"{j.seconds:.0f}",
+        )
+        for j in order
+    ]  # fmt: skip
+    columns = ("model", "options", "validation", "params", "s")
+    return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")

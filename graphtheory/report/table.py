@@ -1,0 +1,41 @@
+"""A table of text, which a page and a terminal both can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of text; every column but the first `words` holds numbers.
+
+    Attributes:
+        title: Above the table.
+        columns: Headings.
+        rows: One text a column.
+        words: How many columns, from the left, are words.
+        note: Below the table; "" for none.
+
+    Raises:
+        ValueError: A row of another length than the headings.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"rows: {len(row)} entries in {list(row)}, expected {len(self.columns)}, one "
+                    f"for each of {list(self.columns)}"
+                )
+
+
+def pairs(title: str, values: Iterable[tuple[str, object]]) -> Table:
+    """A table of names and values."""
+    return Table(title, ("", ""), [(name, str(value)) for name, value in values], words=2)
