@@ -25,14 +25,16 @@ def _raise(number: int, frame: FrameType | None) -> None:
 def prompt_signals() -> Iterator[None]:
     """SIGINT ends the block with KeyboardInterrupt, SIGTERM with SystemExit(143), both at once.
 
-    Only in the main thread; elsewhere Python delivers no signals.
+    Only in the main thread, since Python delivers no signals elsewhere, and not where a signal is
+    ignored already, as SIGINT is in a job in the background.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: dict[int, Any] = {
-        number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before: dict[int, Any] = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, _raise)
     try:
         yield
     except _Signalled as stop:

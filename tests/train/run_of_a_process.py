@@ -19,8 +19,6 @@ from graphtheory import Neighborhood
 from graphtheory.patterns import Sample
 from graphtheory.train import FullGraph, NodeTask, fit
 
-options: dict[str, Any] = globals()["options"]
-
 
 class Model(torch.nn.Linear):
     def forward(self, x: torch.Tensor, neighborhood: Neighborhood) -> torch.Tensor:
@@ -28,13 +26,14 @@ class Model(torch.nn.Linear):
         return neighborhood.to_dense() @ super().forward(dropped)
 
 
-def dying(step: Callable[..., Any]) -> Callable[..., Any]:
+def dying(step: Callable[..., Any], last: int) -> Callable[..., Any]:
+    """`step`, but its call number `last` kills the process."""
     calls = 0
 
     def wrapped(*args: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == options["call"]:
+        if calls == last:
             os.kill(os.getpid(), signal.SIGKILL)
         return step(*args)
 
@@ -49,20 +48,25 @@ def small_graph() -> Data:
     )  # fmt: skip
 
 
-torch.set_num_threads(1)
-torch.manual_seed(0)
-if step := options["die_at"]:
-    owner = Path if step == "replace" else os
-    setattr(owner, step, dying(getattr(owner, step)))
-try:
-    fit(
-        NodeTask(Model(8, 3), num_classes=3),
-        FullGraph(small_graph(), Sample(4, whole_graph=True)),
-        epochs=options["epochs"],
-        patience=options["epochs"],
-        out_dir=options["out_dir"],
-        resume=True,
-        progress=lambda row: time.sleep(options["pause"]),
-    )
-except KeyboardInterrupt:
-    sys.exit(130)
+def main(options: dict[str, Any]) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if step := options["die_at"]:
+        owner = Path if step == "replace" else os
+        setattr(owner, step, dying(getattr(owner, step), options["call"]))
+    try:
+        fit(
+            NodeTask(Model(8, 3), num_classes=3),
+            FullGraph(small_graph(), Sample(4, whole_graph=True)),
+            epochs=options["epochs"],
+            patience=options["epochs"],
+            out_dir=options["out_dir"],
+            resume=True,
+            progress=lambda row: time.sleep(options["pause"]),
+        )
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main(globals()["options"])

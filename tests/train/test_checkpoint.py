@@ -12,7 +12,7 @@ from torch import nn
 from graphtheory.train import CheckpointError, NodeTask, load_parameters, read_checkpoint
 from graphtheory.train.checkpoint import first_difference, replace_file, write_checkpoint
 
-CONTENT = {"numbers": [1, (2, 3)], "weights": torch.arange(2000.0)}
+CONTENT = {"numbers": [1, (2, 3)], "weights": torch.arange(200.0)}
 
 
 class Evil:
@@ -44,7 +44,7 @@ def test_torch_reads_the_file_as_it_is(written: Path) -> None:
 
 def test_every_flipped_bit_is_noticed(written: Path) -> None:
     raw, draw = written.read_bytes(), random.Random(0)
-    places = [draw.randrange(8 * len(raw)) for _ in range(300)] + list(range(-8 * 100, 0))
+    places = [draw.randrange(8 * len(raw)) for _ in range(300)] + list(range(-8 * 100, 0, 5))
     for place in places:
         damaged = bytearray(raw)
         damaged[place // 8] ^= 1 << place % 8

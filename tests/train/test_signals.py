@@ -20,6 +20,16 @@ def test_a_signal_ends_the_block(number: signal.Signals, error: type[BaseExcepti
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with prompt_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_errors_pass() -> None:
     with pytest.raises(KeyError), prompt_signals():
         raise KeyError
