@@ -130,7 +130,7 @@ class _Drawn(Dataset[NodeBatch]):
         self.x, self.y, self.pattern, self.seed = data.x, data.y, pattern, seed
         bare = Data(edge_index=data.edge_index, num_nodes=data.x.size(0))
         with warnings.catch_warnings():
-            # PyG would rather have pyg-lib, which has no package of this name to ask for.
+            # PyG prefers pyg-lib, whose wheels are not on the package index; torch-sparse will do.
             warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
             self.sampler = NeighborLoader(bare, num_neighbors)
 
