@@ -1,0 +1,42 @@
+"""What GATConv and GATv2Conv share: from scores to the output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory import ops
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import Adjacency
+
+
+class OnCoreAttention(on_core.OnCore):
+    """Base of the drop-ins whose scores pass a leaky rectifier."""
+
+    def _rows_of_features(
+        self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
+    ) -> Tensor | None:
+        """[E, edge_dim] in the order of the rows, self-loops included; None without `edge_dim`."""
+        edge_attr = on_core.given_features(edge_attr, edge_index)
+        if edge_attr is None or self.lin_edge is None:
+            return None
+        edge_attr = on_core.edge_features(edge_attr, adj.num_given)
+        on_core.check_features("edge_attr", edge_attr, self.lin_edge.in_channels)
+        return adj.to_rows(adj.with_loops(edge_attr, self.fill_value))
+
+    def _attend(self, adj: Adjacency, scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums [N_dst, H, C], and weights [E, H] after dropout."""
+        if adj.replaced is not None:
+            scores = scores.masked_fill(adj.replaced[:, None], -torch.inf)
+        weights = ops.edge_softmax(scores, adj.neighborhood)
+        weights = nn.functional.dropout(weights, self.dropout, self.training)
+        return ops.aggregate(weights, value, adj.neighborhood), weights
+
+    def _finish(self, out: Tensor, x_dst: Tensor | None) -> Tensor:
+        """Heads side by side or averaged, then residual and bias."""
+        out = out.flatten(1) if self.concat else out.mean(1)
+        if self.res is not None and x_dst is not None:
+            out = out + self.res(x_dst)
+        return out if self.bias is None else out + self.bias

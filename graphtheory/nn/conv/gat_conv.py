@@ -1,0 +1,146 @@
+"""PyG's GATConv on the core."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch_geometric.nn import conv as pyg
+from torch_geometric.typing import OptPairTensor, OptTensor, Size
+
+from graphtheory.graph import Neighborhood
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.attend import OnCoreAttention
+
+
+class GATConv(OnCoreAttention, pyg.GATConv):
+    r"""Attention over the neighbours and the node itself, scored by a sum of two or three terms.
+
+    .. math::
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta x_j, \qquad
+        \alpha_{ij} = \operatorname{softmax}_j\, \operatorname{leaky}\big(
+        a_s^\top \Theta x_j + a_t^\top \Theta x_i + a_e^\top \Theta_e e_{ij} \big)
+
+    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
+    without neighbours has itself, and zeros without self-loops. No tensor has both an edge axis
+    and the features of a head; edges enter through the vector :math:`\Theta_e^\top a_e`.
+
+    Args:
+        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
+            receivers, which then have a matrix each.
+        out_channels: Features of one head.
+        heads: Heads, side by side in the output when `concat`, else averaged.
+        concat: Concatenate the heads.
+        negative_slope: Of the leaky rectifier.
+        dropout: Probability with which an attention weight is dropped in training.
+        add_self_loops: Replace the self-loops by one at each node that is sender and receiver, the
+            first min(N_src, N_dst).
+        edge_dim: Features of an edge, if any.
+        fill_value: Features of self-loops: a number, a tensor, or how to reduce those of the edges
+            that a node receives.
+        bias: Additive bias of the output.
+        residual: Add a linear map of the receiver's features.
+        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+
+    Shapes:
+        - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .] or None).
+        - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
+          `Neighborhood`.
+        - **edge_attr:** [E, edge_dim], in the order of the edges given.
+        - **size:** (N_src, N_dst), for x_dst None.
+        - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
+          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout), with
+          self-loops last.
+
+    Raises:
+        ValueError: An option or a shape that does not fit.
+        IndexError: A node id out of range.
+
+    Source:
+        Velickovic et al. (2018), eq. (3) to (6). Differs from PyG: takes features of edges beside
+        self-loops with sparse matrices, too.
+
+    Example:
+        >>> import torch
+        >>> conv = GATConv(16, 8, heads=4)
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 32])
+    """
+
+    propagate_type: ClassVar[dict[str, Any]] = {"x": OptPairTensor, "alpha": Tensor}
+    edge_updater_type: ClassVar[dict[str, Any]] = {"alpha": OptPairTensor, "edge_attr": OptTensor}
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | Tensor | str = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        on_core.check_counts(out_channels=out_channels, heads=heads)
+        on_core.check_dropout(dropout)
+        super().__init__(
+            in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
+            edge_dim, fill_value, bias, residual, **kwargs,
+        )  # fmt: skip
+        self._check_options()
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        size: Size = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """Attend; see the class for shapes."""
+        if self.needs_messages():
+            edge_index = on_core.for_messages(edge_index)
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
+        x_src, x_dst = on_core.pair(x, self.flow)
+        num_dst = on_core.receivers(x_src, x_dst, size)
+        adj = read(
+            edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
+        )
+        source, target = self._project(x_src, x_dst)
+        sent = (source * self.att_src).sum(-1)  # [N_src, H]
+        received = None if target is None else (target * self.att_dst).sum(-1)
+        features = self._rows_of_features(adj, edge_attr, edge_index)
+        scores = self._scores(adj.neighborhood, sent, received, features)
+        out, weights = self._attend(adj, scores, source)
+        out = self._finish(out, x_dst)
+        return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
+
+    def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Senders' and receivers' features [N, H, C], by one matrix or by one each."""
+        pair = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
+        on_core.check_features("x", x_src, pair[0].in_channels)
+        source = pair[0](x_src).view(-1, self.heads, self.out_channels)
+        if x_dst is None:
+            return source, None
+        if x_dst is x_src and self.lin is not None:
+            return source, source
+        on_core.check_features("x", x_dst, pair[1].in_channels)
+        return source, pair[1](x_dst).view(-1, self.heads, self.out_channels)
+
+    def _scores(
+        self, nb: Neighborhood, sent: Tensor, received: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        """[E, H] in the order of the rows."""
+        scores = sent.index_select(0, nb.indices)
+        if received is not None:
+            scores = scores + received.index_select(0, nb.receivers())
+        if features is not None:
+            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
+            vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)
+            scores = scores + features @ vectors.t()
+        return nn.functional.leaky_relu(scores, self.negative_slope)

@@ -1,0 +1,152 @@
+"""PyG's GATv2Conv on the core."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch_geometric.nn import conv as pyg
+from torch_geometric.typing import OptTensor, PairTensor
+
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.attend import OnCoreAttention
+from graphtheory.ops.additive import additive_score
+
+
+class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
+    r"""Attention over the neighbours and the node itself, scored by a vector on a rectified sum.
+
+    .. math::
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j, \qquad
+        \alpha_{ij} = \operatorname{softmax}_j\, a^\top \operatorname{leaky}\big(
+        \Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij} \big)
+
+    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
+    without neighbours has itself, and zeros without self-loops. On a CPU no tensor has both an
+    edge axis and the features of a head, and elsewhere only a part of one at a time.
+
+    Args:
+        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
+            receivers.
+        out_channels: Features of one head.
+        heads: Heads, side by side in the output when `concat`, else averaged.
+        concat: Concatenate the heads.
+        negative_slope: Of the leaky rectifier.
+        dropout: Probability with which an attention weight is dropped in training.
+        add_self_loops: Replace the self-loops by one at each node that is sender and receiver, the
+            first min(N_src, N_dst).
+        edge_dim: Features of an edge, if any.
+        fill_value: Features of self-loops: a number, a tensor, or how to reduce those of the edges
+            that a node receives.
+        bias: Additive bias of the output and of both projections.
+        share_weights: One matrix for senders and receivers.
+        residual: Add a linear map of the receiver's features.
+        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+
+    Shapes:
+        - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
+        - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
+          `Neighborhood`.
+        - **edge_attr:** [E, edge_dim], in the order of the edges given.
+        - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
+          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout), with
+          self-loops last.
+
+    Raises:
+        ValueError: An option or a shape that does not fit.
+        IndexError: A node id out of range.
+
+    Source:
+        Brody, Alon and Yahav (2022), eq. (7). Differs from PyG: takes features of edges beside
+        self-loops with sparse matrices, too.
+
+    Example:
+        >>> import torch
+        >>> conv = GATv2Conv(16, 8, heads=4)
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 32])
+    """
+
+    propagate_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "alpha": Tensor}
+    edge_updater_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "edge_attr": OptTensor}
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | Tensor | str = "mean",
+        bias: bool = True,
+        share_weights: bool = False,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        on_core.check_counts(out_channels=out_channels, heads=heads)
+        on_core.check_dropout(dropout)
+        super().__init__(
+            in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
+            edge_dim, fill_value, bias, share_weights, residual, **kwargs,
+        )  # fmt: skip
+        self._check_options()
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """Attend; see the class for shapes."""
+        if self.needs_messages():
+            edge_index = on_core.for_messages(edge_index)
+            return super().forward(x, edge_index, edge_attr, return_attention_weights)
+        x_src, x_dst = on_core.pair(x, self.flow)
+        if x_dst is None:
+            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        adj = read(
+            edge_index,
+            x_src.size(0),
+            x_dst.size(0),
+            add_self_loops=self.add_self_loops,
+            flow=self.flow,
+        )
+        source, target = self._project(x_src, x_dst)
+        scores = self._scores(adj, source, target, edge_attr, edge_index)
+        out, weights = self._attend(adj, scores, source)
+        out = self._finish(out, x_dst)
+        return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
+
+    def _project(self, x_src: Tensor, x_dst: Tensor) -> tuple[Tensor, Tensor]:
+        """Senders' and receivers' features [N, H, C]."""
+        on_core.check_features("x", x_src, self.lin_l.in_channels)
+        source = self.lin_l(x_src).view(-1, self.heads, self.out_channels)
+        if x_dst is x_src and self.share_weights:
+            return source, source
+        on_core.check_features("x", x_dst, self.lin_r.in_channels)
+        return source, self.lin_r(x_dst).view(-1, self.heads, self.out_channels)
+
+    def _scores(
+        self, adj: Adjacency, source: Tensor, target: Tensor, edge_attr: Tensor | None, given: Any
+    ) -> Tensor:
+        """[E, H] in the order of the rows."""
+        if edge_attr is not None and self.lin_edge is None:
+            raise ValueError("edge_attr: got some, but the layer has edge_dim=None")
+        features = self._rows_of_features(adj, edge_attr, given)
+        matrix = None
+        if features is not None:
+            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
+        return additive_score(
+            source,
+            target,
+            self.att[0],
+            adj.neighborhood,
+            negative_slope=self.negative_slope,
+            edge_features=features,
+            edge_matrix=matrix,
+        )

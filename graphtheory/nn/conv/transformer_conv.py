@@ -1,0 +1,164 @@
+"""PyG's TransformerConv on the core."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import conv as pyg
+from torch_geometric.typing import OptTensor
+
+from graphtheory import ops
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import Adjacency, read
+
+
+class TransformerConv(on_core.OnCore, pyg.TransformerConv):
+    r"""Multi-head dot-product attention over the neighbours, with features of edges and a gate.
+
+    .. math::
+        x'_i = W_1 x_i + \sum_{j \in N(i)} \alpha_{ij} (W_2 x_j + W_6 e_{ij}), \qquad
+        \alpha_{ij} = \operatorname{softmax}_j
+        \frac{(W_3 x_i)^\top (W_4 x_j + W_6 e_{ij})}{\sqrt{d}}
+
+    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
+    without neighbours keeps its own term W_1 x_i. No tensor has both an edge axis and the features
+    of a head: edges enter through :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and
+    :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
+
+    Args:
+        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
+            receivers.
+        out_channels: d, features of one head.
+        heads: Heads, side by side in the output when `concat`, else averaged.
+        concat: Concatenate the heads.
+        beta: Weigh W_1 x_i against the sum by a learned gate, eq. (5).
+        dropout: Probability with which an attention weight is dropped in training.
+        edge_dim: Features of an edge, if any.
+        bias: Additive bias of W_1 to W_4.
+        root_weight: Add W_1 x_i; without it there is no gate.
+        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+
+    Shapes:
+        - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
+        - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
+          `Neighborhood`.
+        - **edge_attr:** [E, edge_dim], in the order of the edges given.
+        - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
+          `return_attention_weights=True` also (edge_index, weights [E, heads]) before dropout.
+
+    Raises:
+        ValueError: An option or a shape that does not fit.
+        IndexError: A node id out of range.
+
+    Source:
+        Shi et al. (2021), eq. (3) to (5). Differs from PyG: `return_attention_weights=False`
+        returns none; features of edges without `edge_dim` are an error.
+
+    Example:
+        >>> conv = TransformerConv(16, 8, heads=4)
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 32])
+    """
+
+    propagate_type: ClassVar[dict[str, Any]] = {
+        "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        root_weight: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        on_core.check_counts(out_channels=out_channels, heads=heads)
+        on_core.check_dropout(dropout)
+        super().__init__(
+            in_channels, out_channels, heads, concat, beta, dropout, edge_dim, bias, root_weight,
+            **kwargs,
+        )  # fmt: skip
+        self._check_options()
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """Attend; see the class for shapes."""
+        if self.needs_messages():
+            edge_index = on_core.for_messages(edge_index)
+            return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
+        x_src, x_dst = on_core.pair(x, self.flow)
+        if x_dst is None:
+            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        on_core.check_features("x", x_src, self.lin_key.in_channels)
+        on_core.check_features("x", x_dst, self.lin_query.in_channels)
+        adj = read(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
+        shape = (-1, self.heads, self.out_channels)
+        query, key = self.lin_query(x_dst).view(shape), self.lin_key(x_src).view(shape)
+        value = self.lin_value(x_src).view(shape)
+        features = self._edge_features(adj, edge_attr, edge_index)
+        weights = None
+        if features is None and not return_attention_weights:
+            p = self.dropout if self.training else 0.0
+            out = ops.attention(query, key, value, adj.neighborhood, dropout=p)
+        else:
+            out, weights = self._attend(query, key, value, adj, features)
+        out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
+        if weights is None or not return_attention_weights:
+            return out
+        return out, adj.with_weights(edge_index, weights, stored=False)
+
+    def _edge_features(
+        self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
+    ) -> Tensor | None:
+        """[E, edge_dim] in the order of the rows."""
+        edge_attr = on_core.given_features(edge_attr, edge_index)
+        if self.lin_edge is None and edge_attr is None:
+            return None
+        if self.lin_edge is None or edge_attr is None:
+            got = "none" if edge_attr is None else "some"
+            raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={self.edge_dim}")
+        edge_attr = on_core.edge_features(edge_attr, adj.num_given)
+        on_core.check_features("edge_attr", edge_attr, self.lin_edge.in_channels)
+        return adj.to_rows(edge_attr)
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, adj: Adjacency, features: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Sums [N_dst, H, C] and weights [E, H], with the weights as a tensor of their own."""
+        nb, edges = adj.neighborhood, adj.edges_as_senders()
+        logits = ops.edge_dot(query, key, nb)
+        if features is not None:
+            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
+            senders = features[:, None]  # [E, 1, D]
+            asked = torch.einsum("nhc,hdc->hnd", query, matrix)
+            logits = logits + torch.cat(
+                [ops.edge_dot(q[:, None], senders, edges) for q in asked], 1
+            )
+        weights = ops.edge_softmax(logits * self.out_channels**-0.5, nb)
+        kept = nn.functional.dropout(weights, self.dropout, self.training)
+        out = ops.aggregate(kept, value, nb)
+        if features is not None:
+            sums = [ops.aggregate(w[:, None], senders, edges) for w in kept.unbind(1)]
+            out = out + torch.einsum("nhd,hdc->nhc", torch.cat(sums, 1), matrix)
+        return out, weights
+
+    def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
+        if not self.root_weight:
+            return out
+        root = self.lin_skip(x_dst)
+        if self.lin_beta is None:
+            return out + root
+        gate = self.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
+        return gate * root + (1 - gate) * out

@@ -1,0 +1,147 @@
+"""The additive score of GATv2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops.call import check_nodes
+from graphtheory.ops.kernels import structure
+
+_Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def _backend(tensor: Tensor) -> ModuleType:
+    if tensor.device.type == "cpu":
+        from graphtheory.ops.backends import _numba_additive
+
+        return _numba_additive
+    from graphtheory.ops.backends import _torch_additive
+
+    return _torch_additive
+
+
+@torch.library.custom_op("graphtheory::additive_score", mutates_args=())
+def _score(
+    source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float, parts: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    return _backend(source).score(parts[0], parts[1], source, target, att, features, matrix, slope)
+
+
+@_score.register_fake
+def _(
+    source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float, parts: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    return source.new_empty(parts[1].size(0), att.size(0))
+
+
+@torch.library.custom_op("graphtheory::additive_score_backward", mutates_args=())
+def _score_grad(
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float, parts: Sequence[Tensor],
+) -> _Grads:  # fmt: skip
+    return _backend(source).score_backward(
+        *parts, grad, source, target, att, features, matrix, slope
+    )
+
+
+@_score_grad.register_fake
+def _(
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float, parts: Sequence[Tensor],
+) -> _Grads:  # fmt: skip
+    inputs = (source, target, att, features, matrix)
+    return tuple(t.new_empty(t.shape) for t in inputs)  # type: ignore[return-value]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.slope, parts = inputs
+    ctx.save_for_backward(*tensors, *parts)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    tensors, parts = ctx.saved_tensors[:5], list(ctx.saved_tensors[5:])
+    return (*_score_grad(grad, *tensors, ctx.slope, parts), None, [None] * len(parts))
+
+
+_score.register_autograd(_backward, setup_context=_save)
+
+
+def additive_score(
+    source: Tensor,
+    target: Tensor,
+    att: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    negative_slope: float = 0.2,
+    edge_features: Tensor | None = None,
+    edge_matrix: Tensor | None = None,
+) -> Tensor:
+    r"""Score of every edge by a vector applied to a leaky sum of receiver, sender and edge.
+
+    .. math:: s_{e,h} = \Big\langle a_h,\, \operatorname{leaky}\big(
+        u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
+
+    At 0 the slope is `negative_slope`. A tensor with an edge axis and a feature axis is never built
+    on a CPU, and elsewhere only in parts. Differentiable once.
+
+    Args:
+        source: u, one vector a sender and head.
+        target: v, one vector a receiver and head.
+        att: a, one vector a head.
+        neighborhood: Who aggregates from whom.
+        negative_slope: Of the leaky rectifier, below 0 (dimensionless).
+        edge_features: f, one vector an edge in the neighbourhood's order; with `edge_matrix`.
+        edge_matrix: M, from features of an edge to those of a head.
+
+    Shapes:
+        source [num_src, heads, head_dim], target [num_dst, heads, head_dim], att [heads, head_dim],
+        edge_features [num_edges, edge_dim], edge_matrix [heads, edge_dim, head_dim]
+        -> [num_edges, heads].
+
+    Raises:
+        TypeError: A tensor that is not floating.
+        ValueError: Shapes that do not fit; one of `edge_features` and `edge_matrix` alone.
+
+    Source:
+        Brody, Alon and Yahav (2022), eq. (7). Differs: features of edges.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> x = torch.tensor([[[1.0]], [[-3.0]]])
+        >>> additive_score(x, x, torch.ones(1, 1), nb, negative_slope=0.5).flatten().tolist()
+        [-1.0, -3.0]
+    """
+    check_nodes("source", source, neighborhood.num_src, "senders")
+    check_nodes("target", target, neighborhood.num_dst, "receivers")
+    heads, dim = source.shape[1:]
+    if target.shape[1:] != source.shape[1:]:
+        raise ValueError(
+            f"target: shape {tuple(target.shape)}, expected the heads and head_dim of source "
+            f"{tuple(source.shape)}"
+        )
+    if (edge_features is None) != (edge_matrix is None):
+        raise ValueError("edge_features: expected together with edge_matrix, got one alone")
+    if edge_features is None or edge_matrix is None:
+        edge_features = source.new_empty(neighborhood.num_edges, 0)
+        edge_matrix = source.new_empty(heads, 0, dim)
+    edge_dim = edge_matrix.size(1)
+    _check("att", att, (heads, dim))
+    _check("edge_features", edge_features, (neighborhood.num_edges, edge_dim))
+    _check("edge_matrix", edge_matrix, (heads, edge_dim, dim))
+    tensors = (source, target, att, edge_features, edge_matrix)
+    return _score(*tensors, float(negative_slope), structure(neighborhood, *tensors))
+
+
+def _check(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
+    if tensor.shape != shape:
+        raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected {shape}")

@@ -1,0 +1,173 @@
+"""Loops of the additive score, plain functions that `_launch` compiles, and their calls.
+
+The sum of an edge lives in registers: nothing has both an edge axis and a feature axis. The
+conventions are those of `_numba_kernels`; the matrix of edge features is [heads, edge_dim, dim].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from graphtheory.ops.backends._launch import launch
+from graphtheory.ops.backends._numba_kernels import CHUNKS, first_row
+
+MATH = {"reassoc", "contract", "nsz", "arcp"}  # as `launch` compiles the loops
+
+
+@njit(cache=True, fastmath=MATH)
+def edge_term(out, features, matrix, e, h):
+    """Write out = features[e] @ matrix[h]."""
+    for c in range(out.shape[0]):
+        out[c] = features[e, 0] * matrix[h, 0, c]
+    for f in range(1, features.shape[1]):
+        for c in range(out.shape[0]):
+            out[c] += features[e, f] * matrix[h, f, c]
+
+
+@njit(cache=True, fastmath=MATH)
+def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix):
+    """Add the gradients of features[e] and matrix[h], given that of the term."""
+    for f in range(features.shape[1]):
+        total = flow.dtype.type(0)
+        for c in range(flow.shape[0]):
+            total += flow[c] * matrix[h, f, c]
+        grad_features[e, f] += total
+        for c in range(flow.shape[0]):
+            grad_matrix[h, f, c] += flow[c] * features[e, f]
+
+
+def score_loop(
+    start, stop, indptr, indices, source, target, att, features, matrix, slope, out
+):  # fmt: skip
+    """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
+    heads, dim = att.shape
+    zero = out.dtype.type(0)
+    term = np.zeros(dim, out.dtype)
+    for chunk in range(start, stop):
+        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                for h in range(heads):
+                    if features.shape[1] > 0:
+                        edge_term(term, features, matrix, e, h)
+                    total = zero
+                    for c in range(dim):
+                        z = source[j, h, c] + target[i, h, c] + term[c]
+                        total += att[h, c] * (z if z > zero else slope * z)
+                    out[e, h] = total
+
+
+def rows_loop(
+    start, stop, indptr, indices, grad, source, target, att, features, matrix, slope,
+    grad_target, grad_att, grad_features, grad_matrix,
+):  # fmt: skip
+    """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
+    heads, dim = att.shape
+    zero, one = grad.dtype.type(0), grad.dtype.type(1)
+    term, flow = np.zeros(dim, grad.dtype), np.empty(dim, grad.dtype)
+    for chunk in range(start, stop):
+        grad_att[chunk] = zero
+        grad_matrix[chunk] = zero
+        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+            grad_target[i] = zero
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                for f in range(features.shape[1]):
+                    grad_features[e, f] = zero
+                for h in range(heads):
+                    if features.shape[1] > 0:
+                        edge_term(term, features, matrix, e, h)
+                    up = grad[e, h]
+                    for c in range(dim):
+                        z = source[j, h, c] + target[i, h, c] + term[c]
+                        g = up * (one if z > zero else slope)
+                        grad_att[chunk, h, c] += g * z
+                        flow[c] = g * att[h, c]
+                        grad_target[i, h, c] += flow[c]
+                    if features.shape[1] > 0:
+                        edge_term_backward(
+                            flow, features, matrix, e, h, grad_features, grad_matrix[chunk]
+                        )
+
+
+def columns_loop(
+    start, stop, t_indptr, receivers, perm, grad, source, target, att, features, matrix, slope,
+    grad_source,
+):  # fmt: skip
+    """Pass over senders, by the transposed structure: the gradient of source."""
+    heads, dim = att.shape
+    zero, one = grad.dtype.type(0), grad.dtype.type(1)
+    term = np.zeros(dim, grad.dtype)
+    for chunk in range(start, stop):
+        for j in range(first_row(t_indptr, chunk), first_row(t_indptr, chunk + 1)):
+            grad_source[j] = zero
+            for t in range(t_indptr[j], t_indptr[j + 1]):
+                i, e = receivers[t], perm[t]
+                for h in range(heads):
+                    if features.shape[1] > 0:
+                        edge_term(term, features, matrix, e, h)
+                    up = grad[e, h]
+                    for c in range(dim):
+                        z = source[j, h, c] + target[i, h, c] + term[c]
+                        grad_source[j, h, c] += up * (one if z > zero else slope)
+            for h in range(heads):
+                for c in range(dim):
+                    grad_source[j, h, c] *= att[h, c]
+
+
+def _call(loop: Callable[..., None], work: int, *args: Any) -> None:
+    launch(loop, CHUNKS, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
+
+
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    """Contiguous, in one type that sums are taken in: float32, or float64 where a tensor has it."""
+    wide = torch.float32
+    for t in tensors:
+        wide = torch.promote_types(wide, t.dtype)
+    return [t.detach().to(wide).contiguous() for t in tensors]
+
+
+def _real(slope: float, like: Tensor) -> np.floating:
+    return np.float64(slope) if like.dtype == torch.float64 else np.float32(slope)
+
+
+def _work(indices: Tensor, matrix: Tensor) -> int:
+    heads, edge_dim, dim = matrix.shape
+    return 2 * indices.size(0) * heads * dim * (1 + edge_dim)
+
+
+def score(
+    indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
+    features: Tensor, matrix: Tensor, slope: float,
+) -> Tensor:  # fmt: skip
+    """Scores [E, H] in the dtype of `source`."""
+    dtype = source.dtype
+    tensors = _wide(source, target, att, features, matrix)
+    out = tensors[0].new_empty(indices.size(0), att.size(0))
+    work = _work(indices, matrix)
+    _call(score_loop, work, indptr, indices, *tensors, _real(slope, out), out)
+    return out.to(dtype)
+
+
+def score_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of source, target, att, features and matrix."""
+    inputs = (source, target, att, features, matrix)
+    grad, *tensors = _wide(grad, *inputs)
+    out_source, out_target, _, out_features, _ = (torch.empty_like(t) for t in tensors)
+    out_att, out_matrix = (grad.new_empty(CHUNKS, *t.shape) for t in (att, matrix))
+    options = (grad, *tensors, _real(slope, grad))
+    work = 2 * _work(indices, matrix)
+    _call(rows_loop, work, indptr, indices, *options, out_target, out_att, out_features, out_matrix)
+    _call(columns_loop, work, t_indptr, receivers, perm, *options, out_source)
+    out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
+    return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

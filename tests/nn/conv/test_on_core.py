@@ -1,0 +1,318 @@
+"""What a PyG user expects of a layer beyond its numbers, of all drop-ins alike."""
+
+import copy
+import inspect
+import pickle
+import warnings
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+
+import graphtheory.nn.conv as drop_in
+from graphtheory import Neighborhood
+
+ATTENTION = ["TransformerConv", "GATConv", "GATv2Conv"]
+NAMES = [*ATTENTION, "GCNConv"]
+LOOPS = [(name, loops) for name in NAMES[1:] for loops in (False, True)]
+
+
+def pair_of(name, *args, **options):
+    """Our layer and PyG's with one state."""
+    ours, theirs = (getattr(room, name)(*args, **options) for room in (drop_in, pyg))
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    return ours, theirs
+
+
+@pytest.fixture
+def edge_index(make_graph):
+    return make_graph(0, 6, 6, 20).edge_index
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constructor_is_that_of_pyg(name) -> None:
+    ours, theirs = (
+        [
+            (p.name, p.default, p.kind)
+            for p in inspect.signature(getattr(room, name)).parameters.values()
+        ]
+        for room in (drop_in, pyg)
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_takes_what_pyg_takes(name) -> None:
+    ours, theirs = (
+        list(inspect.signature(getattr(room, name).forward).parameters) for room in (drop_in, pyg)
+    )
+    assert ours[: len(theirs)] == theirs
+    assert ours[len(theirs) :] == (["size"] if name == "GCNConv" else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "in_channels"),
+    [
+        *((name, size) for name in NAMES for size in (8, -1)),
+        *((name, (8, 4)) for name in ATTENTION),
+    ],
+)
+def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
+    ours, theirs = (getattr(room, name)(in_channels, 4) for room in (drop_in, pyg))
+    assert repr(ours) == repr(theirs)
+    assert isinstance(ours, type(theirs))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_initialisation_is_that_of_pyg(name) -> None:
+    states = []
+    for room in (drop_in, pyg):
+        torch.manual_seed(0)
+        conv = getattr(room, name)(8, 4)
+        conv.reset_parameters()
+        states.append(conv.state_dict())
+    assert list(states[0]) == list(states[1])
+    for mine, other in zip(states[0].values(), states[1].values(), strict=True):
+        assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_are_read_off_the_first_input(name, edge_index) -> None:
+    options = {} if name == "GCNConv" else {"edge_dim": -1}
+    lazy = getattr(drop_in, name)(-1, 4, **options)
+    x = torch.randn(6, 5)
+    args = () if name == "GCNConv" else (torch.randn(20, 3),)
+    out = lazy(x, edge_index, *args)
+    known = getattr(pyg, name)(5, 4, **({} if name == "GCNConv" else {"edge_dim": 3}))
+    known.load_state_dict(lazy.state_dict(), strict=True)
+    torch.testing.assert_close(out, known(x, edge_index, *args))
+    fresh = getattr(drop_in, name)(-1, 4, **options)
+    fresh.load_state_dict(known.state_dict(), strict=True)
+    torch.testing.assert_close(fresh(x, edge_index, *args), out)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_two_lazy_sizes(name, make_graph) -> None:
+    graph = make_graph(1, 6, 4, 15)
+    conv = getattr(drop_in, name)((-1, -1), 4)
+    assert conv((torch.randn(6, 5), torch.randn(4, 3)), graph.edge_index).shape == (4, 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_and_pickles_give_the_same(name, edge_index) -> None:
+    conv, x = getattr(drop_in, name)(5, 4), torch.randn(6, 5)
+    out = conv(x, edge_index)
+    for twin in (copy.deepcopy(conv), copy.copy(conv), pickle.loads(pickle.dumps(conv))):
+        torch.testing.assert_close(twin(x, edge_index), out)
+
+
+def test_a_layer_with_cached_edges_pickles(edge_index) -> None:
+    conv, x = drop_in.GCNConv(5, 4, cached=True), torch.randn(6, 5)
+    out = conv(x, edge_index)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(conv))(x, edge_index), out)
+
+
+@pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
+@pytest.mark.parametrize(("name", "loops"), [("TransformerConv", None), *LOOPS])
+def test_compiles_without_a_graph_break(name, loops, kind, edge_index) -> None:
+    options = {} if loops is None else {"add_self_loops": loops}
+    conv = getattr(drop_in, name)(5, 4, **options)
+    adj = edge_index
+    if kind == "Neighborhood":
+        adj = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+    x = torch.randn(6, 5, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    results = []
+    for layer in (conv, compiled):
+        out = layer(x, adj)
+        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_compiles_with_features_of_edges(name, edge_index) -> None:
+    options = {} if name == "TransformerConv" else {"fill_value": "mean"}
+    conv = getattr(drop_in, name)(5, 4, heads=2, edge_dim=3, **options)
+    x, edge_attr = torch.randn(6, 5), torch.randn(20, 3, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    results = [layer(x, edge_index, edge_attr) for layer in (conv, compiled)]
+    torch.testing.assert_close(*results)
+    grads = [torch.autograd.grad(out.square().sum(), edge_attr)[0] for out in results]
+    torch.testing.assert_close(*grads)
+
+
+def test_compiles_with_weights(edge_index) -> None:
+    conv, x, weight = drop_in.GCNConv(5, 4, improved=True), torch.randn(6, 5), torch.rand(20)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, edge_index, weight), conv(x, edge_index, weight))
+
+
+class Two(nn.Module):
+    """Two layers of a kind, on the core or PyG's."""
+
+    def __init__(self, room, name, in_channels=5, **options) -> None:
+        super().__init__()
+        layer = getattr(room, name)
+        self.first = layer(in_channels, 8, **options)
+        width = -1 if in_channels in (-1, (-1, -1)) else 8
+        self.second = layer(
+            (width, width) if isinstance(in_channels, tuple) else width, 3, **options
+        )
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_to_hetero_gives_what_pyg_gives(name) -> None:
+    data = HeteroData()
+    data["paper"].x, data["author"].x = torch.randn(6, 5), torch.randn(4, 7)
+    types = [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")]
+    for source, relation, target in types:
+        ends = [torch.randint(data[side].num_nodes, (12,)) for side in (source, target)]
+        data[source, relation, target].edge_index = torch.stack(ends)
+    if name == "GCNConv":  # PyG's takes no pair; ours does, with lazy sizes on either side
+        model = pyg.to_hetero(Two(drop_in, name, -1, add_self_loops=False), data.metadata())
+        out = model(data.x_dict, data.edge_index_dict)
+        assert {k: v.shape for k, v in out.items()} == {"paper": (6, 3), "author": (4, 3)}
+        return
+    options = {} if name == "TransformerConv" else {"add_self_loops": False}
+    models = [
+        pyg.to_hetero(Two(room, name, (-1, -1), **options), data.metadata())
+        for room in (drop_in, pyg)
+    ]
+    with torch.no_grad():
+        wanted = models[1](data.x_dict, data.edge_index_dict)
+        models[0](data.x_dict, data.edge_index_dict)
+        models[0].load_state_dict(models[1].state_dict(), strict=True)
+        torch.testing.assert_close(models[0](data.x_dict, data.edge_index_dict), wanted)
+
+
+def test_to_hetero_refuses_self_loops_between_kinds() -> None:
+    metadata = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
+    with pytest.raises(ValueError, match="add_self_loops"):
+        pyg.to_hetero(Two(drop_in, "GATConv", (-1, -1)), metadata)
+
+
+def explain(model, algorithm, x, edge_index):
+    torch.manual_seed(0)
+    explainer = Explainer(
+        model,
+        algorithm,
+        explanation_type="model",
+        edge_mask_type="object",
+        node_mask_type="attributes" if isinstance(algorithm, GNNExplainer) else None,
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": "node",
+            "return_type": "raw",
+        },
+    )
+    explanation = explainer(x, edge_index, index=2)
+    return {key: explanation[key] for key in ("edge_mask", "node_mask") if key in explanation}
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [*((n, GNNExplainer) for n in NAMES), *((n, AttentionExplainer) for n in ATTENTION)],
+)
+def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    ours, theirs = (Two(room, name).eval() for room in (drop_in, pyg))
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(6, 5)
+    options = {"epochs": 20} if algorithm is GNNExplainer else {}
+    results = [explain(model, algorithm(**options), x, edge_index) for model in (ours, theirs)]
+    assert "edge_mask" in results[0]
+    torch.testing.assert_close(*results)
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hooks_on_messages_see_messages(name, edge_index) -> None:
+    conv, x = getattr(drop_in, name)(5, 4), torch.randn(6, 5)
+    wanted, seen = conv(x, edge_index), []
+    handle = conv.register_message_forward_hook(lambda module, inputs, out: seen.append(out))
+    torch.testing.assert_close(conv(x, edge_index), wanted)
+    assert len(seen) == 1
+    nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+    torch.testing.assert_close(conv(x, nb), wanted)
+    assert len(seen) == 2
+    handle.remove()
+    torch.testing.assert_close(conv(x, edge_index), wanted)
+    assert len(seen) == 2
+
+
+def test_hooks_on_messages_of_two_node_sets_are_refused_where_pyg_has_none(edge_index) -> None:
+    conv = drop_in.GCNConv(5, 4)
+    conv.register_message_forward_hook(lambda *args: None)
+    with pytest.raises(NotImplementedError, match="x: got a pair"):
+        conv((torch.randn(6, 5), None), edge_index)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mixed_precision_like_pyg(name, edge_index) -> None:
+    ours, theirs = pair_of(name, 5, 4)
+    x = torch.randn(6, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        mine, other = ours(x, edge_index), theirs(x, edge_index)
+    torch.testing.assert_close(mine.float(), other.float(), rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_works_inside_pyg_containers(name, edge_index) -> None:
+    ours, theirs = pair_of(name, 5, 4)
+    x = torch.randn(6, 5)
+    models = [pyg.Sequential("x, e", [(c, "x, e -> x"), nn.ReLU()]) for c in (ours, theirs)]
+    torch.testing.assert_close(models[0](x, edge_index), models[1](x, edge_index))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_warns_of_nothing(name, edge_index) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(drop_in, name)(5, 4)(torch.randn(6, 5), edge_index)
+
+
+BAD_OPTIONS = [
+    ({"out_channels": 0}, "out_channels: got 0, expected at least 1", NAMES),
+    ({"aggr": "max"}, "aggr: got 'max', expected 'add'", NAMES),
+    ({"heads": 0}, "heads: got 0, expected at least 1", ATTENTION),
+    ({"dropout": 1.5}, "dropout: got 1.5, expected a probability", ATTENTION),
+    ({"decomposed_layers": 2}, "decomposed_layers: got 2, expected 1", ATTENTION),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "name"), [(o, m, name) for o, m, names in BAD_OPTIONS for name in names]
+)
+def test_options_that_do_not_fit_are_named(options, message, name) -> None:
+    with pytest.raises(ValueError, match=message):
+        getattr(drop_in, name)(**{"in_channels": 5, "out_channels": 4, **options})
+
+
+def test_decomposed_sums_equal_pyg(edge_index) -> None:
+    ours, theirs = pair_of("GCNConv", 5, 4, decomposed_layers=2)
+    x = torch.randn(6, 5)
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_flow_needs_an_edge_list(name, edge_index) -> None:
+    conv = getattr(drop_in, name)(5, 4, flow="target_to_source")
+    nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+    with pytest.raises(ValueError, match=r"edge_index: a Neighborhood .* flow='target_to_source'"):
+        conv(torch.randn(6, 5), nb)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_of_another_size_are_named(name, edge_index) -> None:
+    nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+    with pytest.raises(ValueError, match="edge_index: has 6 senders, expected 7 as x has rows"):
+        getattr(drop_in, name)(5, 4)(torch.randn(7, 5), nb)

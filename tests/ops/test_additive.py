@@ -1,0 +1,175 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheory import Neighborhood
+from graphtheory.ops.additive import _score, additive_score
+from graphtheory.ops.backends import _numba_additive, _torch_additive
+from graphtheory.ops.kernels import structure
+
+BACKENDS = [_numba_additive, _torch_additive]
+
+
+def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    ends = [torch.randint(n, (num_edges,), generator=generator) for n in (num_src, num_dst)]
+    nb = Neighborhood.from_edge_index(torch.stack(ends), num_src=num_src, num_dst=num_dst)
+    shapes = [(num_src, heads, dim), (num_dst, heads, dim), (heads, dim)]
+    shapes += [(num_edges, edge_dim), (heads, edge_dim, dim)]
+    tensors = [torch.randn(s, generator=generator, dtype=dtype) for s in shapes]
+    return nb, [t.requires_grad_() for t in tensors]
+
+
+def definition(nb, source, target, att, features, matrix, slope):
+    """The formula as it stands, with every edge's features spelled out."""
+    z = source[nb.indices] + target[nb.receivers()] + torch.einsum("ef,hfc->ehc", features, matrix)
+    return (torch.nn.functional.leaky_relu(z, slope) * att).sum(-1)
+
+
+def call(nb, tensors, slope=0.2):
+    source, target, att, features, matrix = tensors
+    edges = {"edge_features": features, "edge_matrix": matrix} if features.size(1) else {}
+    return additive_score(source, target, att, nb, negative_slope=slope, **edges)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**31),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 40)),
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(0, 4)),
+    slope=st.sampled_from([0.2, 0.0, 1.0]),
+)
+def test_equals_the_definition(seed, sizes, shape, slope) -> None:
+    nb, tensors = case(seed, *sizes, *shape)
+    used = tensors if shape[2] else tensors[:3]
+    results = []
+    for score in (call(nb, tensors, slope), definition(nb, *tensors, slope)):
+        up = torch.arange(score.numel(), dtype=score.dtype).view_as(score).cos()
+        results.append((score, *torch.autograd.grad((score * up).sum(), used)))
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("edge_dim", [0, 3])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda b: b.__name__.rpartition(".")[2])
+def test_every_backend_equals_the_definition(
+    backend, edge_dim, poisoned_memory, monkeypatch
+) -> None:
+    monkeypatch.setattr(_torch_additive, "_BUFFER", 50)  # several parts, the last one short
+    nb, tensors = case(1, 8, 9, 33, 2, 5, edge_dim)
+    wanted = definition(nb, *tensors, 0.3)
+    plain = [t.detach() for t in tensors]
+    torch.testing.assert_close(backend.score(nb.indptr, nb.indices, *plain, 0.3), wanted)
+    up = torch.randn_like(wanted)
+    grads = backend.score_backward(*structure(nb, *tensors), up, *plain, 0.3)
+    expected = torch.autograd.grad(wanted, tensors, up)
+    for mine, other in zip(grads, expected, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("edge_dim", [0, 2])
+def test_gradients_by_finite_differences(edge_dim) -> None:
+    nb, tensors = case(2, 4, 3, 9, 2, 3, edge_dim)
+    used = tensors if edge_dim else tensors[:3]
+    assert torch.autograd.gradcheck(lambda *t: call(nb, [*t, *tensors[len(t) :]]), used)
+
+
+@pytest.mark.parametrize("edge_dim", [0, 2])
+def test_is_a_proper_torch_op(edge_dim) -> None:
+    nb, tensors = case(3, 5, 4, 12, 2, 3, edge_dim)
+    arguments = (*tensors, 0.2, structure(nb, *tensors))
+    torch.library.opcheck(_score, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lower_precision_is_summed_in_single(dtype) -> None:
+    nb, tensors = case(4, 6, 6, 30, 2, 64, 3)
+    low = [t.detach().to(dtype).requires_grad_() for t in tensors]
+    exact = [t.detach().double().requires_grad_() for t in low]
+    score, wanted = call(nb, low), definition(nb, *exact, 0.2)
+    score.float().sum().backward()
+    wanted.sum().backward()
+    results = [score, *(t.grad for t in low)]
+    for mine, other in zip(results, [wanted, *(t.grad for t in exact)], strict=True):
+        assert mine.dtype is dtype
+        error = (mine.double() - other).abs().max() / other.abs().max()
+        assert error < max(torch.finfo(dtype).eps, 1e-5)
+
+
+def test_same_bits_for_any_number_of_threads(two_threads) -> None:
+    nb, tensors = case(5, 300, 400, 20_000, 4, 16, 3, torch.float32)
+    results = []
+    for threads in (1, 2, 2):
+        torch.set_num_threads(threads)
+        score = call(nb, tensors)
+        results.append((score, *torch.autograd.grad(score.square().sum(), tensors)))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_at_zero_the_slope_is_the_negative_one() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_nodes=1)
+    x = torch.zeros(1, 1, 1, requires_grad=True)
+    additive_score(x, torch.zeros(1, 1, 1), torch.ones(1, 1), nb, negative_slope=0.3).backward()
+    assert x.grad.item() == pytest.approx(0.3)
+
+
+def test_nan_stays_on_its_edges() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    x = torch.ones(3, 1, 4)
+    x[0, 0, 1] = torch.nan
+    score = additive_score(x, torch.ones(3, 1, 4), torch.ones(1, 4), nb)
+    assert score.isnan().flatten().tolist() == [True, False]
+
+
+def test_strided_inputs() -> None:
+    nb, tensors = case(6, 7, 7, 20, 2, 4, 3)
+    odd = [t.detach().transpose(0, -1).contiguous().transpose(0, -1) for t in tensors]
+    assert not odd[0].is_contiguous()
+    torch.testing.assert_close(call(nb, odd), call(nb, tensors))
+
+
+def test_second_derivatives_are_refused() -> None:
+    nb, tensors = case(7, 3, 3, 5, 1, 2, 0)
+    score = call(nb, tensors)
+    (grad,) = torch.autograd.grad(score.square().sum(), tensors[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        grad.sum().backward()
+
+
+GOOD = {
+    "source": torch.randn(3, 2, 4),
+    "target": torch.randn(3, 2, 4),
+    "att": torch.randn(2, 4),
+    "edge_features": torch.randn(2, 5),
+    "edge_matrix": torch.randn(2, 5, 4),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"source": torch.randn(4, 2, 4)},
+            ValueError,
+            "source: shape .4, 2, 4., expected .3, heads",
+        ),
+        (
+            {"target": torch.randn(3, 1, 4)},
+            ValueError,
+            "target: shape .3, 1, 4., expected the heads",
+        ),
+        ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
+        ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),
+        ({"att": torch.ones(2, 4).long()}, TypeError, "att: dtype torch.int64"),
+        ({"edge_matrix": None}, ValueError, "edge_features: expected together with edge_matrix"),
+        ({"edge_features": torch.randn(3, 5)}, ValueError, "edge_features: shape .3, 5., exp"),
+        ({"edge_matrix": torch.randn(2, 5, 3)}, ValueError, "edge_matrix: shape .2, 5, 3., exp"),
+    ],
+)
+def test_errors_name_the_argument(change, error, message) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    arguments = {**GOOD, **change}
+    nodes = [arguments.pop(name) for name in ("source", "target", "att")]
+    with pytest.raises(error, match=message):
+        additive_score(*nodes, nb, **arguments)
