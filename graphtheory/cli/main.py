@@ -16,6 +16,7 @@ import tyro
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
+from graphtheory.cli.reproduce import Reproduce
 from graphtheory.cli.show import Command, RefusedError, Screen, console
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
@@ -26,6 +27,7 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
   graphtheory bench --dataset Cora --root DATA     the same on a real one
   graphtheory train --dataset Actor --model gt --root DATA
   graphtheory diagnose --dataset Cora --root DATA  what a graph offers before training
+  graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
 
 `graphtheory COMMAND --help` explains a command, `graphtheory datasets` lists the graphs,
 `graphtheory --version` the version. DATA is a folder with the raw files; $GRAPHTHEORY_DATA may
@@ -36,6 +38,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "bench": Bench,
     "tune": Tune,
     "diagnose": Diagnose,
+    "reproduce": Reproduce,
     "datasets": Datasets,
 }
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -128,8 +128,3 @@ def verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
     out["b"] = {z: b[z] for z in zs}
     out["b_peak"] = max(zs, key=lambda z: b[z])
     return out
-
-
-def quick(study: DistanceStudy) -> DistanceStudy:
-    """A version for a first look: one seed, few epochs."""
-    return replace(study, seeds=1, epochs=40, patience=15)

@@ -20,7 +20,8 @@ class Judged:
     Attributes:
         dataset: Name of the graph.
         trial: What was tried.
-        val: Mean validation score over the search's seeds, 0..1. Test scores are not looked at.
+        val: Mean validation score over the search's seeds, 0..1, 0 for one that diverged. Test
+            scores are not looked at.
         parameters: Trainable numbers.
         seconds: Training time of all its seeds.
         split: Kind of split; None is the data set's own.
@@ -84,9 +85,13 @@ class Search:
         scores, seconds, parameters = [], 0.0, 0
         for seed in range(space.search_seeds):
             data = load(self.dataset, self.root, self.split, seed, trial.degree)
-            outcome = run_trial(
-                trial, data, seed=seed, epochs=space.epochs, patience=space.patience
-            )
+            try:
+                outcome = run_trial(
+                    trial, data, seed=seed, epochs=space.epochs, patience=space.patience
+                )
+            except FloatingPointError:
+                scores.append(0.0)  # it diverged
+                continue
             scores.append(outcome.fit.val)
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters

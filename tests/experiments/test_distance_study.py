@@ -1,10 +1,9 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from graphtheory.experiments.distance_study import DistanceStudy, curve, quick, verdict
+from graphtheory.experiments.distance_study import DistanceStudy, curve, verdict
 from graphtheory.experiments.trial import load
 
 SMALL = DistanceStudy("karate", distances=(1, 2), seeds=1, samples=3, num_buckets=4, epochs=2)
@@ -66,10 +65,3 @@ def test_a_flat_curve_has_no_trend() -> None:
         *rows_of("control", {1: 0.1, 2: 0.2}),
     ]
     assert torch.tensor(verdict(rows)["model"]["spearman"]).isnan()
-
-
-def test_quick_is_the_same_study_in_short() -> None:
-    study = DistanceStudy("actor")
-    short = quick(study)
-    assert replace(short, seeds=study.seeds, epochs=study.epochs, patience=study.patience) == study
-    assert short.seeds == 1 and short.epochs < study.epochs
