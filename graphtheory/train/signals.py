@@ -42,8 +42,8 @@ def prompt_signals() -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise SystemExit(128 + stop.number) from None
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
 
 
 def leave_signals_to_parent(worker: int) -> None:
