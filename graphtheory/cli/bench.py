@@ -124,10 +124,7 @@ class Bench(Command):
                     f"{100 * run.val:.1f} after {run.epochs} epochs, {spent:.1f} s"
                 )
 
-            def before(model: str, done: int, total: int) -> None:
-                steps(model, done, total)
-
-            return replace(bench, finished=tell).run(before)
+            return replace(bench, finished=tell).run(steps.before)
 
     def _distances(
         self, screen: Screen, bench: RecordedBenchmark, data: Any

@@ -192,12 +192,20 @@ class Steps:
 
     def __call__(self, name: str, done: int, total: int) -> None:
         """Before a step: its name, how many are done, of how many."""
+        self.before(name, done, total)
+        self._tell(name)
+
+    def before(self, name: str, done: int, total: int) -> None:
+        """The same without a line of its own, for steps that `finished` tells of."""
         self.done, self.total = done, total
         self.bar.update(self.line, completed=done, total=total, description=name)
 
     def finished(self, text: str) -> None:
         """After a step: what it gave."""
         self.bar.update(self.line, completed=self.done + 1)
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
         if not self.console.is_terminal:
             line = f"{self.what} {self.done + 1}/{self.total}  {text}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -99,7 +99,7 @@ class RecordedBenchmark(Benchmark):
 
 def _give_memory_back() -> None:
     """Hand freed memory to the system: what a run reuses of it would be missing from its peak."""
-    gc.collect()
+    gc.collect(1)  # a full one would take longer than a small run
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:  # glibc has it
         trim(0)
