@@ -19,7 +19,7 @@ class OnCoreAttention(on_core.OnCore):
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
     ) -> Tensor | None:
         """[E, edge_dim] in the order of the rows, self-loops included; None without `edge_dim`."""
-        edge_attr = on_core.given_features(edge_attr, edge_index)
+        edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         if edge_attr is None or self.lin_edge is None:
             return None
         edge_attr = on_core.edge_features(edge_attr, adj.num_given)

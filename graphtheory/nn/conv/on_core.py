@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.typing import SparseTensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv.adjacency import stored_values
@@ -89,12 +90,19 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
         )
 
 
-def given_features(edge_attr: Tensor | None, edge_index: Any) -> Tensor | None:
-    """`edge_attr`, or else what a sparse matrix holds; one number an edge of it is a weight."""
-    if edge_attr is not None:
-        return edge_attr
+def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | None) -> Any:
+    """`edge_attr`, or else the features [E, D] that a sparse matrix holds as its values."""
     values = stored_values(edge_index)
-    return None if values is None or values.dim() == 1 else values
+    if edge_attr is not None or values is None:
+        return edge_attr
+    if values.dim() > 1:
+        return values
+    if edge_dim is not None and isinstance(edge_index, SparseTensor):
+        raise ValueError(
+            "edge_attr: got none beside a SparseTensor of one number an edge, which is a weight; "
+            f"expected [E, {edge_dim}] of features"
+        )
+    return None  # a torch sparse matrix has a number an edge even where none is meant
 
 
 def edge_features(edge_attr: Tensor, num_edges: int) -> Tensor:

@@ -123,7 +123,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
     ) -> Tensor | None:
         """[E, edge_dim] in the order of the rows."""
-        edge_attr = on_core.given_features(edge_attr, edge_index)
+        edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         if self.lin_edge is None and edge_attr is None:
             return None
         if self.lin_edge is None or edge_attr is None:

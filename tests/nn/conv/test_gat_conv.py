@@ -111,16 +111,12 @@ def test_attention_weights_equal_pyg(make_graph, edge_dim, add_self_loops) -> No
 
 def test_weights_are_returned_after_dropout_as_in_pyg(make_graph) -> None:
     graph = make_graph(3, 6, 6, 30)
-    conv = GATConv(5, 4, heads=2, dropout=0.5)
-    x = graph.features(6, 5, dtype=torch.float32)
-    _, (edges, alpha) = conv(x, graph.edge_index, return_attention_weights=True)
+    conv, x = GATConv(5, 4, heads=2, dropout=0.5).double(), graph.features(6, 5)
+    out, ((src, dst), alpha) = conv(x, graph.edge_index, return_attention_weights=True)
     assert (alpha == 0).any()
-    x = conv.lin(x).view(6, 2, 4)
-    out, (edges, alpha) = conv(
-        graph.features(6, 5, dtype=torch.float32), graph.edge_index, return_attention_weights=True
-    )
-    assert edges.size(1) == alpha.size(0)
-    assert out.shape == (6, 8)
+    sums = torch.zeros(6, 2, 4, dtype=torch.float64)
+    sums = sums.index_add(0, dst, alpha[..., None] * conv.lin(x).view(6, 2, 4)[src])
+    torch.testing.assert_close(out, sums.flatten(1) + conv.bias)
 
 
 def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> None:
@@ -200,6 +196,17 @@ def test_features_stored_in_a_sparse_matrix(make_graph, fill_value) -> None:
     adj = sparse.SparseTensor.from_edge_index(edge_index, edge_attr, (6, 6)).t()
     conv = GATConv(4, 3, edge_dim=3, fill_value=fill_value)
     torch.testing.assert_close(conv(x, adj), conv(x, edge_index, edge_attr))
+
+
+def test_a_weight_stored_in_a_sparse_tensor_is_no_feature(make_graph) -> None:
+    sparse = pytest.importorskip("torch_sparse")
+    graph = make_graph(6, 6, 6, 20)
+    weights = graph.weights(torch.float32)
+    adj = sparse.SparseTensor.from_edge_index(graph.edge_index, weights, (6, 6)).t()
+    x = torch.randn(6, 4)
+    assert GATConv(4, 3)(x, adj).shape == (6, 3)
+    with pytest.raises(ValueError, match="edge_attr: got none beside a SparseTensor"):
+        GATConv(4, 3, edge_dim=1)(x, adj)
 
 
 def test_means_of_self_loops_on_more_receivers_than_senders(make_graph) -> None:
