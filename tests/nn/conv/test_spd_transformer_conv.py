@@ -1,0 +1,227 @@
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheory import Neighborhood
+from graphtheory.nn import SPDTransformerConv
+from graphtheory.patterns import AddSelf, Compose, KHop
+
+
+def definition(conv, x_src, x_dst, edge_index, distance):
+    """Eq. (3.1) and (3.2) node by node, head by head, with nothing but sums."""
+    heads, dim = conv.heads, conv.out_channels
+    query, key, value = (
+        linear(x).view(-1, heads, dim)
+        for linear, x in (
+            (conv.lin_query, x_dst),
+            (conv.lin_key, x_src),
+            (conv.lin_value, x_src),
+        )
+    )
+    scale = dim**-0.5 if conv.scale is None else conv.scale
+    rows = []
+    for n in range(x_dst.size(0)):
+        edges = (edge_index[1] == n).nonzero().flatten()
+        senders = edge_index[0, edges]
+        per_head = []
+        for h in range(heads):
+            logits = scale * (key[senders, h] @ query[n, h])
+            if conv.bucket_bias is not None:
+                table = conv.bucket_bias.table
+                logits = logits + table[distance[edges].clamp(max=table.size(0) - 1), h]
+            per_head.append(logits.softmax(0) @ value[senders, h])
+        rows.append(torch.cat(per_head) if conv.concat else torch.stack(per_head).mean(0))
+    out = torch.stack(rows)
+    return out if conv.lin_skip is None else out + conv.lin_skip(x_dst)
+
+
+def randomized(conv):
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.normal_(0, 0.5, generator=generator)
+    return conv
+
+
+OPTIONS = [
+    {},
+    {"heads": 2, "num_buckets": 3},
+    {"heads": 2, "concat": False, "scale": 1.0},
+    {"heads": 3, "num_buckets": 1, "root_weight": False},
+    {"num_buckets": None, "bias": False},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_equals_the_equations(data, options, draw_graph) -> None:
+    graph = draw_graph(data, bipartite=True)
+    conv = randomized(SPDTransformerConv((5, 3), 4, **options).double())
+    x = tuple(
+        graph.features(*shape).requires_grad_()
+        for shape in ((graph.num_src, 5), (graph.num_dst, 3))
+    )
+    size = (graph.edge_index.size(1),)
+    distance = torch.randint(0, 30, size, generator=graph.generator)
+    leaves = [*x, *conv.parameters()]
+    results = []
+    for out in (
+        conv(x, graph.edge_index, distance),
+        definition(conv, *x, graph.edge_index, distance),
+    ):
+        grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+        results.append(
+            [
+                out,
+                *(
+                    torch.zeros_like(t) if g is None else g
+                    for g, t in zip(grads, leaves, strict=True)
+                ),
+            ]
+        )
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+
+
+def test_without_encoding_it_is_the_transformer_of_pyg(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    plain = pyg.TransformerConv(5, 4, heads=2)
+    x = torch.randn(6, 5)
+    for num_buckets in (None, 7):  # b = 0 at the start
+        conv = SPDTransformerConv(5, 4, heads=2, num_buckets=num_buckets)
+        missing = conv.load_state_dict(plain.state_dict(), strict=False)
+        assert missing.unexpected_keys == []
+        assert missing.missing_keys == ([] if num_buckets is None else ["bucket_bias.table"])
+        torch.testing.assert_close(conv(x, graph.edge_index), plain(x, graph.edge_index))
+
+
+def test_without_distances_the_edges_are_the_graph(make_graph) -> None:
+    edge_index = make_graph(1, 6, 6, 20).edge_index
+    conv, x = randomized(SPDTransformerConv(5, 4)), torch.randn(6, 5)
+    hops = (edge_index[0] != edge_index[1]).long()
+    assert 0 < hops.sum() < 20
+    torch.testing.assert_close(conv(x, edge_index), conv(x, edge_index, hops))
+
+
+def test_a_pattern_brings_its_distances(make_graph) -> None:
+    edge_index = make_graph(2, 8, 8, 10).edge_index
+    graph = Neighborhood.from_edge_index(edge_index, num_nodes=8)
+    nb = Compose(KHop(3), AddSelf())(graph)
+    assert nb.distance is not None
+    assert nb.distance.unique().numel() > 2
+    conv, x = (
+        randomized(SPDTransformerConv(5, 4, num_buckets=4).double()),
+        torch.randn(8, 5).double(),
+    )
+    wanted = definition(conv, x, x, nb.edge_index(), nb.distance.long())
+    torch.testing.assert_close(conv(x, nb), wanted)
+    torch.testing.assert_close(conv(x, nb.with_(distance=None), nb.distance), wanted)
+
+
+def test_weights_lie_in_the_given_order(make_graph) -> None:
+    edge_index = make_graph(3, 6, 6, 25).edge_index
+    distance = torch.randint(0, 9, (25,))
+    conv, x = randomized(SPDTransformerConv(5, 4, heads=2)), torch.randn(6, 5)
+    out, (edges, alpha) = conv(x, edge_index, distance, return_attention_weights=True)
+    assert torch.equal(edges, edge_index)
+    value = conv.lin_value(x).view(6, 2, 4)[edges[0]]
+    sums = torch.zeros(6, 2, 4).index_add(0, edges[1], alpha[..., None] * value)
+    torch.testing.assert_close(out, sums.flatten(1) + conv.lin_skip(x))
+    for no in (None, False):
+        torch.testing.assert_close(conv(x, edge_index, distance, no), out)
+
+
+def test_weights_of_a_neighborhood_lie_in_its_order(make_graph) -> None:
+    graph = make_graph(4, 6, 6, 25)
+    nb = KHop(2)(Neighborhood.from_edge_index(graph.edge_index, num_nodes=6))
+    conv, x = randomized(SPDTransformerConv(5, 4, heads=2)), torch.randn(6, 5)
+    _, (edges, alpha) = conv(x, nb, return_attention_weights=True)
+    assert torch.equal(edges, nb.edge_index())
+    torch.testing.assert_close(conv.attention_weights(x, nb), alpha)
+
+
+def test_a_node_without_neighbours_keeps_its_own_term() -> None:
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    conv, x = randomized(SPDTransformerConv(5, 4)), torch.randn(3, 5)
+    torch.testing.assert_close(conv(x, edge_index)[2], conv.lin_skip(x)[2])
+    bare = SPDTransformerConv(5, 4, root_weight=False)
+    assert torch.equal(bare(x, edge_index)[2], torch.zeros(4))
+
+
+def test_dropout_keeps_the_expectation_and_rests_in_evaluation(make_graph) -> None:
+    graph = make_graph(5, 5, 5, 20)
+    conv, x = SPDTransformerConv(4, 3, dropout=0.4, root_weight=False), torch.randn(5, 4)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        draws = torch.stack([conv(x, graph.edge_index) for _ in range(800)])
+        conv.eval()
+        wanted = conv(x, graph.edge_index)
+        assert torch.equal(conv(x, graph.edge_index), wanted)
+    assert draws.std(0).max() > 0.1
+    assert (draws.mean(0) - wanted).abs().max() < 0.15
+
+
+@pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
+def test_compiles_without_a_graph_break(make_graph, kind) -> None:
+    adj = make_graph(6, 6, 6, 20).edge_index
+    if kind == "Neighborhood":
+        adj = KHop(2)(Neighborhood.from_edge_index(adj, num_nodes=6))
+    conv = randomized(SPDTransformerConv(5, 4, heads=2))
+    x = torch.randn(6, 5, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    results = []
+    for layer in (conv, compiled):
+        out = layer(x, adj)
+        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])))
+    torch.testing.assert_close(*results)
+
+
+def test_sizes_are_read_off_the_first_input(make_graph) -> None:
+    edge_index = make_graph(7, 6, 6, 20).edge_index
+    conv = SPDTransformerConv(-1, 4)
+    assert conv(torch.randn(6, 5), edge_index).shape == (6, 4)
+    assert conv.lin_key.weight.shape == (4, 5)
+
+
+def test_representation_reset_and_pickle(make_graph) -> None:
+    edge_index, x = make_graph(8, 6, 6, 20).edge_index, torch.randn(6, 5)
+    conv = randomized(SPDTransformerConv(5, 4, heads=2))
+    assert repr(conv) == "SPDTransformerConv(5, 4, heads=2)"
+    torch.testing.assert_close(pickle.loads(pickle.dumps(conv))(x, edge_index), conv(x, edge_index))
+    before = conv.lin_key.weight.clone()
+    conv.reset_parameters()
+    assert not torch.equal(conv.lin_key.weight, before)
+    assert torch.equal(conv.bucket_bias.table, torch.zeros(20, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out_channels": 0}, "out_channels: got 0, expected at least 1"),
+        ({"heads": 0}, "heads: got 0, expected at least 1"),
+        ({"dropout": 1.0}, "dropout: got 1.0, expected a probability"),
+        ({"num_buckets": 0}, "num_buckets: got 0, expected 1..254"),
+    ],
+)
+def test_options_out_of_range_are_named(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        SPDTransformerConv(**{"in_channels": 5, "out_channels": 4, **options})
+
+
+def test_errors_name_the_argument() -> None:
+    conv, x, edge_index = SPDTransformerConv(5, 4), torch.randn(3, 5), torch.tensor([[0], [1]])
+    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one entry an edge: .1."):
+        conv(x, edge_index, torch.tensor([1, 1]))
+    with pytest.raises(TypeError, match=r"distance: torch.float32"):
+        conv(x, edge_index, torch.tensor([1.0]))
+    with pytest.raises(TypeError, match=r"edge_index: dtype torch.float32"):
+        conv(x, edge_index.float())
+    with pytest.raises(IndexError, match=r"edge_index\[1\]: entry 0 is 3"):
+        conv(x, torch.tensor([[0], [3]]))
+    with pytest.raises(ValueError, match=r"edge_index: .*5"):
+        conv(x, Neighborhood.from_edge_index(edge_index, num_nodes=5))

@@ -1,0 +1,82 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphtheory.nn import BucketBias
+from graphtheory.nn.bias import UNREACHABLE
+
+
+def bucket_of(distance: int, num_buckets: int, own_unreachable: bool) -> int:
+    if own_unreachable and distance == UNREACHABLE:
+        return num_buckets
+    return min(distance, num_buckets - 1)
+
+
+@given(
+    num_buckets=st.sampled_from([1, 2, 5, 20, 254]),
+    own_unreachable=st.booleans(),
+    hops=st.lists(st.integers(0, 254), max_size=20),
+    dtype=st.sampled_from([torch.uint8, torch.int32, torch.int64]),
+)
+def test_distances_fall_into_their_buckets(num_buckets, own_unreachable, hops, dtype) -> None:
+    hops = [*hops, UNREACHABLE]
+    module = BucketBias(num_buckets, 2, own_unreachable=own_unreachable)
+    bucket, table = module(torch.tensor(hops, dtype=dtype))
+    assert bucket.dtype == torch.uint8
+    assert bucket.tolist() == [bucket_of(z, num_buckets, own_unreachable) for z in hops]
+    assert table is module.table
+    assert table.shape == (num_buckets + own_unreachable, 2)
+
+
+def test_starts_at_zero_and_returns_to_it() -> None:
+    module = BucketBias(4, 3)
+    assert torch.equal(module.table, torch.zeros(4, 3))
+    with torch.no_grad():
+        module.table.fill_(2)
+    module.reset_parameters()
+    assert torch.equal(module.table, torch.zeros(4, 3))
+
+
+def test_no_edges_have_no_buckets() -> None:
+    assert BucketBias(4, 1)(torch.empty(0, dtype=torch.long)).bucket.shape == (0,)
+
+
+def test_longer_distances_are_an_error_where_none_may_saturate() -> None:
+    module = BucketBias(4, 1, saturate=False)
+    assert module(torch.tensor([0, 3, UNREACHABLE])).bucket.tolist() == [0, 3, 3]
+    with pytest.raises(ValueError, match="distance: 4 hops, expected at most 3 with num_buckets=4"):
+        module(torch.tensor([0, 4, UNREACHABLE], dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1), "num_buckets: got 0, expected 1..254"),
+        ((255, 1), "num_buckets: got 255, expected 1..254"),
+        ((3, 0), "heads: got 0, expected at least 1"),
+    ],
+)
+def test_sizes_out_of_range_are_named(arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BucketBias(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("distance", "error", "message"),
+    [
+        (torch.rand(3), TypeError, "distance: torch.float32 of shape .3,., expected integer hops"),
+        (torch.zeros(2, 2).long(), TypeError, "distance: torch.int64 of shape .2, 2."),
+        (torch.tensor([2, -1]), ValueError, "distance: got -1, expected hops of 0 or more"),
+    ],
+)
+def test_distances_that_are_none_are_named(distance, error, message) -> None:
+    with pytest.raises(error, match=message):
+        BucketBias(4, 1)(distance)
+
+
+def test_representation_and_state() -> None:
+    module = BucketBias(4, 2, own_unreachable=True)
+    assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
+    assert list(module.state_dict()) == ["table"]
+    assert module.is_bucket_bias
