@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from graphtheory import plot
 from graphtheory.experiments import distance_study, encoding_study, label_study
 from graphtheory.experiments.rows import Row
@@ -21,13 +19,13 @@ class StudyReport:
         table: The numbers.
         rows: The same as result rows.
         verdict: What became of the claim, in a sentence or two.
-        picture: The figure, where there is one.
+        picture: The matplotlib figure, or None.
     """
 
     table: Table
     rows: list[Row]
     verdict: str
-    picture: Figure | None
+    picture: Any
 
 
 def distances(study: distance_study.DistanceStudy, rows: list[dict[str, Any]]) -> StudyReport:
