@@ -105,7 +105,7 @@ class Diagnosis:
 
     def _margins(self, x: Tensor, y: Tensor, graph: Neighborhood, moment: str) -> Iterator[Row]:
         where = {"dataset": self.name, "moment": moment}
-        found = discriminative_nodes(x, y.clamp(min=0), moment=moment) & (y >= 0)  # type: ignore[arg-type]
+        found = _discriminative(x, y, moment)
         classes = int(y.max()) + 1
         for c in range(classes):
             share = 100 * float(found[y == c].double().mean())
@@ -114,6 +114,14 @@ class Diagnosis:
         rings = count_by_distance(graph, pattern, classes, max_distance=self.max_distance)
         for region, counts in (("ring", rings), ("ball", rings.within())):
             yield from _core(counts, y, where | {"region": region})
+
+
+def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:
+    """Bool [N]; nodes without a label shape no class and are not discriminative."""
+    found = y >= 0
+    own = x if bool(found.all()) else x[found]
+    found[found.clone()] = discriminative_nodes(own, y[found], moment=moment)  # type: ignore[arg-type]
+    return found
 
 
 def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:

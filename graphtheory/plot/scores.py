@@ -76,9 +76,9 @@ def paired_differences(rows: Rows, *, first: str, title: str = "") -> Figure:
     figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
     for place, row in enumerate(found):
         mean, error = 100 * row["difference"], 200 * row["standard_error"]
+        decided = abs(mean) > error  # False of one seed, whose error is nan
+        colour = GREY if not decided else COLOURS[0] if mean > 0 else COLOURS[1]
         error = 0.0 if math.isnan(error) else error
-        ahead = mean > error
-        colour = COLOURS[0] if ahead else COLOURS[1] if mean < -error else GREY
         axes.errorbar(mean, place, xerr=error, fmt="o", color=colour, capsize=4, markersize=6)
     axes.axvline(0, color="black", linewidth=1)
     _names(axes, [f"{first} - {row['model']}" for row in found])

@@ -1,0 +1,430 @@
+"""The command line: what it writes, what it says, how it ends."""
+
+import csv
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.cli import main
+from graphtheory.cli.bench import Bench
+from graphtheory.cli.main import _COMMANDS
+from graphtheory.cli.train import Train
+from graphtheory.cli.tune import Tune
+from graphtheory.experiments import node_benchmark
+from graphtheory.experiments.rows import FIELDS
+from graphtheory.models import zoo
+
+Run = Callable[..., tuple[int, str, str]]
+KARATE = ("--dataset", "karate", "--epochs", "3")
+BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A command line in a folder of its own -> (exit code, output, error output)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(list(words))
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small benchmark, kept by the name "b"."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(list(BENCH)) == 0
+    return folder / "b"
+
+
+@pytest.fixture
+def copied(run: Run, finished: Path, tmp_path: Path) -> Path:
+    """A copy of that benchmark where `run` works."""
+    return Path(shutil.copytree(finished, tmp_path / "b"))
+
+
+def refused(result: tuple[int, str, str]) -> str:
+    """The one line of a refusal."""
+    code, _, err = result
+    assert code == 2, err
+    assert err.startswith("graphtheory: ") and err.count("\n") == 1 and "Traceback" not in err
+    return err
+
+
+# Help ---------------------------------------------------------------------------------------------
+
+
+def test_help_is_quick_to_import_and_names_every_command() -> None:
+    code = (
+        "import sys; from graphtheory.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as leaving: print('left', leaving.code)\n"
+        "print('heavy', {'lightning', 'torch_geometric', 'matplotlib', 'sklearn', 'torchmetrics'}"
+        " & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "left 0" in said.stdout and "heavy set()" in said.stdout
+    for word in (*_COMMANDS, "GRAPHTHEORY_DATA", "--version", "Exit codes"):
+        assert word in said.stdout
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_help_of_a_command_teaches(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert f"graphtheory {name}" in out
+    assert "Try:  graphtheory" in out  # a line to copy
+    for option in fields(_COMMANDS[name]):  # type: ignore[arg-type]
+        if "Positional" not in str(option.type):
+            assert f"--{option.name.replace('_', '-')}" in out
+
+
+def test_the_line_to_copy_is_a_command_line() -> None:
+    for name, kind in _COMMANDS.items():
+        example = re.search(r"Try:  graphtheory (.*)", kind.__doc__ or "")
+        assert example is not None and example[1].split()[0] == name
+        known = {f"--{option.name.replace('_', '-')}" for option in fields(kind)}  # type: ignore[arg-type]
+        assert {w for w in example[1].split() if w.startswith("--")} <= known
+
+
+def test_version(run: Run) -> None:
+    assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    assert Bench().models == Tune().models == zoo.COMPARED
+    assert Train().model in zoo.NAMES
+    helped = (Train.__module__, Bench.__module__)
+    for module in helped:
+        text = Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8")
+        assert all(name in text for name in zoo.NAMES)
+
+
+# Wrong usage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "bench"),
+        (("bnech",), "bench"),
+        (("bench", "--seds", "3"), "--seeds"),
+        (("bench", "--seeds", "many"), "--seeds"),
+        (("train", "--resume", "yes"), "yes"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_is_known(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    code, out, err = run(*words)
+    assert code == 2
+    assert expected in err and "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("train", "--dataset", "karte"), r"'karte'; did you mean 'karate'\? known: digits"),
+        (("bench", "--dataset", "karte"), "did you mean 'karate'"),
+        (("tune", "--dataset", "karte"), "did you mean 'karate'"),
+        (("diagnose", "--dataset", "karte"), "did you mean 'karate'"),
+        (
+            ("train", "--model", "gtt"),
+            r"--model: unknown name 'gtt'; did you mean 'gt'\? known: gt",
+        ),
+        (("bench", "--models", "gt,gc"), r"--models: unknown name 'gc'; .*known: gt, gt-plain"),
+        (("bench", "--models", ","), "--models: no name"),
+        (("train", "--dataset", "karate", "--split", "public"), "split: karate has random-60"),
+        (("bench", "--dataset", "ENZYMES"), "ENZYMES is a set of graphs"),
+        (("train", "--dataset", "Cora"), "root: Cora does not come with the package"),
+        (("train", "--dataset", "Cora", "--root", "nowhere"), "--root: nowhere is not a folder"),
+        (("train", "--dataset", "Cora", "--root", "."), "8 of 8 raw files are missing"),
+        (("diagnose", "--root", "."), "raw files are missing"),
+        (("train", "--epochs", "0"), "--epochs: got 0, expected 1 or more"),
+        (("train", "--seed", "-1"), "--seed: got -1, expected 0 or more"),
+        (("bench", "--seeds", "0"), "--seeds: got 0"),
+        (("bench", "--patience", "0"), "--patience: got 0"),
+        (("tune", "--budget", "0"), "--budget: got 0"),
+        (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
+        (("diagnose", "--dataset", "karate", "--max-distance", "300"), "max_distance: got 300"),
+    ],
+)
+def test_bad_input_is_2_and_one_line(run: Run, words: tuple[str, ...], expected: str) -> None:
+    assert re.search(expected, refused(run(*words)))
+
+
+@pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
+def test_an_output_folder_that_is_a_file_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "taken").write_text("")
+    line = refused(run(name, "--dataset", "karate", "--out", "taken"))
+    assert "taken" in line
+
+
+def test_a_folder_of_the_environment_that_is_not_there(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_DATA", "gone")
+    assert "$GRAPHTHEORY_DATA: gone is not a folder" in refused(run("train", *KARATE))
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_loss_that_is_not_finite_is_1_and_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = FloatingPointError("epoch 1: training loss nan")
+    monkeypatch.setattr("graphtheory.train.fit", failing(error))
+    assert run("train", *KARATE)[::2] == (1, "graphtheory: epoch 1: training loss nan\n")
+
+
+def test_a_bug_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheory.train.fit", failing(KeyError("a bug")))
+    with pytest.raises(KeyError, match="a bug"):
+        run("train", *KARATE)
+
+
+def test_ctrl_c_is_130_and_says_where_the_checkpoint_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphtheory.train.fit", failing(KeyboardInterrupt()))
+    code, out, err = run("train", *KARATE, "--out", "here")
+    assert (code, err) == (130, "graphtheory: interrupted\n")
+    assert "Checkpoint in here; --resume goes on" in out
+
+
+# train --------------------------------------------------------------------------------------------
+
+
+def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("train", *KARATE, "--model", "gt", "--seed", "1")
+    assert code == 0
+    folder = tmp_path / "runs/train-karate-gt-random-60-20-20-1"
+    files = {"last.ckpt", "best.ckpt", "history.csv", "result.json"}
+    assert files <= {file.name for file in folder.iterdir()}
+    assert "best epoch" in out and "parameters" in out and str(folder.name) in out
+    kept = json.loads((folder / "result.json").read_text())
+    assert kept["result"]["epochs"] == 3
+    assert kept["command"].startswith("graphtheory train --dataset karate")
+
+    again = ("train", *KARATE[:2], "--model", "gt", "--seed", "1", "--epochs", "5")
+    assert "add --resume" in refused(run(*again))
+    assert run(*again, "--resume")[0] == 0
+    longer = json.loads((folder / "result.json").read_text())
+    rows = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in kept["result"]["history"]]
+        for kept in (kept, longer)
+    ]
+    assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
+
+
+def test_a_checkpoint_of_another_model_is_refused(run: Run) -> None:
+    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
+    line = refused(run("train", *KARATE, "--model", "gcn", "--out", "one", "--resume"))
+    assert "checkpoint of another run" in line
+
+
+def test_a_damaged_checkpoint_is_refused(run: Run, tmp_path: Path) -> None:
+    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
+    (tmp_path / "one/last.ckpt").write_bytes(b"PK")
+    assert "last.ckpt" in refused(
+        run("train", *KARATE, "--model", "mlp", "--out", "one", "--resume")
+    )
+
+
+# bench --------------------------------------------------------------------------------------------
+
+
+def test_bench_writes_everything(finished: Path) -> None:
+    names = {file.name for file in finished.iterdir()}
+    assert names == {
+        "runs.jsonl", "distances.json", "results.json", "results.csv", "report.html",
+    }  # fmt: skip
+    found = json.loads((finished / "results.json").read_text())
+    assert [(r["model"], r["seed"]) for r in found["runs"]] == [
+        ("gt", 0), ("mlp", 0), ("gt", 1), ("mlp", 1),
+    ]  # fmt: skip
+    assert found["settings"]["models"]["gt"]["epochs"] == 3
+    assert found["environment"]["versions"]["torch"]
+    assert {row["kind"] for row in found["distance_study"]} == {"b", "model", "control", "majority"}
+    with (finished / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == FIELDS
+    scores = {r["parameters"]: float(r["value"]) for r in rows if r["name"] == "test accuracy"}
+    tests = [r["test"] for r in found["runs"] if r["model"] == "gt"]
+    where = "dataset=karate; split=random-60-20-20; model=gt"
+    assert scores[where] == pytest.approx(sum(tests) / 2)
+    report = (finished / "report.html").read_text(encoding="utf-8")
+    assert report.count("<img") == 6 and not re.search(r"https?://", report)
+    assert "graphtheory bench --dataset karate --epochs 3" in report
+
+
+def test_bench_says_what_it_finds(copied: Path, run: Run) -> None:
+    code, out, err = run(*BENCH, "--resume")
+    assert code == 0
+    assert "4 of 4 runs are known from earlier." in out
+    assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
+    assert "run 1/4" not in err  # nothing was trained
+
+
+def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
+    before = (copied / "runs.jsonl").read_text()
+    more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
+    code, out, err = run(*more, "--out", "b", "--resume")
+    assert code == 0 and "2 of 6 runs are known" in out
+    assert len(re.findall(r"^run \d/6 ", err, flags=re.MULTILINE)) == 4
+    after = (copied / "runs.jsonl").read_text()
+    assert after.startswith(before) and len(after.splitlines()) == 8
+
+
+def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
+    file = copied / "runs.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-40])
+    code, out, _ = run(*BENCH, "--resume")
+    assert code == 0 and "3 of 4 runs are known" in out
+    keep = ("model", "seed", "test", "val")
+    runs = [json.loads(line)["run"] for line in file.read_text().splitlines()]
+    first = [json.loads(line)["run"] for line in whole.splitlines()]
+    assert [[r[k] for k in keep] for r in runs] == [[r[k] for k in keep] for r in first]
+
+
+def test_runs_under_other_settings_are_refused(copied: Path, run: Run) -> None:
+    line = refused(run(*BENCH, "--resume", "--epochs", "4"))
+    assert "holds gt under other settings: epochs 3 there, 4 here" in line
+
+
+def test_a_file_that_is_no_record_is_refused(copied: Path, run: Run) -> None:
+    (copied / "runs.jsonl").write_text("[1]\n")
+    assert "is no record of runs" in refused(run(*BENCH, "--resume"))
+
+
+def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
+    before = (copied / "runs.jsonl").read_text()
+    (copied / "runs.1.jsonl").write_text("older")
+    code, out, _ = run(
+        "bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b"
+    )
+    assert code == 0 and "Earlier runs are now in b/runs.2.jsonl" in out
+    assert (copied / "runs.2.jsonl").read_text() == before
+    assert (copied / "runs.1.jsonl").read_text() == "older"
+    assert len((copied / "runs.jsonl").read_text().splitlines()) == 1
+
+
+def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = node_benchmark.run_trial
+    calls = iter(range(2))
+
+    def until_interrupted(*args: Any, **options: Any) -> Any:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return trained(*args, **options)
+
+    monkeypatch.setattr(node_benchmark, "run_trial", until_interrupted)
+    code, out, err = run(*BENCH)
+    assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
+    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
+    monkeypatch.setattr(node_benchmark, "run_trial", trained)
+    code, out, _ = run(*BENCH, "--resume")
+    assert code == 0 and "2 of 4 runs are known" in out
+    assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
+    words = ["bench", "--dataset", "karate", "--seeds", "1000", "--out", "b"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphtheory.cli", *words],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "b/runs.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "runs are in b/runs.jsonl" in out and "Traceback" not in err
+
+
+# tune, diagnose, datasets -------------------------------------------------------------------------
+
+
+def test_tune_keeps_a_log_and_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.experiments.spaces import SPACES, Space
+
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setitem(SPACES, "karate", Space(2, 2, 1, axes))
+    words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
+    code, out, err = run(*words, "1")
+    assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
+    first = (tmp_path / "t/search.jsonl").read_text()
+    assert len(first.splitlines()) == 2
+    assert run(*words, "2")[0] == 0
+    longer = (tmp_path / "t/search.jsonl").read_text()
+    assert longer.startswith(first) and len(longer.splitlines()) == 4
+    assert set(json.loads((tmp_path / "t/tuned.json").read_text())["karate"]) == {"mlp", "gcn"}
+
+
+def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
+    assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
+    folder = tmp_path / "runs/diagnose-karate"
+    assert {file.name for file in folder.iterdir()} == {
+        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "shares.png", "balance.png",
+    }  # fmt: skip
+    found = json.loads((folder / "diagnosis.json").read_text())
+    assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
+
+
+def test_diagnose_sets_the_printed_numbers_beside(run: Run, data_root: Path) -> None:
+    code, out, _ = run("diagnose", "--dataset", "cora", "--root", str(data_root))
+    assert code == 0
+    assert re.search(r"B\.8 +│ class sizes, largest gap \(nodes\) +│ +431\.14 │ +431\.14", out)
+
+
+def test_diagnose_without_features_says_so(run: Run, data_root: Path) -> None:
+    if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
+        pytest.skip("PubMed's features are at hand")
+    code, out, _ = run("diagnose", "--dataset", "PubMed", "--root", str(data_root))
+    assert code == 0 and "not measured" in out and "44324" in out
+
+
+def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("datasets")
+    assert code == 0
+    assert "Planetoid/Cora/raw" in out and "embedded" in out and "600 graphs" in out
+    assert "set GRAPHTHEORY_DATA" in out
+    (tmp_path / "MUSAE_Facebook").mkdir()
+    (tmp_path / "MUSAE_Facebook/facebook_pagepage.npz").write_text("")
+    _, out, _ = run("datasets", "--root", str(tmp_path))
+    assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
