@@ -1,4 +1,4 @@
-"""CPU backend: fused loops over rows, no tensor with both an edge axis and a feature axis."""
+"""CPU backend: compiled loops over rows, no tensor with both an edge axis and a feature axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from torch import Tensor
 from graphtheory.ops.backends import _numba_kernels as loops
 from graphtheory.ops.backends._launch import launch
 
-_SOFTMAX_WORK = 32  # an exponential costs as much as so many multiply-adds
+_EXP = 32  # an exponential costs as much as so many multiply-adds
+_NO_EDGES = torch.empty(0, dtype=torch.int64)
+_NO_BUCKETS = torch.empty(0, dtype=torch.uint8)
 
 
 def _run(loop: Callable[..., None], work: int, *args: Any) -> None:
@@ -27,53 +29,80 @@ def _wide(*tensors: Tensor) -> list[Tensor]:
     return [t.detach().to(wide).contiguous() for t in tensors]
 
 
-def _work(indices: Tensor, nodes: Tensor) -> int:
-    return indices.size(0) * nodes.size(1) * nodes.size(2)
+def _number(x: float, like: Tensor) -> np.floating[Any]:
+    return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
+
+
+def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    out = query.new_empty(indices.size(0), query.size(1))
+    _run(loops.edge_dot, out.numel() * key.size(2), indptr, indices, query, key, out)
+    return out
+
+
+def _softmax_(
+    indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
+    bucket: Tensor | None = None, table: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Softmax in place; absent parts are empty arrays, so that one machine code serves all."""
+    none = logits.new_empty(0, logits.size(1))
+    bias, table = (
+        none if t is None else t.detach().to(logits.dtype).contiguous() for t in (bias, table)
+    )
+    bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
+    numbers = (logits, bias, bucket, table, _number(scale, logits))
+    _run(loops.softmax, _EXP * logits.numel(), indptr, *numbers, logits)
+    return logits
+
+
+def _softmax_backward_(
+    indptr: Tensor, weights: Tensor, grad: Tensor, bucket: Tensor | None = None,
+    num_buckets: int = 0, dropout: float = 0.0, seed: int = 0,
+) -> Tensor:  # fmt: skip
+    """Gradient of the logits in place of `grad`; returns the gradient of the table."""
+    bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
+    chunks = loops.CHUNKS if num_buckets else 0
+    tables = weights.new_empty(chunks, num_buckets, weights.size(1))
+    arrays = (weights, grad, bucket, dropout, seed, grad, tables)
+    _run(loops.softmax_backward, 4 * weights.numel(), indptr, *arrays)
+    return tables.sum(0)
+
+
+def _sum(
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES,
+    scale: float = 1.0, dropout: float = 0.0, seed: int = 0,
+) -> Tensor:  # fmt: skip
+    out = value.new_empty(indptr.size(0) - 1, value.size(1), value.size(2))
+    arrays = (indptr, indices, perm, weights, value, _number(scale, value), dropout, seed, out)
+    _run(loops.aggregate, weights.numel() * value.size(2), *arrays)
+    return out
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
     dtype = query.dtype
     query, key = _wide(query, key)
-    out = query.new_empty(indices.size(0), query.size(1))
-    _run(loops.edge_dot, _work(indices, key), indptr, indices, query, key, out)
-    return out.to(dtype)
+    return _dot(indptr, indices, query, key).to(dtype)
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
     (wide,) = _wide(logits)
-    out = torch.empty_like(wide)
-    _run(loops.edge_softmax, _SOFTMAX_WORK * wide.numel(), indptr, wide, out)
-    return out.to(logits.dtype)
+    return _softmax_(indptr, wide.clone()).to(logits.dtype)
 
 
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the logits [E, H]."""
-    dtype = weights.dtype
-    weights, grad = _wide(weights, grad)
-    out = torch.empty_like(weights)
-    _run(loops.edge_softmax_backward, weights.numel(), indptr, weights, grad, out)
-    return out.to(dtype)
+    wide, grad = _wide(weights, grad)
+    grad = grad.clone()
+    _softmax_backward_(indptr, wide, grad)
+    return grad.to(weights.dtype)
 
 
 def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
     """Sums [N, H, D]."""
     dtype = value.dtype
     weights, value = _wide(weights, value)
-    out = value.new_empty(indptr.size(0) - 1, value.size(1), value.size(2))
-    _run(loops.aggregate, _work(indices, value), indptr, indices, weights, value, out)
-    return out.to(dtype)
-
-
-def _bias_arrays(
-    bias: Tensor | None, bucket: Tensor | None, table: Tensor | None, like: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Absent parts as empty arrays: numba compiles one signature."""
-    none = like.new_empty(0, like.size(1))
-    bias = none if bias is None else bias.detach().to(like.dtype).contiguous()
-    table = none if table is None else table.detach().to(like.dtype).contiguous()
-    return bias, torch.empty(0, dtype=torch.uint8) if bucket is None else bucket.contiguous(), table
+    return _sum(indptr, indices, weights, value).to(dtype)
 
 
 def attention(
@@ -82,16 +111,11 @@ def attention(
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
-    dtype = query.dtype
+    dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = _wide(query, key, value)
-    bias, bucket, table = _bias_arrays(bias, bucket, table, query)
-    out = query.new_empty(query.size(0), query.size(1), value.size(2))
-    weights = query.new_empty(indices.size(0), query.size(1))
-    real = np.float64 if query.dtype == torch.float64 else np.float32
-    _run(
-        loops.attention, 2 * _work(indices, key), indptr, indices, query, key, value, bias, bucket,
-        table, real(scale), float(dropout), 0 if seed is None else int(seed), out, weights,
-    )  # fmt: skip
+    weights = _dot(indptr, indices, query, key)
+    _softmax_(indptr, weights, scale, bias, bucket, table)
+    out = _sum(indptr, indices, weights, value, dropout=dropout, seed=drawn)
     return out.to(dtype), weights
 
 
@@ -101,23 +125,11 @@ def attention_backward(
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
-    dtype = query.dtype
+    dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value, weights = _wide(grad, query, key, value, weights)
-    heads = query.size(1)
-    _, bucket, _ = _bias_arrays(None, bucket, None, query)
-    grad_query, grad_key, grad_value = (torch.empty_like(t) for t in (query, key, value))
-    grad_logits = torch.empty_like(weights)
-    tables = query.new_empty(loops.CHUNKS if num_buckets else 0, num_buckets, heads)
-    real = np.float64 if query.dtype == torch.float64 else np.float32
-    options = (real(scale), float(dropout), 0 if seed is None else int(seed))
-    work = 2 * _work(indices, key)
-    _run(
-        loops.attention_backward_rows, work, indptr, indices, grad, query, key, value, weights,
-        bucket, *options, grad_query, grad_logits, tables,
-    )  # fmt: skip
-    _run(
-        loops.attention_backward_columns, work, t_indptr, receivers, perm, grad, query, weights,
-        grad_logits, *options, grad_key, grad_value,
-    )  # fmt: skip
-    nodes = (t.to(dtype) for t in (grad_query, grad_key, grad_value))
-    return (*nodes, grad_logits, tables.sum(0))  # type: ignore[return-value]
+    logits = _dot(indptr, indices, grad, value)  # so far the gradient of the weights
+    table = _softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
+    of_query = _sum(indptr, indices, logits, key, scale=scale)
+    of_key = _sum(t_indptr, receivers, logits, query, perm, scale)
+    of_value = _sum(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table

@@ -31,28 +31,22 @@ def none(*shape: int) -> np.ndarray:
 
 
 NODES, EDGES = (4, 2, 3), (6, 2)
-OPTIONS = (0.5, 0.25, 9)  # scale, dropout, seed
 WEIGHTS = np.abs(draw(*EDGES))
 CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]] = {
     "edge_dot": ((INDPTR, INDICES, draw(*NODES), draw(*NODES) + 1), lambda: (none(*EDGES),)),
-    "edge_softmax": ((INDPTR, draw(*EDGES)), lambda: (none(*EDGES),)),
-    "edge_softmax_backward": ((INDPTR, WEIGHTS, draw(*EDGES)), lambda: (none(*EDGES),)),
-    "aggregate": ((INDPTR, INDICES, WEIGHTS, draw(*NODES)), lambda: (none(*NODES),)),
-    "attention": (
-        (INDPTR, INDICES, draw(*NODES), draw(*NODES) + 1, draw(*NODES) - 1,
-         draw(*EDGES), BUCKET, draw(3, 2), *OPTIONS),
-        lambda: (none(*NODES), none(*EDGES)),
+    "softmax": (
+        (INDPTR, draw(*EDGES), draw(*EDGES) + 1, BUCKET, draw(3, 2), 0.5),
+        lambda: (none(*EDGES),),
     ),
-    "attention_backward_rows": (
-        (INDPTR, INDICES, draw(*NODES), draw(*NODES), draw(*NODES) + 1, draw(*NODES) - 1,
-         WEIGHTS, BUCKET, *OPTIONS),
-        lambda: (none(*NODES), none(*EDGES), none(loops.CHUNKS, 3, 2)),
+    "softmax_backward": (
+        (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9),
+        lambda: (none(*EDGES), none(loops.CHUNKS, 3, 2)),
     ),
-    "attention_backward_columns": (
-        (T_INDPTR, RECEIVERS, PERM, draw(*NODES), draw(*NODES), WEIGHTS, draw(*EDGES), *OPTIONS),
-        lambda: (none(*NODES), none(*NODES)),
+    "aggregate": (
+        (T_INDPTR, RECEIVERS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),
+        lambda: (none(*NODES),),
     ),
-}  # fmt: skip
+}
 
 
 def test_every_loop_is_called_here() -> None:
