@@ -64,10 +64,14 @@ class Adjacency:
             return per_edge
         return torch.zeros_like(per_edge).index_copy(0, self.order, per_edge)
 
+    def receivers(self) -> Tensor:
+        """Receiver of each edge of the rows, int64 [E]."""
+        return to_keep(self.neighborhood.receivers)
+
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` returns, made once for this object."""
         if key not in self._made:
-            self._made[key] = make()
+            self._made[key] = to_keep(make)
         return self._made[key]
 
     def edges_as_senders(self) -> Neighborhood:
@@ -78,7 +82,7 @@ class Adjacency:
         nb = self.neighborhood
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
         out = Neighborhood(nb.indptr, ids[:-1], nb.num_edges, validate=False)
-        out.adopt_transpose(ids, nb.receivers(), ids[:-1])
+        out.adopt_transpose(ids, self.receivers(), ids[:-1])
         return out
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:
@@ -149,7 +153,7 @@ def read(
     if found is None:
         return _build(given, *kind)
     if kind not in found:
-        found[kind] = _build(given, *kind)
+        found[kind] = to_keep(lambda: _build(given, *kind))
     return found[kind]
 
 
@@ -230,6 +234,14 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 
 
 _FOUND = WeakIdKeyDictionary()  # tensor or Neighborhood -> (stamp, {kind: Adjacency})
+
+
+def to_keep(make: Callable[[], Any]) -> Any:
+    """What `make` returns, of use in training even when it is made in inference mode."""
+    if torch.compiler.is_compiling():
+        return make()
+    with torch.inference_mode(False):
+        return make()
 
 
 def _found(given: Any) -> dict[Any, Adjacency] | None:

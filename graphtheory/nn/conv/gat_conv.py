@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptPairTensor, OptTensor, Size
 
-from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.attend import OnCoreAttention
 
 
@@ -105,7 +104,7 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         """Attend; see the class for shapes."""
         if self.needs_messages():
             edge_index = on_core.for_messages(edge_index)
-            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
         num_dst = on_core.receivers(x_src, x_dst, size)
         adj = read(
@@ -115,7 +114,7 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         sent = (source * self.att_src).sum(-1)  # [N_src, H]
         received = None if target is None else (target * self.att_dst).sum(-1)
         features = self._rows_of_features(adj, edge_attr, edge_index)
-        scores = self._scores(adj.neighborhood, sent, received, features)
+        scores = self._scores(adj, sent, received, features)
         out, weights = self._attend(adj, scores, source)
         out = self._finish(out, x_dst)
         return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
@@ -133,12 +132,12 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         return source, pair[1](x_dst).view(-1, self.heads, self.out_channels)
 
     def _scores(
-        self, nb: Neighborhood, sent: Tensor, received: Tensor | None, features: Tensor | None
+        self, adj: Adjacency, sent: Tensor, received: Tensor | None, features: Tensor | None
     ) -> Tensor:
         """[E, H] in the order of the rows."""
-        scores = sent.index_select(0, nb.indices)
+        scores = sent.index_select(0, adj.neighborhood.indices)
         if received is not None:
-            scores = scores + received.index_select(0, nb.receivers())
+            scores = scores + received.index_select(0, adj.receivers())
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)

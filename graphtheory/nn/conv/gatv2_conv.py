@@ -105,7 +105,7 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
         """Attend; see the class for shapes."""
         if self.needs_messages():
             edge_index = on_core.for_messages(edge_index)
-            return super().forward(x, edge_index, edge_attr, return_attention_weights)
+            return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
         if x_dst is None:
             raise ValueError("x: got (x_src, None), expected features of the receivers too")

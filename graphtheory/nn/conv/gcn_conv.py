@@ -14,7 +14,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read, stored_values
+from graphtheory.nn.conv.adjacency import Adjacency, read, stored_values, to_keep
 
 
 class GCNConv(on_core.OnCore, pyg.GCNConv):
@@ -106,12 +106,13 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         x_src = x if isinstance(x, Tensor) else on_core.pair(x, self.flow)[0]
         on_core.check_features("x", x_src, self.lin.in_channels)
         num_dst = self._receivers(x, size)
-        if self._cached_rows is None:
+        rows = self._cached_rows
+        if rows is None and self.cached and self.normalize:
+            rows = self._cached_rows = to_keep(
+                lambda: self._rows(edge_index, edge_weight, x_src, num_dst, one_set)
+            )
+        elif rows is None:
             rows = self._rows(edge_index, edge_weight, x_src, num_dst, one_set)
-            if self.cached and self.normalize:
-                self._cached_rows = rows
-        else:
-            rows = self._cached_rows
         out = self._sum(self.lin(x_src), *rows)
         return out if self.bias is None else out + self.bias
 
@@ -195,7 +196,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             assert back.perm is not None
             sent = _sums(weight[back.perm], back)
         to, of = _inverse_root(received), _inverse_root(sent)
-        return to.index_select(0, nb.receivers()) * weight * of.index_select(0, nb.indices)
+        return to.index_select(0, adj.receivers()) * weight * of.index_select(0, nb.indices)
 
     def _sum(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor:
         """Weighted sums along the axis of nodes; further axes are heads to the core."""

@@ -116,6 +116,31 @@ def test_a_layer_with_cached_edges_pickles(edge_index) -> None:
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("TransformerConv", {}),
+        ("TransformerConv", {"edge_dim": 1}),
+        *((name, {"add_self_loops": loops}) for name, loops in LOOPS),
+        ("GCNConv", {"cached": True}),
+    ],
+)
+def test_trains_on_what_was_found_in_inference_mode(name, options, kind, edge_index) -> None:
+    """As in a validation before the first epoch: tensors made there take no part in gradients."""
+    args = [edge_index]
+    if kind == "Neighborhood":
+        args = [Neighborhood.from_edge_index(edge_index, num_nodes=6, weight=torch.rand(20))]
+    if "edge_dim" in options:
+        args.append(torch.rand(20, 1))
+    conv, x = getattr(drop_in, name)(5, 4, **options), torch.randn(6, 5)
+    with torch.inference_mode():
+        wanted = conv(x, *args)
+    out = conv(x, *args)
+    out.sum().backward()
+    torch.testing.assert_close(out, wanted.clone())
+
+
+@pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
 @pytest.mark.parametrize(("name", "loops"), [("TransformerConv", None), *LOOPS])
 def test_compiles_without_a_graph_break(name, loops, kind, edge_index) -> None:
     options = {} if loops is None else {"add_self_loops": loops}
