@@ -103,13 +103,14 @@ def test_threads_do_not_change_a_bit(
             super().__init__(threads)
 
     monkeypatch.setattr(_launch, "ThreadPoolExecutor", Pool)
-    nb = GRAPHS["random"](6000)
+    monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+    nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert pools == [2] * 7  # three loops forward and four of the five backward
+    assert pools == [2] * 8  # three loops forward, five backward
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(pools) == 7
+    assert len(pools) == 8
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import kernels, reference
+from graphtheory.ops.backends import _launch
 from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
@@ -74,8 +75,11 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_twice_and_on_two_threads_the_same_bits(backend: str, name: str, two_threads: None) -> None:
-    nb = GRAPHS["random"](6000)
+def test_twice_and_on_two_threads_the_same_bits(
+    backend: str, name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+    nb = GRAPHS["random"](1000)
     leaves = draw(name, nb, 63, torch.float32)
     runs = [results(getattr(ops, name), leaves, nb) for _ in range(2)]
     torch.set_num_threads(1)

@@ -17,7 +17,7 @@ import torch
 from numba import njit
 
 # Multiply-adds below which a second thread costs more to start than it saves.
-_WORTH_A_THREAD = 2**19
+_WORTH_A_THREAD = 2**22
 _TASKS_PER_THREAD = 4
 
 

@@ -21,6 +21,12 @@ MUCH = 10 * _launch._WORTH_A_THREAD
 
 
 @pytest.fixture
+def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads, and loops that take both however small they are."""
+    monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+
+
+@pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int, int]]]:
     """What loops are called with: (start, stop, thread); nothing is compiled."""
     calls: list[tuple[int, int, int]] = []
@@ -66,14 +72,14 @@ def test_an_error_in_a_thread_comes_out(monkeypatch: pytest.MonkeyPatch, two_thr
         _launch.launch(print, 8, MUCH)
 
 
-def test_threads_end_with_the_call(two_threads: None) -> None:
+def test_threads_end_with_the_call(threads_pay: None) -> None:
     before = threading.active_count()
-    attend(GRAPHS["random"](3000))
+    attend(GRAPHS["random"](300))
     assert threading.active_count() == before
 
 
 def attend(nb: Neighborhood) -> Tensor:
-    """A call large enough for threads, with its gradients."""
+    """A call with its gradients."""
     inputs = draw_inputs(nb, 4, 32)
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="numba_csr")
     grads = torch.autograd.grad(out, (inputs.query, inputs.key, inputs.value), inputs.grad)
@@ -88,23 +94,23 @@ class InWorkers(Dataset[Tensor]):
 
     def __getitem__(self, i: int) -> Tensor:
         assert torch.utils.data.get_worker_info() is not None
-        return attend(GRAPHS["random"](3000))
+        return attend(GRAPHS["random"](300))
 
 
-def test_workers_attend_after_their_parent_did_on_threads(two_threads: None) -> None:
-    here = attend(GRAPHS["random"](3000))  # on two threads, before the fork
+def test_workers_attend_after_their_parent_did_on_threads(threads_pay: None) -> None:
+    here = attend(GRAPHS["random"](300))  # on two threads, before the fork
     loader = DataLoader(
         InWorkers(), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
     )
     for there in loader:
         assert torch.equal(there, here)
-    assert torch.equal(attend(GRAPHS["random"](3000)), here)  # and the parent goes on
+    assert torch.equal(attend(GRAPHS["random"](300)), here)  # and the parent goes on
 
 
-def test_a_forked_child_runs_loops_on_threads_of_its_own(two_threads: None) -> None:
+def test_a_forked_child_runs_loops_on_threads_of_its_own(threads_pay: None) -> None:
     # Loops alone: torch's own parallel operations do not survive a fork.
-    query, key = torch.rand(3000, 4, 32), torch.rand(3000, 4, 32)
-    nb = GRAPHS["random"](3000)
+    query, key = torch.rand(300, 4, 32), torch.rand(300, 4, 32)
+    nb = GRAPHS["random"](300)
     here = numba_csr.edge_dot(nb.indptr, nb.indices, query, key).numpy()
     child = os.fork()
     if child == 0:
@@ -113,8 +119,8 @@ def test_a_forked_child_runs_loops_on_threads_of_its_own(two_threads: None) -> N
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_calls_from_several_threads_do_not_disturb_each_other(two_threads: None) -> None:
-    graphs = [GRAPHS["random"](n) for n in (2000, 2500, 3000)]
+def test_calls_from_several_threads_do_not_disturb_each_other(threads_pay: None) -> None:
+    graphs = [GRAPHS["random"](n) for n in (200, 250, 300)]
     alone = [attend(nb) for nb in graphs]
     found: dict[int, Tensor] = {}
     threads = [
