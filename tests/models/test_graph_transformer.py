@@ -194,7 +194,7 @@ def test_heads_that_do_not_divide_the_width(heads: int) -> None:
 
 def test_features_that_do_not_fit_the_graph(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3)
-    with pytest.raises(ValueError, match=r"edge_index: Neighborhood.*expected num_src=4"):
+    with pytest.raises(ValueError, match=r"edge_index: has \d+ senders, expected 4"):
         model(tiny.x[:4], tiny.graph)
     with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
         model(tiny.x[:4], tiny.edge_index)

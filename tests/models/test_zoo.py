@@ -99,6 +99,19 @@ def test_depth_and_width_are_the_config_s(name: str) -> None:
     assert count[2] - count[1] == count[1] - count[0]  # a hidden layer more each time
 
 
+@every_name
+def test_ffn_and_project_are_the_config_s(name: str) -> None:
+    def size(config: NetworkConfig) -> int:
+        return sum(p.numel() for p in built(name, config).parameters())
+
+    plain, residual = CONFIGS["classic"], CONFIGS["residual"]
+    ffn = 2 * (2 * 16 + 16 * 32 + 32 + 32 * 16 + 16)  # in each of two blocks
+    assert size(replace(residual, ffn=True)) == size(residual) + ffn
+    first = built(name, replace(plain, project=True))
+    first = first.body.input if isinstance(first, GraphTransformer) else first.input
+    assert (first.in_features, first.out_features) == (6, 16)
+
+
 def test_mlp_does_not_look_at_the_graph(tiny: Tiny) -> None:
     model = built("mlp").eval()
     empty = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 10)
@@ -118,6 +131,7 @@ def test_the_others_do(name: str, tiny: Tiny) -> None:
 def test_gt_with_zero_table_is_gt_plain(tiny: Tiny) -> None:
     config = CONFIGS["residual with ffn"]
     encoded, plain = built("gt", config).eval(), built("gt-plain", config).eval()
+    assert all(conv.bucket_bias is None for conv in plain.attention_layers())
     plain.load_state_dict(encoded.state_dict(), strict=False)
     nb = seen_by("gt", config, tiny)
     torch.testing.assert_close(encoded(tiny.x, nb), plain(tiny.x, nb), rtol=0, atol=1e-6)
