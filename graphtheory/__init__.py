@@ -1,4 +1,4 @@
-"""Graph attention on one sparse message-passing core: tokens are nodes, attention is aggregation."""
+"""Graph attention on one sparse message-passing core: tokens are nodes, attention aggregates."""
 
 from graphtheory.graph import Neighborhood, bipartite, cliques, star
 
