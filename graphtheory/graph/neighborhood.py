@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -124,10 +125,11 @@ class Neighborhood:
     def receivers(self) -> Tensor:
         """Receiver of each edge, int64 [num_edges] (cached)."""
         if self._receivers is None:
-            rows = torch.arange(self.num_dst, device=self.device)
-            self._receivers = torch.repeat_interleave(
-                rows, self.degree(), output_size=self.num_edges
-            )
+            with _outside_inference():
+                rows = torch.arange(self.num_dst, device=self.device)
+                self._receivers = torch.repeat_interleave(
+                    rows, self.degree(), output_size=self.num_edges
+                )
         return self._receivers
 
     def edge_index(self) -> Tensor:
@@ -137,7 +139,8 @@ class Neighborhood:
     def transpose(self) -> Neighborhood:
         """The same edges by sender (cached); its `perm` is each edge's position in this object."""
         if self._transpose is None:
-            self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
+            with _outside_inference():
+                self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         assert self._transpose is not None
         return self._transpose
 
@@ -210,6 +213,13 @@ class Neighborhood:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
         extra = [n for n in ("weight", "distance", "blocks") if getattr(self, n) is not None]
         return f"Neighborhood({', '.join([facts, *extra])})"
+
+
+def _outside_inference() -> AbstractContextManager[object]:
+    """What is cached must serve a later backward pass, which inference tensors cannot."""
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()
+    return torch.inference_mode(False)
 
 
 def _check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:

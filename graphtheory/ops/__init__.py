@@ -1,8 +1,17 @@
 """Pure differentiable functions of tensors and a neighbourhood."""
 
+from graphtheory.ops.additive import additive_score
 from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.dispatch import backend_names
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
 
-__all__ = ["BucketedBias", "aggregate", "attention", "backend_names", "edge_dot", "edge_softmax"]
+__all__ = [
+    "BucketedBias",
+    "additive_score",
+    "aggregate",
+    "attention",
+    "backend_names",
+    "edge_dot",
+    "edge_softmax",
+]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from graphtheory import Neighborhood, cliques
+from graphtheory.ops import aggregate
 
 # 1 and 2 send to 0 (2 twice), 0 sends to 2, 3 has a loop; 1 receives from nobody.
 EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
@@ -240,3 +241,15 @@ def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
     for edges in (torch.ones(4, dtype=torch.bool), torch.ones(5)):
         with pytest.raises(ValueError, match=r"edges: .* expected bool \[5\]"):
             nb.keep(edges)
+
+
+def test_what_inference_caches_serves_training() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
+    value = torch.ones(3, 1, 2, requires_grad=True)
+    with torch.inference_mode():
+        nb.receivers()
+        nb.transpose()
+    weights = torch.ones(3, 1, requires_grad=True)
+    aggregate(weights, value, nb).sum().backward()
+    assert value.grad is not None and value.grad[:, 0, 0].tolist() == [1, 2, 0]
+    assert not nb.receivers().is_inference()

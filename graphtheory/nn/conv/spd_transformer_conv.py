@@ -11,6 +11,8 @@ from torch_geometric.nn.dense.linear import Linear
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.bias import BucketBias
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import Adjacency, read
 
 PairTensor = tuple[Tensor, Tensor]
 
@@ -40,11 +42,10 @@ class SPDTransformerConv(nn.Module):
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
-        - **edge_index:** `edge_index` [2, E], any adjacency that PyG's layers take, or a
-        `Neighborhood`.
+        - **edge_index:** [2, E], any other adjacency that PyG's layers take, or a `Neighborhood`.
         - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance``
-        of the
-          neighbourhood; without one the edges themselves are the graph: 0 for a self-loop, else 1.
+          of the neighbourhood; without one the edges themselves are the graph: 0 for a self-loop,
+          else 1.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
 
@@ -125,9 +126,12 @@ class SPDTransformerConv(nn.Module):
         return_attention_weights: bool | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
         """Attend; see the class for shapes."""
-        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        nb = self._neighborhood(edge_index, x_src.size(0), x_dst.size(0))
-        bias = self._bias(nb, distance)
+        x_src, x_dst = on_core.pair(x)
+        if x_dst is None:
+            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        adj = read(edge_index, x_src.size(0), x_dst.size(0))
+        nb = adj.neighborhood
+        bias = self._bias(adj, distance)
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
@@ -141,20 +145,10 @@ class SPDTransformerConv(nn.Module):
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.lin_skip is not None:
             out = out + self.lin_skip(x_dst)
-        return out if weights is None else (out, self._in_given_order(nb, weights))
+        return out if weights is None else (out, adj.with_weights(edge_index, weights))
 
-    def _neighborhood(self, edge_index: object, num_src: int, num_dst: int) -> Neighborhood:
-        if isinstance(edge_index, Neighborhood):
-            if (edge_index.num_src, edge_index.num_dst) != (num_src, num_dst):
-                raise ValueError(
-                    f"edge_index: {edge_index}, "
-                    f"expected num_src={num_src} and num_dst={num_dst} as x has rows"
-                )
-            return edge_index
-        assert isinstance(edge_index, Tensor)
-        return Neighborhood.from_edge_index(edge_index, num_src=num_src, num_dst=num_dst)
-
-    def _bias(self, nb: Neighborhood, distance: Tensor | None) -> ops.BucketedBias | None:
+    def _bias(self, adj: Adjacency, distance: Tensor | None) -> ops.BucketedBias | None:
+        nb = adj.neighborhood
         if self.bucket_bias is None:
             return None
         if distance is None:
@@ -164,8 +158,8 @@ class SPDTransformerConv(nn.Module):
                 f"distance: shape {tuple(distance.shape)}, "
                 f"expected one entry an edge: [{nb.num_edges}]"
             )
-        elif nb.perm is not None:
-            distance = distance[nb.perm]
+        else:
+            distance = adj.to_rows(distance)
         if distance is None:
             distance = (nb.indices != nb.receivers()).to(torch.uint8)
         return self.bucket_bias(distance)
@@ -179,19 +173,13 @@ class SPDTransformerConv(nn.Module):
             logits = logits + bias.table[bias.bucket.long()]
         return ops.edge_softmax(logits, nb)
 
-    @staticmethod
-    def _in_given_order(nb: Neighborhood, weights: Tensor) -> tuple[Tensor, Tensor]:
-        if nb.perm is None:
-            return nb.edge_index(), weights
-        back = torch.argsort(nb.perm)
-        return nb.edge_index()[:, back], weights[back]
-
     def attention_weights(self, x: Tensor | PairTensor, neighborhood: Neighborhood) -> Tensor:
         """Weights [E, heads] without dropout, in the edge order of the neighbourhood."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        return self._softmax(query, key, neighborhood, self._bias(neighborhood, None))
+        adj = read(neighborhood, x_src.size(0), x_dst.size(0))
+        return self._softmax(query, key, neighborhood, self._bias(adj, None))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

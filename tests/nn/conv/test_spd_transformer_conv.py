@@ -225,3 +225,20 @@ def test_errors_name_the_argument() -> None:
         conv(x, torch.tensor([[0], [3]]))
     with pytest.raises(ValueError, match=r"edge_index: .*5"):
         conv(x, Neighborhood.from_edge_index(edge_index, num_nodes=5))
+
+
+def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> None:
+    edge_index = make_graph(9, 6, 4, 30).simple()
+    conv = randomized(SPDTransformerConv((5, 3), 4, heads=2))
+    x = (torch.randn(6, 5), torch.randn(4, 3))
+    distance = torch.randint(0, 9, (edge_index.size(1),))
+    wanted = conv(x, edge_index)
+    nb = Neighborhood.from_edge_index(edge_index, num_src=6, num_dst=4)
+    for form, adj in {**sparse_forms(edge_index, 6, 4), "Neighborhood": nb}.items():
+        torch.testing.assert_close(conv(x, adj), wanted, msg=lambda m, form=form: f"{form}: {m}")
+    wanted = conv(x, edge_index, distance)
+    torch.testing.assert_close(conv(x, nb, distance[nb.perm]), wanted)
+    by_row = torch.argsort(edge_index[1] * 6 + edge_index[0])
+    torch.testing.assert_close(
+        conv(x, sparse_forms(edge_index, 6, 4)["csr"], distance[by_row]), wanted
+    )
