@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphtheory.cli import main
 from graphtheory.cli.bench import Bench
@@ -428,3 +429,15 @@ def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
     (tmp_path / "MUSAE_Facebook/facebook_pagepage.npz").write_text("")
     _, out, _ = run("datasets", "--root", str(tmp_path))
     assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
+
+
+def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
+    run: Run, tmp_path: Path, two_threads: None
+) -> None:
+    words = ("bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out")
+    assert run(*words, "one")[0] == run(*words, "two", "--threads", "2")[0] == 0
+    for name, expected in (("one", ", 1 of "), ("two", ", 2 of ")):
+        found = json.loads((tmp_path / name / "results.json").read_text())
+        assert expected in found["environment"]["device"]
+    assert torch.get_num_threads() == 2
+    assert "--threads: got 0" in refused(run("train", *KARATE, "--threads", "0"))

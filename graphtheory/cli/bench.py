@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.show import (
+    SMALL,
     Command,
     Count,
     File,
@@ -20,6 +21,7 @@ from graphtheory.cli.show import (
     data_root,
     known,
     refusing,
+    threads,
     told_on_stop,
     write_json,
 )
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from graphtheory.experiments.node_benchmark import Benchmark, Run
     from graphtheory.experiments.record import RecordedBenchmark
     from graphtheory.report import BenchmarkReport
-
-_SMALL = 5000  # nodes
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,9 @@ class Bench(Command):
     which is none, on a larger one."""
     search_log: File = None
     """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
+    threads: Count = None
+    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
+    wait for each other, and one a core on a larger one."""
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
@@ -78,14 +81,15 @@ class Bench(Command):
 
         bench, data = self._prepared(screen)
         out = bench.record.path.parent
-        with told_on_stop(lambda: _tell(screen, bench)):
+        with told_on_stop(lambda: _tell(screen, bench)), threads(self.threads, data.num_nodes):
             runs = self._train(screen, bench)
             studied = self._distances(screen, bench, data)
+            report = self._report(screen, bench, data, runs, studied)
         title = f"{data.name}, split {data.split}"
         screen.table(score_table(summaries(runs), data.metric, title))
         if against := paired(runs, bench.models[0]):
             screen.table(difference_table(against, bench.models[0]))
-        _write(self._report(screen, bench, data, runs, studied), out)
+        _write(report, out)
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
     def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any]:
@@ -95,6 +99,7 @@ class Bench(Command):
         from graphtheory.models.zoo import NAMES
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
+        at_least(1, threads=self.threads)
         at_least(0, distances=self.distances)
         models = tuple(dict.fromkeys(known("--models", name, NAMES) for name in self.models))
         if not models:
@@ -135,7 +140,7 @@ class Bench(Command):
 
         farthest = self.distances
         if farthest is None:
-            farthest = 3 if data.num_nodes <= _SMALL else 0
+            farthest = 3 if data.num_nodes <= SMALL else 0
         if farthest == 0 or data.split != describe(data.name).default_split:
             return []
         study = DistanceStudy(

@@ -28,6 +28,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 if TYPE_CHECKING:
     from graphtheory.report.table import Table
 
+SMALL = 5000  # nodes of a small graph
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 
 
@@ -115,6 +116,19 @@ def data_root(root: Path | None) -> Path | None:
     if root is not None and not root.is_dir():
         raise RefusedError(f"{source}: {root} is not a folder; expected one with the raw files")
     return root
+
+
+@contextmanager
+def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
+    """Compute on so many threads; unasked on one for a small graph, where more only wait."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(asked or (1 if num_nodes <= SMALL else before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -17,6 +17,7 @@ from graphtheory.cli.show import (
     data_root,
     known,
     refusing,
+    threads,
     told_on_stop,
     write_json,
 )
@@ -54,6 +55,9 @@ class Train(Command):
     patience: Count = None
     """Stop after so many epochs without a better validation score; without it the data set's own
     number."""
+    threads: Count = None
+    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
+    wait for each other, and one a core on a larger one."""
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
@@ -64,7 +68,7 @@ class Train(Command):
         from graphtheory.train import CheckpointError, fit
 
         at_least(0, seed=self.seed)
-        at_least(1, epochs=self.epochs, patience=self.patience)
+        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         model = known("--model", self.model, NAMES)
         root = data_root(self.root)
         with refusing():
@@ -80,6 +84,7 @@ class Train(Command):
         with (
             told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
             refusing(CheckpointError, OSError),
+            threads(self.threads, data.num_nodes),
         ):
             result = fit(
                 task, batches, epochs=self.epochs or epochs, patience=self.patience or patience,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from graphtheory.cli.show import (
     Command,
+    Count,
     Folder,
     Name,
     Names,
@@ -15,6 +16,7 @@ from graphtheory.cli.show import (
     data_root,
     known,
     refusing,
+    threads,
     told_on_stop,
 )
 
@@ -44,6 +46,9 @@ class Tune(Command):
     """Where search.jsonl and tuned.json go; without it runs/tune-DATASET."""
     keep: bool = False
     """Also write the best into the installed package, where `train` and `bench` look."""
+    threads: Count = None
+    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
+    wait for each other, and one a core on a larger one."""
 
     def run(self, screen: Screen) -> None:
         """Search, print, write."""
@@ -52,22 +57,28 @@ class Tune(Command):
         from graphtheory.models.zoo import NAMES
         from graphtheory.report import search_table
 
-        at_least(1, budget=self.budget)
+        at_least(1, budget=self.budget, threads=self.threads)
         models = tuple(known("--models", name, NAMES) for name in self.models)
         root = data_root(self.root)
         with refusing():
-            name = graphs.load(self.dataset, root, split=self.split).name
-            out = self.out or Path(f"runs/tune-{name}")
+            data = graphs.load(self.dataset, root, split=self.split)
+            out = self.out or Path(f"runs/tune-{data.name}")
             out.mkdir(parents=True, exist_ok=True)
             before = search.read_log(out / "search.jsonl")
-        study = search.Search(name, models, self.budget, self.split, root, out / "search.jsonl")
+        study = search.Search(
+            data.name, models, self.budget, self.split, root, out / "search.jsonl"
+        )
         if before:
             screen.say(f"{len(before)} candidates are known from {study.log}.")
 
         def tell() -> None:
             screen.say(f"\nWhat was tried is in {study.log}; the same command goes on.")
 
-        with told_on_stop(tell), screen.steps("candidate") as steps:
+        with (
+            told_on_stop(tell),
+            threads(self.threads, data.num_nodes),
+            screen.steps("candidate") as steps,
+        ):
             log = study.run(steps)
         best = search.best(log)
         screen.table(search_table(log))
