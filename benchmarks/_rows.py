@@ -1,0 +1,65 @@
+"""What benchmarks share: alternating timings, and rows written only after green tests."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from graphtheory.experiments.rows import FIELDS, Environment, Row, write_csv
+
+ROOT = Path(__file__).parent.parent
+
+
+def seconds(
+    works: dict[str, Callable[[], object]], repeats: int, warmup: int = 2
+) -> dict[str, list[float]]:
+    """Wall-clock time of each work; a round runs all of them, so they meet the same weather."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for round_ in range(-warmup, repeats):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            if round_ >= 0:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def ratios(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
+    """How many times as long, round by round."""
+    return [a / b for a, b in zip(slow, fast, strict=True)]
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print one line a row."""
+    for row in rows:
+        spread = f"[{row.q20:.4g}, {row.q80:.4g}]"
+        print(f"{row.name:58} {row.median:9.4g} {row.unit:8} {spread:20} {row.parameters}")
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Write the rows into a CSV file, in place of those of the same name; refuse when tests fail.
+
+    Raises:
+        SystemExit: The conformance tests are red; the file stays as it was.
+    """
+    command = [sys.executable, "-m", "pytest", "tests/conformance", "-q", "-x"]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        sys.exit(f"{path} not written: the conformance tests fail")
+    with tempfile.NamedTemporaryFile("r", suffix=".csv", newline="") as file:
+        write_csv(file.name, rows, Environment.here())
+        new = list(csv.DictReader(file))
+    names = {line["name"] for line in new}
+    old = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            old = [line for line in csv.DictReader(file) if line["name"] not in names]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows([*old, *new])

@@ -1,0 +1,125 @@
+"""Extra peak memory of attention, forward and backward, beside PyG's `TransformerConv`.
+
+    python benchmarks/memory.py --out benchmarks/results/cpu.csv
+
+Every figure comes from a fresh process: the highest resident memory during one step, less the
+resident memory before it. Inputs exist before; compilers and thread pools have warmed up on a small
+graph. The library's neighborhood and its transpose are built within the step.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import tyro
+from _rows import ratios, save, show
+from ops import Attention, draw, pyg, random_graph, step
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.experiments.rows import Row
+
+Library = Literal["graphtheory", "PyG"]
+MIB = 2**20
+
+
+def resident(what: Literal["VmRSS", "VmHWM"]) -> int:
+    """Resident memory of this process in bytes: now, or the highest since `forget_peak`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+
+
+def forget_peak() -> None:
+    """Let VmHWM begin anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def attention_of(library: Library, edges: Tensor, nodes: int, heads: int, dim: int) -> Attention:
+    """One step from the edge list on."""
+    if library == "PyG":
+        return pyg(edges, heads, dim)
+
+    def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return ops.attention(query, key, value, Neighborhood.from_edge_index(edges, nodes))
+
+    return attention
+
+
+def extra_peak(library: Library, nodes: int, edges: int, heads: int, head_dim: int) -> int:
+    """Bytes that one forward and backward needs on top of its inputs."""
+    small = random_graph(100, 200)
+    step(attention_of(library, small, 100, heads, head_dim), *draw(100, heads, head_dim))
+    edge_index = random_graph(nodes, edges)
+    leaves, grad = draw(nodes, heads, head_dim)
+    attention = attention_of(library, edge_index, nodes, heads, head_dim)
+    before = resident("VmRSS")
+    forget_peak()
+    step(attention, leaves, grad)
+    return resident("VmHWM") - before
+
+
+def in_a_fresh_process(library: Library, **options: int) -> int:
+    """`extra_peak` in a process of its own."""
+    command = [sys.executable, __file__, "--measure", library]
+    for name, value in options.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def by_edges(library: Library, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:
+    """Edges -> bytes, for half as many, as many and twice as many."""
+    return {
+        count: in_a_fresh_process(library, threads=threads, edges=count, **sizes)
+        for count in (edges // 2, edges, 2 * edges)
+    }
+
+
+def main(
+    nodes: int = 20_000,
+    edges: int = 400_000,
+    heads: int = 4,
+    head_dim: int = 32,
+    threads: int = 2,
+    repeats: int = 3,
+    out: Path | None = None,
+    measure: Library | None = None,
+) -> None:
+    """Measure the extra peak memory of attention in float32 beside PyG's.
+
+    Args:
+        nodes: Nodes of a uniform random graph.
+        edges: Its edges; bytes an edge come from half as many and twice as many.
+        heads: Attention heads.
+        head_dim: Features of a head.
+        threads: Of torch and of the kernels.
+        repeats: Processes for each figure.
+        out: CSV file to put the rows in, after the conformance tests.
+        measure: Measure only this library, in this process, and print bytes.
+    """
+    torch.set_num_threads(threads)
+    if measure is not None:
+        print(extra_peak(measure, nodes, edges, heads, head_dim))
+        return
+    about = {"nodes": nodes, "edges": edges, "heads": heads, "head_dim": head_dim}
+    rows, peaks = [], {}
+    for library in get_args(Library):
+        found = [by_edges(library, threads, **about) for _ in range(repeats)]
+        peaks[library] = [of[edges] for of in found]
+        here = [peak / MIB for peak in peaks[library]]
+        slopes = [float(np.polyfit(list(of), list(of.values()), 1)[0]) for of in found]
+        rows.append(Row.of(f"extra peak memory, {library}", here, "MiB", **about))
+        rows.append(Row.of(f"extra memory of an edge, {library}", slopes, "B", **about))
+    share = ratios(peaks["graphtheory"], peaks["PyG"])
+    rows.append(Row.of("extra peak memory as a share of PyG's", share, "1", **about))
+    show(rows)
+    if out is not None:
+        save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,79 @@
+"""Rows of the benchmarks: written after green tests only, each name once."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from graphtheory.experiments.rows import FIELDS, Row
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that the benchmarks share; its tests pass unless a test here says otherwise."""
+    spec = importlib.util.spec_from_file_location("_rows", BENCHMARKS / "_rows.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    asked = []
+    result = SimpleNamespace(returncode=0)
+    fake = SimpleNamespace(run=lambda command, **_: asked.append(command) or result)
+    monkeypatch.setattr(module, "subprocess", fake)
+    module.asked, module.result = asked, result
+    return module
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_take_the_place_of_those_of_the_same_name(rows: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "results" / "cpu.csv"
+    rows.save([Row.of("a", [1.0, 2.0, 4.0], "s", n=1), Row.of("b", 3.0, "s")], path)
+    rows.save([Row.of("a", 5.0, "s", n=2)], path)
+    lines = read(path)
+    assert [(line["name"], line["median"]) for line in lines] == [("b", "3.0"), ("a", "5.0")]
+    assert list(lines[0]) == list(FIELDS)
+    assert all(line["versions"] and line["device"] for line in lines)
+    assert all("tests/conformance" in command for command in rows.asked)
+
+
+def test_nothing_is_written_when_the_tests_fail(rows: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.csv"
+    rows.save([Row.of("a", 1.0, "s")], path)
+    before = path.read_bytes()
+    rows.result.returncode = 1
+    with pytest.raises(SystemExit, match=r"cpu\.csv not written: the conformance tests fail"):
+        rows.save([Row.of("a", 2.0, "s")], path)
+    assert path.read_bytes() == before
+
+
+def test_works_take_turns(rows: ModuleType) -> None:
+    order: list[str] = []
+    works = {name: lambda name=name: order.append(name) for name in "ab"}
+    times = rows.seconds(works, repeats=3, warmup=1)
+    assert order == ["a", "b"] * 4
+    assert {name: len(taken) for name, taken in times.items()} == {"a": 3, "b": 3}
+    assert rows.ratios([4.0, 9.0], [2.0, 3.0]) == [2, 3]
+
+
+@pytest.mark.parametrize("script", ["ops", "memory"])
+def test_a_small_run_prints_its_rows(script: str) -> None:
+    small = ["--nodes", "50", "--edges", "200", "--heads", "2", "--head-dim", "4", "--repeats", "1"]
+    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *small]
+    command += ["--no-compiled"] if script == "ops" else ["--measure", "graphtheory"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    if script == "ops":
+        assert "times faster than PyG: graphtheory" in result.stdout
+    else:
+        assert int(result.stdout) >= 0
