@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 import torch
 
+from graphtheory import Neighborhood
 from graphtheory.experiments.node_benchmark import Benchmark, Run
+from graphtheory.experiments.trial import load
 from graphtheory.models import zoo
 
 SMALL = Benchmark("karate", models=("gt", "mlp"), seeds=2, epochs=4)
@@ -57,12 +59,15 @@ def test_seeds_differ(rows: list[Run]) -> None:
 def test_findings_on_a_transformer(rows: list[Run]) -> None:
     encoded = rows[0]
     trial, _, _ = SMALL.trial("gt")
+    data = load("karate", None, None, 0, trial.degree)
+    graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
+    nb = zoo.pattern_of("gt", trial.network)(graph)
     bias = torch.tensor(encoded.extra["bias"])
     assert bias.shape == (trial.network.layers, trial.network.num_buckets, trial.network.heads)
     for layer in range(1, trial.network.layers + 1):
         mass = [r for r in encoded.extra["attention_mass"] if r["layer"] == layer]
         assert sum(r["mass"] for r in mass) == pytest.approx(1, abs=1e-5)
-        assert [r["distance"] for r in mass] == [0, 1]  # the node itself and its neighbours
+        assert [r["distance"] for r in mass] == nb.distance.unique().tolist()
     assert rows[1].extra == {}
 
 
