@@ -31,6 +31,7 @@ th, td { padding: .3rem .8rem .3rem 0; text-align: right; vertical-align: top;
 th { color: #4a4f55; font-weight: 600; border-bottom: 1.5px solid #9aa0a6; white-space: normal;
   vertical-align: bottom; }
 th.word, td.word { text-align: left; white-space: normal; }
+th.word, td.word:first-child { white-space: nowrap; }
 tr:last-child td { border-bottom: 1px solid #9aa0a6; }
 .note, figcaption { color: #5b6168; font-size: .88rem; }
 figure { margin: 1rem 0 1.5rem; }
