@@ -16,6 +16,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, bipartite, cliques, ops, star
 from graphtheory.ops import reference
 from graphtheory.ops.dropout import draw_seed, dropout_factor
+from graphtheory.patterns import AddSelf, Compose, KHop, Sample
 
 SIZES = {1: (1, 1), 7: (3, 5), 63: (4, 32), 257: (2, 7)}  # nodes -> heads, head_dim
 BIASES = ("none", "edges", "masked", "large", "buckets")
@@ -51,6 +52,10 @@ GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "unequal cliques": lambda n: cliques([n // 2, 0, n - n // 2, 1]),
     "star": lambda n: star([n, 0, 2]),
     "transposed": lambda n: _random(n, n, 3 * n).transpose(),
+    "2 hops and self": lambda n: Compose(KHop(2), AddSelf())(_random(n, n, 2 * n)),
+    "3 of 2 hops": lambda n: Compose(KHop(2), Sample(3))(
+        _random(n, n, 2 * n), generator=torch.Generator().manual_seed(0)
+    ),
 }
 
 
