@@ -6,7 +6,7 @@ import torch
 
 from graphtheory import Neighborhood
 from graphtheory.experiments.node_benchmark import Benchmark, Run
-from graphtheory.experiments.trial import load
+from graphtheory.experiments.trial import load, run_trial
 from graphtheory.models import zoo
 
 SMALL = Benchmark("karate", models=("gt", "mlp"), seeds=2, epochs=4)
@@ -17,6 +17,10 @@ def without_clock(run: Run) -> dict[str, Any]:
     values = {name: value for name, value in asdict(run).items() if name not in MEASURED}
     values["history"] = [{k: v for k, v in row.items() if k != "seconds"} for row in run.history]
     return values
+
+
+def losses(history: list[dict[str, float]]) -> list[tuple[float, float]]:
+    return [(row["train_loss"], row["val_loss"]) for row in history]
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +55,14 @@ def test_bitwise_the_same_again_and_in_any_order(rows: list[Run]) -> None:
         assert by_pair[run.model, run.seed] == without_clock(run)
 
 
-def test_seeds_differ(rows: list[Run]) -> None:
-    losses = [[row["train_loss"] for row in run.history] for run in rows]
-    assert losses[0] != losses[2] and losses[1] != losses[3]
+def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> None:
+    for run in rows:
+        trial, epochs, patience = SMALL.trial(run.model)
+        data = load("karate", None, None, run.seed, trial.degree)
+        outcome = run_trial(trial, data, seed=run.seed, epochs=epochs, patience=patience)
+        assert losses(outcome.fit.history) == losses(run.history)
+        assert outcome.parameters == run.parameters
+    assert losses(rows[0].history) != losses(rows[2].history)
 
 
 def test_findings_on_a_transformer(rows: list[Run]) -> None:
