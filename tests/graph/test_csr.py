@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.graph.csr import check_index, csr_from_edges, csr_transpose, sort_by_key
+from graphtheory.graph.csr import (
+    _stable_order,
+    check_index,
+    csr_from_edges,
+    csr_transpose,
+    sort_by_key,
+)
 
 EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
 
@@ -16,6 +22,15 @@ def test_sort_by_key_is_stable_and_counts_missing_keys() -> None:
     indptr, order = sort_by_key(torch.tensor([3, 1, 3, 1, 3]), 5)
     assert indptr.tolist() == [0, 0, 2, 2, 5, 5]
     assert order.tolist() == [1, 3, 0, 2, 4]
+
+
+@pytest.mark.parametrize("num_keys", [1, 2**16, 2**16 + 1, 2**33])
+def test_keys_of_any_width_are_sorted(num_keys: int, generator: torch.Generator) -> None:
+    few = torch.randint(num_keys, (50,), generator=generator)
+    few[0] = num_keys - 1
+    key = few[torch.randint(50, (1000,), generator=generator)]
+    assert torch.equal(_stable_order(key, num_keys), torch.sort(key, stable=True)[1])
+    assert _stable_order(key[:0], 0).tolist() == []
 
 
 @pytest.mark.parametrize("entry", [-1, 4, 2**40])
