@@ -33,12 +33,12 @@ def _count_bits(typingctx, word):
 
 
 @njit(cache=True, nogil=True)
-def _record(out, row, first, words, hops):
-    """out[row, first + i] = hops for every set bit i."""
+def _record(out, row, words, hops):
+    """out[row, i] = hops for every set bit i."""
     for w in range(WORDS):
         word = words[w]
         while word != 0:
-            out[row, first + 64 * w + _lowest_bit(word)] = hops
+            out[row, 64 * w + _lowest_bit(word)] = hops
             word &= word - np.uint64(1)
 
 
@@ -65,7 +65,7 @@ def _pull(indptr, indices, v, front, active, seen, new):
 
 
 @njit(cache=True, nogil=True)
-def _close(indptr, indices, order, component, seen, out, first, hops):
+def _close(indptr, indices, order, component, seen, out, hops):
     """Give `hops` to all connected pairs not yet seen: one sweep over the components in order."""
     num_nodes = len(order)
     reach, new = np.empty(WORDS, np.uint64), np.empty(WORDS, np.uint64)
@@ -86,13 +86,13 @@ def _close(indptr, indices, order, component, seen, out, first, hops):
             for w in range(WORDS):
                 new[w] = reach[w] & ~seen[v, w]
                 seen[v, w] |= new[w]
-            _record(out, v, first, new, hops)
+            _record(out, v, new, hops)
         start = stop
 
 
 @njit(cache=True, nogil=True)
-def from_sources(indptr, indices, order, component, sources, cutoff, out, first):
-    """Fill columns first, first + 1, .. of out [N, *]: hops from up to 512 sources to every node.
+def from_sources(indptr, indices, order, component, sources, cutoff, out):
+    """Fill out [N, S]: hops from S sources, up to 512, to every node.
 
     One bit a source: a hop is one OR over each row, and only rows that hear an active node write.
     """
@@ -103,11 +103,11 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out, first)
     active = np.zeros(num_nodes, np.bool_)
     active_after = np.empty(num_nodes, np.bool_)
     new = np.empty(WORDS, np.uint64)
-    out[:, first : first + len(sources)] = UNREACHABLE
+    out[:] = UNREACHABLE
     for i in range(len(sources)):
         front[sources[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
         active[sources[i]] = True
-        out[sources[i], first + i] = 0
+        out[sources[i], i] = 0
     seen[:] = front
     for hops in range(1, cutoff):
         alive = False
@@ -117,12 +117,12 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out, first)
                 alive = True
                 for w in range(WORDS):
                     after[v, w] = new[w]
-                _record(out, v, first, new, hops)
+                _record(out, v, new, hops)
         if not alive:
             return
         front, after = after, front
         active, active_after = active_after, active
-    _close(indptr, indices, order, component, seen, out, first, cutoff)
+    _close(indptr, indices, order, component, seen, out, cutoff)
 
 
 @njit(cache=True, nogil=True)

@@ -81,7 +81,7 @@ def count_by_distance(
         table = torch.empty(num_nodes, stop - start, dtype=torch.uint8).numpy()
         nodes = torch.arange(start, stop).numpy()
         cut = max_distance + 1
-        _bfs.from_sources(*rows, parts.order, parts.strong, nodes, cut, table, 0)
+        _bfs.from_sources(*rows, parts.order, parts.strong, nodes, cut, table)
         _counts.count_columns(table, group, count[start:stop])
 
     for_chunks(work, num_nodes, _bfs.SOURCES_AT_ONCE)

@@ -112,8 +112,11 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
     out = result.numpy()
 
     def work(start: int, stop: int) -> None:
+        # Written hop by hop, so into memory of its own: the rows of the result lie too far apart.
+        columns = np.empty((len(out), stop - start), dtype=np.uint8)
         batch = ids[start:stop]
-        _bfs.from_sources(*rows, parts.order, parts.strong, batch, cutoff, out, start)
+        _bfs.from_sources(*rows, parts.order, parts.strong, batch, cutoff, columns)
+        out[:, start:stop] = columns
 
     for_chunks(work, len(ids), _bfs.SOURCES_AT_ONCE)
     return result
