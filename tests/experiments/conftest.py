@@ -1,6 +1,30 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
 import pytest
 
 from graphtheory.experiments.spaces import SPACES, Space
+from graphtheory.experiments.trial import Outcome, Trial, run_trial
+
+Listen = Callable[[ModuleType], list[tuple[Trial, int]]]
+
+
+@pytest.fixture
+def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
+    """`listen(module)` is a list that every training the module asks for is added to."""
+
+    def to(module: ModuleType) -> list[tuple[Trial, int]]:
+        heard: list[tuple[Trial, int]] = []
+
+        def told(trial: Trial, data: object, *, seed: int, **options: Any) -> Outcome:
+            heard.append((trial, seed))
+            return run_trial(trial, data, seed=seed, **options)
+
+        monkeypatch.setattr(module, "run_trial", told)
+        return heard
+
+    return to
 
 
 @pytest.fixture

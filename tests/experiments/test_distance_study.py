@@ -1,10 +1,13 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from graphtheory.experiments import distance_study
 from graphtheory.experiments.distance_study import DistanceStudy, curve, verdict
 from graphtheory.experiments.trial import load
+from tests.experiments.conftest import Listen
 
 SMALL = DistanceStudy("karate", distances=(1, 2), seeds=1, samples=3, num_buckets=4, epochs=2)
 
@@ -32,6 +35,19 @@ def test_rows_of_a_small_study() -> None:
     share = (data.y[data.test_mask] == common).float().mean()
     assert rows[0]["value"] == pytest.approx(float(share))
     assert SMALL.run() == rows
+
+
+def test_only_the_control_has_a_frozen_query(listen: Listen) -> None:
+    trained = listen(distance_study)
+    replace(SMALL, distances=(2,)).run()
+    networks = [trial.network for trial, _ in trained]
+    assert [(n.neighbors, n.frozen_query) for n in networks] == [
+        ("all:3", False),
+        ("=2:3", False),
+        ("=2:3", True),
+    ]
+    for n in networks:  # one layer of one head that has nothing but its neighbours
+        assert (n.layers, n.heads, n.root_weight, n.num_buckets) == (1, 1, False, 4)
 
 
 def test_curve_gathers_seeds() -> None:

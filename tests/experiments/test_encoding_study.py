@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from graphtheory.data import graphs
@@ -5,6 +7,7 @@ from graphtheory.experiments import encoding_study
 from graphtheory.experiments.encoding_study import CASES, Case, EncodingStudy, gains
 from graphtheory.experiments.spaces import make_trial
 from graphtheory.models import zoo
+from tests.experiments.conftest import Listen
 
 
 def test_cases_name_known_graphs_and_can_be_built() -> None:
@@ -14,10 +17,14 @@ def test_cases_name_known_graphs_and_can_be_built() -> None:
             zoo.build(model, case.trial.network, num_features=5, num_classes=3)
 
 
-def test_rows_of_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_small_study(monkeypatch: pytest.MonkeyPatch, listen: Listen) -> None:
     trial = make_trial("gt", hidden=8, heads=2, neighbors="2", bias_lr=0.05)
     monkeypatch.setitem(encoding_study.CASES, "club", Case("karate", trial, 2, 3, 3))
+    trained = listen(encoding_study)
     rows = EncodingStudy(("club",)).run()
+    assert trained == [
+        (replace(trial, model=model), seed) for seed in (0, 1) for model in ("gt", "gt-plain")
+    ]
     assert [(r["case"], r["seed"]) for r in rows] == [("club", 0), ("club", 1)]
     assert all(0 <= r[m] <= 1 for r in rows for m in ("gt", "gt-plain"))
     assert EncodingStudy(("club",), seeds=1).run() == rows[:1]

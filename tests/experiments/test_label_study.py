@@ -1,10 +1,13 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 
+from graphtheory.experiments import label_study
 from graphtheory.experiments.label_study import MODELS, LabelStudy, fewer_labels, verdict
 from graphtheory.experiments.trial import load
+from tests.experiments.conftest import Listen
 
 Y = torch.tensor([0] * 20 + [1] * 10 + [2] * 10)
 TRAIN = torch.arange(40) < 30  # class 2 has no training node
@@ -42,6 +45,16 @@ def test_rows_of_a_small_study() -> None:
     assert rows[0]["labels"] < rows[-1]["labels"]
     assert all(0 <= r["value"] <= 1 for r in rows)
     assert study.run() == rows
+
+
+def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(
+    listen: Listen,
+) -> None:
+    trained = listen(label_study)
+    LabelStudy("karate", shares=(1.0,), seeds=1, epochs=1).run()
+    encoded, plain, gcn = (trial for trial, _ in trained)
+    assert plain == replace(encoded, model="gt-plain") != encoded
+    assert (encoded.model, gcn.model) == ("gt", "gcn")
 
 
 def test_verdict_by_hand() -> None:

@@ -10,6 +10,7 @@ from graphtheory.experiments import search
 from graphtheory.experiments.search import Judged, Search, best, read_log
 from graphtheory.experiments.spaces import Space, make_trial
 from graphtheory.experiments.trial import Outcome, Trial, load, run_trial
+from tests.experiments.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")
 MODELS = ("gt", "mlp")
@@ -21,16 +22,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Trial, int]]:
+def runs(listen: Listen) -> list[tuple[Trial, int]]:
     """Every training that a search asks for."""
-    seen: list[tuple[Trial, int]] = []
-
-    def counted(trial: Trial, data: object, *, seed: int, **options: Any) -> Outcome:
-        seen.append((trial, seed))
-        return run_trial(trial, data, seed=seed, **options)
-
-    monkeypatch.setattr(search, "run_trial", counted)
-    return seen
+    return listen(search)
 
 
 def judged(model: str, val: float, **options: Any) -> Judged:
