@@ -51,6 +51,9 @@ def test_the_caller_keeps_random_state_and_the_seed_decides(data: Data, new_task
 def test_a_run_in_parts_is_the_run_in_one(
     data: Data, new_task: NewTask, tmp_path: Path, module: Callable[[Data], FullGraph]
 ) -> None:
+    if module is MODULES["sampled"]:
+        pytest.importorskip("torch_sparse", reason="PyG's sampler needs torch-sparse")
+
     def run(folder: str, epochs: int, **options: bool) -> FitResult:
         return fit(
             new_task(), module(data), epochs=epochs, out_dir=tmp_path / folder, progress=False,

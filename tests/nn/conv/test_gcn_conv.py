@@ -122,6 +122,8 @@ def dense(edge_index, weight, num_src, num_dst):
 
 @pytest.mark.parametrize("form", ["edge_index", "Neighborhood", "csr", "SparseTensor"])
 def test_two_node_sets(make_graph, sparse_forms, form) -> None:
+    if form == "SparseTensor":
+        pytest.importorskip("torch_sparse")
     graph = make_graph(4, 7, 4, 18)
     edge_index = graph.simple()
     weight = graph._replace(edge_index=edge_index).weights(torch.float32)
