@@ -21,7 +21,8 @@ def _read() -> dict[str, dict[str, Any]]:
 def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Trial, int, int]:
     """The trial to run for a model on a data set, with its epochs and patience.
 
-    A pair that was never searched gets plain residual options. The kind of split does not matter.
+    A pair that was never searched gets plain options, residual except for gat and gcn. The kind of
+    split does not matter.
 
     Raises:
         ValueError: An unknown model.
@@ -33,7 +34,14 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Tri
     if kept is not None:
         return Trial.from_dict(kept["trial"]), space.epochs, space.patience
     default = make_trial(
-        model, residual=True, layers=2, hidden=64, heads=4, dropout=0.5, lr=0.005, weight_decay=5e-4
+        model,
+        residual=model not in ("gat", "gcn"),
+        layers=2,
+        hidden=64,
+        heads=4,
+        dropout=0.5,
+        lr=0.005,
+        weight_decay=5e-4,
     )
     return default, space.epochs, space.patience
 

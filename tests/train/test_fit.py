@@ -105,6 +105,7 @@ def test_labels_beyond_the_classes_are_refused(data: Data, one_layer: type[nn.Mo
         fit(NodeTask(one_layer(2), num_classes=2), FullGraph(data), progress=False)
 
 
+@pytest.mark.slow  # a measurement: right on a machine that does nothing else
 def test_an_epoch_costs_little_more_than_a_bare_one(data: Data, new_task: NewTask) -> None:
     epochs, batch = 100, FullGraph(data).train_batch(0)
 
