@@ -45,7 +45,7 @@ def attention(
         scale: Factor of the dot products; None is 1 / sqrt(head_dim). The theory model has 1.
         dropout: Probability with which a weight is dropped, in [0, 1).
         generator: Source of the dropout's seed; the same seed drops the same edges on every
-            backend.
+            backend. None takes torch's global one, which `torch.compile(fullgraph=True)` needs.
         backend: A name of `ops.backend_names()`, or None for the first that can run the call.
 
     Shapes:
