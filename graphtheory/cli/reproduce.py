@@ -13,6 +13,7 @@ from graphtheory.cli.show import (
     Command,
     Count,
     Folder,
+    RefusedError,
     Screen,
     at_least,
     data_root,
@@ -34,7 +35,7 @@ class Reproduce(Command):
     fig-3-8   accuracy of models that hear distance z alone beside the learned bias b_z, with a
               control whose query is frozen
     fig-3-9   accuracy over the number of labels: with encoding, without, GCN
-    encoding  the same configurations with and without the encoding, paired (has its own data sets)
+    encoding  the same configurations with and without the encoding, paired; Cora or minesweeper
 
     Try:  graphtheory reproduce fig-3-8 --dataset Cora --root DATA
     """
@@ -60,7 +61,7 @@ class Reproduce(Command):
         at_least(1, seeds=self.seeds)
         figure = known("ID", self.figure, FIGURES)
         root = data_root(self.root)
-        named = figure if figure == "encoding" else f"{figure}-{self.dataset.lower()}"
+        named = f"{figure}-{self.dataset.lower()}"
         out = self.out or Path(f"runs/{named}")
         study = _STUDIES[figure](self, root)
         with refusing():
@@ -97,10 +98,14 @@ def _labels(options: Reproduce, root: Path | None) -> Any:
 
 
 def _encoding(options: Reproduce, root: Path | None) -> Any:
-    from graphtheory.experiments.encoding_study import EncodingStudy
+    from graphtheory.experiments.encoding_study import CASES, EncodingStudy
 
-    study = EncodingStudy(root=root, seeds=options.seeds)
-    return replace(study, cases=("cora-2-hop",), seeds=1) if options.quick else study
+    cases = tuple(n for n, c in CASES.items() if c.dataset.lower() == options.dataset.lower())
+    if not cases:
+        sets = dict.fromkeys(case.dataset for case in CASES.values())
+        raise RefusedError(f"--dataset: {options.dataset} has no case, expected {', '.join(sets)}")
+    study = EncodingStudy(cases, root, options.seeds)
+    return replace(study, cases=cases[:1], seeds=1) if options.quick else study
 
 
 _STUDIES: dict[str, Callable[[Reproduce, Path | None], Any]] = {
