@@ -80,7 +80,8 @@ class Reproduce(Command):
         )  # fmt: skip
         if report.picture is not None:
             save(report.picture, out / f"{named}.png")
-        screen.say(f"Written to {out}: {named}.csv, {named}.json and the picture.")
+        drawn = ", the picture" if report.picture is not None else ""
+        screen.say(f"Written to {out}: {named}.csv, {named}.json{drawn}.")
 
 
 def _distances(options: Reproduce, root: Path | None) -> Any:
