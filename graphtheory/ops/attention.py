@@ -31,8 +31,8 @@ def attention(
         + b_{ij,h}\big)
 
     An empty row gives zeros and passes no gradient. The neighbourhood's `weight` is not used. Sums
-    are taken in float32 or wider whatever the dtype; results are the same bits for any number of
-    threads.
+    are taken in float32 or wider whatever the dtype; `numba_csr` gives the same bits for any number
+    of threads.
 
     Args:
         query: Receivers' vectors.

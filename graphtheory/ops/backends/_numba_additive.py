@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends._launch import launch
 from graphtheory.ops.backends._numba_kernels import CHUNKS, first_row
+from graphtheory.ops.backends._wide import widened
 
 MATH = {"reassoc", "contract", "nsz", "arcp"}  # as `launch` compiles the loops
 
@@ -126,11 +127,8 @@ def _call(loop: Callable[..., None], work: int, *args: Any) -> None:
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
-    """Contiguous, in one type that sums are taken in: float32, or float64 where a tensor has it."""
-    wide = torch.float32
-    for t in tensors:
-        wide = torch.promote_types(wide, t.dtype)
-    return [t.detach().to(wide).contiguous() for t in tensors]
+    """Contiguous, in the type that sums are taken in."""
+    return [t.contiguous() for t in widened(*tensors)]
 
 
 def _real(slope: float, like: Tensor) -> np.floating:

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from graphtheory.ops.backends._wide import widened
+
 # Numbers in one buffer [edges at a time, heads, head_dim].
 _BUFFER = 2**22
-
-
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    wide = torch.float32
-    for t in tensors:
-        wide = torch.promote_types(wide, t.dtype)
-    return [t.detach().to(wide) for t in tensors]
 
 
 def _sums(
@@ -42,7 +37,7 @@ def score(
 ) -> Tensor:  # fmt: skip
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
-    source, target, att, features, matrix = _wide(source, target, att, features, matrix)
+    source, target, att, features, matrix = widened(source, target, att, features, matrix)
     out = source.new_empty(indices.size(0), att.size(0))
     for part, _, _, z in _sums(indptr, indices, source, target, features, matrix):
         out[part] = (torch.where(z > 0, z, slope * z) * att).sum(-1)
@@ -56,7 +51,9 @@ def score_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features and matrix; needs no transposed structure."""
     dtypes = [t.dtype for t in (source, target, att, features, matrix)]
-    grad, source, target, att, features, matrix = _wide(grad, source, target, att, features, matrix)
+    grad, source, target, att, features, matrix = widened(
+        grad, source, target, att, features, matrix
+    )
     out = [torch.zeros_like(t) for t in (source, target, att, features, matrix)]
     for part, j, i, z in _sums(indptr, indices, source, target, features, matrix):
         up = grad[part, :, None]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends import _numba_kernels as loops
 from graphtheory.ops.backends._launch import launch
+from graphtheory.ops.backends._wide import widened
 
 _EXP = 32  # an exponential costs as much as so many multiply-adds
 _NO_EDGES = torch.empty(0, dtype=torch.int64)
@@ -22,11 +23,8 @@ def _run(loop: Callable[..., None], work: int, *args: Any) -> None:
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
-    """Contiguous, in the type that sums are taken in: float32, or float64 where a tensor has it."""
-    wide = torch.float32
-    for t in tensors:
-        wide = torch.promote_types(wide, t.dtype)
-    return [t.detach().to(wide).contiguous() for t in tensors]
+    """Contiguous, in the type that sums are taken in."""
+    return [t.contiguous() for t in widened(*tensors)]
 
 
 def _number(x: float, like: Tensor) -> np.floating[Any]:

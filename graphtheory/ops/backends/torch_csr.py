@@ -5,19 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphtheory.ops.backends._wide import widened
 from graphtheory.ops.dropout import dropout_factor
 
 
 def _rows(indptr: Tensor, num_edges: int) -> Tensor:
     ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
     return torch.repeat_interleave(ids, indptr.diff(), output_size=num_edges)
-
-
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    wide = torch.float32
-    for t in tensors:
-        wide = torch.promote_types(wide, t.dtype)
-    return [t.detach().to(wide) for t in tensors]
 
 
 def _segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
@@ -30,14 +24,14 @@ def _segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
     dtype, rows = query.dtype, _rows(indptr, indices.size(0))
-    query, key = _wide(query, key)
+    query, key = widened(query, key)
     heads = [(query[rows, h] * key[indices, h]).sum(-1) for h in range(query.size(1))]
     return torch.stack(heads, 1).to(dtype) if heads else query.new_empty(len(rows), 0, dtype=dtype)
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
-    (wide,) = _wide(logits)
+    (wide,) = widened(logits)
     rows = _rows(indptr, logits.size(0))
     top = _segment(wide, indptr, "max")
     weight = (wide - torch.where(top == -torch.inf, 0, top)[rows]).exp()
@@ -48,7 +42,7 @@ def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the logits [E, H]."""
     dtype = weights.dtype
-    weights, grad = _wide(weights, grad)
+    weights, grad = widened(weights, grad)
     mean = _segment(weights * grad, indptr, "sum")
     return (weights * (grad - mean[_rows(indptr, weights.size(0))])).to(dtype)
 
@@ -56,7 +50,7 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
 def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
     """Sums [N, H, D]."""
     dtype = value.dtype
-    weights, value = _wide(weights, value)
+    weights, value = widened(weights, value)
     out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
     for h in range(value.size(1)):
         out[:, h] = _segment(weights[:, h, None] * value[indices, h], indptr, "sum")
@@ -70,7 +64,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
     dtype = query.dtype
-    query, key, value = _wide(query, key, value)
+    query, key, value = widened(query, key, value)
     logits = edge_dot(indptr, indices, query, key) * scale
     if bias is not None:
         logits = logits + bias.detach()
@@ -90,7 +84,7 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
     dtype = query.dtype
-    grad, query, key, value, weights = _wide(grad, query, key, value, weights)
+    grad, query, key, value, weights = widened(grad, query, key, value, weights)
     grad_weights, dropped = edge_dot(indptr, indices, grad, value), weights
     if seed is not None:
         factor = dropout_factor(dropout, seed, weights)
