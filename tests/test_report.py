@@ -213,8 +213,8 @@ def test_distance_rows_become_bias_and_accuracy() -> None:
 
 
 def test_search_log_is_sorted_and_shown() -> None:
-    log = [Judged("karate", Trial("gt"), val, 100, 2.0) for val in (0.5, 0.75)]
-    table = search_table([*log, Judged("karate", Trial("gat"), 0.1, 50, 1.0)])
+    log = [Judged("karate", Trial("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)]
+    table = search_table([*log, Judged("karate", Trial("gat"), 0.1, 50, 1.0, 1, 60, 20)])
     assert [(row[0], row[2]) for row in table.rows] == [
         ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
     ]  # fmt: skip

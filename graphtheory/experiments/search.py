@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from graphtheory.experiments.spaces import Space, space_of
 from graphtheory.experiments.trial import Trial, load, run_trial
@@ -24,6 +25,9 @@ class Judged:
             scores are not looked at.
         parameters: Trainable numbers.
         seconds: Training time of all its seeds.
+        seeds: How many splits it was judged on.
+        epochs: Upper bound.
+        patience: Epochs without a better validation score.
         split: Kind of split; None is the data set's own.
     """
 
@@ -32,7 +36,15 @@ class Judged:
     val: float
     parameters: int
     seconds: float
+    seeds: int
+    epochs: int
+    patience: int
     split: str | None = None
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """All that decides the score: what a search need not ask twice."""
+        return self.dataset, self.split, self.trial, self.seeds, self.epochs, self.patience
 
     def as_json(self) -> str:
         """One line of text."""
@@ -55,8 +67,8 @@ class Search:
         budget: Candidates a network.
         split: Kind of split; None is the data set's own.
         root: Folder with the raw files.
-        log: File of JSON lines; candidates that stand in it, with the same data set and kind of
-            split, are not run again.
+        log: File of JSON lines; candidates that stand in it, with the same data set, kind and
+            number of splits, epochs and patience, are not run again.
 
     Raises:
         ValueError: The log has a line that is no candidate; the message says which.
@@ -72,12 +84,13 @@ class Search:
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
         space = space_of(self.dataset)
-        known = {(j.dataset, j.split, j.trial): j for j in read_log(self.log)}
+        known = {j.question: j for j in read_log(self.log)}
+        length = (space.search_seeds, space.epochs, space.patience)
         todo = [t for m in self.models for t in space.candidates(m, self.budget)]
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
-            judged = known.get((self.dataset.lower(), self.split, trial))
+            judged = known.get((self.dataset.lower(), self.split, trial, *length))
             out.append(judged or self._judge(trial, space))
         return out
 
@@ -95,7 +108,10 @@ class Search:
             scores.append(outcome.fit.val)
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters
-        judged = Judged(self.dataset.lower(), trial, mean(scores), parameters, seconds, self.split)
+        judged = Judged(
+            self.dataset.lower(), trial, mean(scores), parameters, seconds,
+            space.search_seeds, space.epochs, space.patience, self.split,
+        )  # fmt: skip
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a") as file:

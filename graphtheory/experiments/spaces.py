@@ -34,13 +34,17 @@ class Space:
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
 
     def candidates(self, model: str, budget: int) -> list[Trial]:
-        """`budget` different trials, drawn uniformly; the same for the same model and space."""
+        """`budget` different trials, drawn uniformly.
+
+        Candidate i of one network shares candidate i's options with every other network, as far as
+        both have them: gt and gt-plain differ in the encoding alone.
+        """
         axes = self.shared | self.extra.get(model, {})
-        generator = torch.Generator().manual_seed(0)
         found: dict[str, Trial] = {}
-        for _ in range(50 * budget):
+        for candidate in range(50 * budget):
             if len(found) == budget:
                 break
+            generator = torch.Generator().manual_seed(candidate)
             draw = {
                 name: values[int(torch.randint(len(values), (), generator=generator))]
                 for name, values in axes.items()
@@ -114,7 +118,7 @@ _BINARY: dict[str, tuple[Any, ...]] = {
 
 SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
-    "cora": _space(200, 60, 1, _CLASSIC, {"root_weight": (False,), "hidden": (32, 64)}),
+    "cora": _space(200, 60, 2, _CLASSIC, {"root_weight": (False,), "hidden": (32, 64)}),
     "actor": _space(
         150, 40, 2, _RESIDUAL | {"weight_decay": (0.0, 5e-4)}, {"root_weight": (True,)}
     ),
@@ -127,18 +131,18 @@ SPACES: dict[str, Space] = {
         {"weight_decay": (0.0,), "layers": (2,)},
     ),
     "minesweeper": _space(
-        300, 60, 1, _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.006)}
+        300, 80, 1, _BINARY | {"layers": (6, 10), "ffn": (True, False), "lr": (0.003, 0.01)}
     ),
     "tolokers": _space(
-        150,
-        40,
+        200,
+        50,
         1,
-        _BINARY | {"layers": (2, 3), "degree": (True, False)},
+        _BINARY | {"layers": (2, 3), "lr": (0.003, 0.01), "degree": (True, False)},
         {"neighbors": ("1",)},
     ),
     "cornell": _space(150, 50, 3, _RESIDUAL),
     "wisconsin": _space(150, 50, 3, _RESIDUAL),
-    "chameleon-filtered": _space(150, 50, 3, _RESIDUAL | {"degree": (True, False)}),
+    "chameleon-filtered": _space(150, 50, 5, _RESIDUAL | {"degree": (True, False)}),
 }
 DEFAULT = _space(200, 50, 1, _RESIDUAL)
 """Space of any other graph."""

@@ -28,7 +28,7 @@ def runs(listen: Listen) -> list[tuple[Trial, int]]:
 
 
 def judged(model: str, val: float, **options: Any) -> Judged:
-    return Judged("karate", make_trial(model, **options), val, 10, 1.0)
+    return Judged("karate", make_trial(model, **options), val, 10, 1.0, 1, 60, 20)
 
 
 def without_clock(log: list[Judged]) -> list[Judged]:
@@ -155,6 +155,7 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
     assert "test" not in log.read_text() and "123456" not in log.read_text()
     for line in log.read_text().splitlines():
         known = {"dataset", "trial", "val", "parameters", "seconds", "split"}
+        known |= {"seeds", "epochs", "patience"}
         assert set(json.loads(line)) == known
 
 
@@ -167,3 +168,11 @@ def test_progress_counts_candidates() -> None:
 def test_unknown_model() -> None:
     with pytest.raises(ValueError, match="model: got 'sage', expected one of gt"):
         Search("karate", ("sage",), budget=1).run()
+
+
+def test_a_longer_search_is_a_new_question(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Search("karate", ("mlp",), budget=1, log=log).run()
+    longer = replace(search.space_of("karate"), epochs=4)
+    monkeypatch.setattr(search, "space_of", lambda _: longer)
+    assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
+    assert len(read_log(log)) == 2 and first[0].epochs != 4

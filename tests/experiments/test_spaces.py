@@ -71,3 +71,10 @@ def test_unknown_option() -> None:
         make_trial("gt", depth=3)
     with pytest.raises(ValueError, match="lr: got -1"):
         make_trial("gt", lr=-1)
+
+
+@every_space
+def test_transformers_share_their_candidates_but_for_the_encoding(space: Space) -> None:
+    encoded, plain = (space.candidates(model, 4) for model in ("gt", "gt-plain"))
+    networks = {trial.network for trial in plain}
+    assert all(trial.network in networks for trial in encoded)

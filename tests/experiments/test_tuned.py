@@ -20,7 +20,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> Judged:
-    return Judged(dataset, make_trial(model, lr=lr), val, 12, 1.0)
+    return Judged(dataset, make_trial(model, lr=lr), val, 12, 1.0, 1, 60, 20)
 
 
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in KEPT for m in KEPT[d]])
