@@ -85,8 +85,8 @@ def _space(
         "gt-plain": gt,
         "gcn": no,
         "gcn-res": yes,
-        "gat": no | _ATTENTION,
-        "gat-res": yes | _ATTENTION,
+        "gat": _ATTENTION | no,
+        "gat-res": _ATTENTION | yes,
         "mlp": others,
     }
     return Space(epochs, patience, search_seeds, shared, extra)
@@ -131,7 +131,12 @@ SPACES: dict[str, Space] = {
         {"weight_decay": (0.0,), "layers": (2,)},
     ),
     "minesweeper": _space(
-        300, 80, 1, _BINARY | {"layers": (6, 10), "ffn": (True, False), "lr": (0.003, 0.01)}
+        300,
+        80,
+        1,
+        _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.01)},
+        {"attention_dropout": (0.0,), "root_weight": (True,)},
+        {"attention_dropout": (0.0,)},
     ),
     "tolokers": _space(
         200,

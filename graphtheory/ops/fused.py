@@ -21,6 +21,11 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+# Backends that save the log-sum-exp of each row [num_dst, H] in place of the weights [E, H], and so
+# compute the weights again from everything that the forward pass was given.
+RECOMPUTING = ("triton_csr",)
+
+
 @torch.library.custom_op("graphtheory::attention", mutates_args=())
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
@@ -40,30 +45,35 @@ def _(
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    weights = query.new_empty(parts[1].size(0), query.size(1), dtype=_wide(query.dtype))
-    return query.new_empty(query.shape), weights
+    rows = query.size(0) if backend in RECOMPUTING else parts[1].size(0)
+    saved = query.new_empty(rows, query.size(1), dtype=_wide(query.dtype))
+    return query.new_empty(query.shape), saved
 
 
 @torch.library.custom_op("graphtheory::attention_backward", mutates_args=())
 def _attention_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
+    out: Tensor | None, bias: Tensor | None, table: Tensor | None,
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    again = {"out": out, "bias": bias, "table": table} if backend in RECOMPUTING else {}
     return _module(backend).attention_backward(
-        *parts, grad, query, key, value, weights, bucket, num_buckets, scale, dropout, seed
+        *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
 
 
 @_attention_grad.register_fake
 def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
+    out: Tensor | None, bias: Tensor | None, table: Tensor | None,
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    table = weights.new_empty(num_buckets, weights.size(1))
-    return (*nodes, weights.new_empty(weights.shape), table)  # type: ignore[return-value]
+    logits = saved.new_empty(parts[1].size(0), saved.size(1))
+    grad_table = saved.new_empty(num_buckets, saved.size(1))
+    return (*nodes, logits, grad_table)  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -73,17 +83,19 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    ctx.save_for_backward(query, key, value, output[1], bucket, seed, *parts)
+    again = (output[0], bias, table) if ctx.options[-1] in RECOMPUTING else (None, None, None)
+    ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
 
 
-def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[Any, ...]:
-    query, key, value, weights, bucket, seed, *parts = ctx.saved_tensors
+def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
+    *tensors, bucket, seed = ctx.saved_tensors[:9]
+    parts = list(ctx.saved_tensors[9:])
     nothing = (None, [None] * ctx.num_parts, None, None, None)
     if grad is None:
         return None, None, None, None, None, None, *nothing
     buckets = 0 if ctx.table is None else ctx.table[0]
     grad_query, grad_key, grad_value, grad_logits, grad_table = _attention_grad(
-        grad, query, key, value, weights, bucket, seed, buckets, parts, *ctx.options
+        grad, *tensors, bucket, seed, buckets, parts, *ctx.options
     )
     grad_bias = None if ctx.bias_dtype is None else grad_logits.to(ctx.bias_dtype)
     grad_table = None if ctx.table is None else grad_table.to(ctx.table[1])

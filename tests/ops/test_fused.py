@@ -31,7 +31,7 @@ def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str
     buckets = 0 if table is None else table.size(0)
     torch.library.opcheck(
         torch.ops.graphtheory.attention_backward,
-        (inputs.grad, *plain, weights, bucket, seed, buckets, parts, *options),
+        (inputs.grad, *plain, weights, None, None, None, bucket, seed, buckets, parts, *options),
     )
 
 
