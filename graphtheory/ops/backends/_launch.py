@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from numba import njit
 
+from graphtheory.ops.backends._numba_lanes import MATH
+
 # Multiply-adds below which a second thread costs more to start than it saves.
 _WORTH_A_THREAD = 2**22
 _TASKS_PER_THREAD = 4
@@ -23,9 +25,8 @@ _TASKS_PER_THREAD = 4
 
 @cache
 def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
-    """Machine code, kept on disk; sums may be reassociated, NaN and infinity keep their meaning."""
-    fastmath = {"reassoc", "contract", "nsz", "arcp"}
-    return njit(nogil=True, cache=True, fastmath=fastmath)(loop)
+    """Machine code, kept on disk."""
+    return njit(nogil=True, cache=True, fastmath=MATH)(loop)
 
 
 def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:

@@ -15,10 +15,9 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends._launch import launch
-from graphtheory.ops.backends._numba_kernels import CHUNKS, first_row
+from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
+from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._wide import widened
-
-MATH = {"reassoc", "contract", "nsz", "arcp"}  # as `launch` compiles the loops
 
 
 @njit(cache=True, fastmath=MATH)
@@ -44,14 +43,14 @@ def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix)
 
 
 def score_loop(
-    start, stop, indptr, indices, source, target, att, features, matrix, slope, out
+    start, stop, chunks, indptr, indices, source, target, att, features, matrix, slope, out
 ):  # fmt: skip
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
     heads, dim = att.shape
     zero = out.dtype.type(0)
     term = np.zeros(dim, out.dtype)
     for chunk in range(start, stop):
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 for h in range(heads):
@@ -65,7 +64,7 @@ def score_loop(
 
 
 def rows_loop(
-    start, stop, indptr, indices, grad, source, target, att, features, matrix, slope,
+    start, stop, chunks, indptr, indices, grad, source, target, att, features, matrix, slope,
     grad_target, grad_att, grad_features, grad_matrix,
 ):  # fmt: skip
     """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
@@ -75,7 +74,7 @@ def rows_loop(
     for chunk in range(start, stop):
         grad_att[chunk] = zero
         grad_matrix[chunk] = zero
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             grad_target[i] = zero
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
@@ -98,7 +97,7 @@ def rows_loop(
 
 
 def columns_loop(
-    start, stop, t_indptr, receivers, perm, grad, source, target, att, features, matrix, slope,
+    start, stop, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix, slope,
     grad_source,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: the gradient of source."""
@@ -106,7 +105,7 @@ def columns_loop(
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     term = np.zeros(dim, grad.dtype)
     for chunk in range(start, stop):
-        for j in range(first_row(t_indptr, chunk), first_row(t_indptr, chunk + 1)):
+        for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             grad_source[j] = zero
             for t in range(t_indptr[j], t_indptr[j + 1]):
                 i, e = receivers[t], perm[t]
@@ -122,8 +121,13 @@ def columns_loop(
                     grad_source[j, h, c] *= att[h, c]
 
 
-def _call(loop: Callable[..., None], work: int, *args: Any) -> None:
-    launch(loop, CHUNKS, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
+def _call(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
+    arrays = (a.numpy() if isinstance(a, Tensor) else a for a in args)
+    launch(loop, chunks, work, chunks, *arrays)
+
+
+def _chunks(indptr: Tensor, indices: Tensor) -> int:
+    return count_chunks(indptr.size(0) - 1, indices.size(0))
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
@@ -148,8 +152,8 @@ def score(
     dtype = source.dtype
     tensors = _wide(source, target, att, features, matrix)
     out = tensors[0].new_empty(indices.size(0), att.size(0))
-    work = _work(indices, matrix)
-    _call(score_loop, work, indptr, indices, *tensors, _real(slope, out), out)
+    work, chunks = _work(indices, matrix), _chunks(indptr, indices)
+    _call(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
     return out.to(dtype)
 
 
@@ -162,10 +166,13 @@ def score_backward(
     inputs = (source, target, att, features, matrix)
     grad, *tensors = _wide(grad, *inputs)
     out_source, out_target, _, out_features, _ = (torch.empty_like(t) for t in tensors)
-    out_att, out_matrix = (grad.new_empty(CHUNKS, *t.shape) for t in (att, matrix))
+    chunks = _chunks(indptr, indices)
+    out_att, out_matrix = (grad.new_empty(chunks, *t.shape) for t in (att, matrix))
     options = (grad, *tensors, _real(slope, grad))
     work = 2 * _work(indices, matrix)
-    _call(rows_loop, work, indptr, indices, *options, out_target, out_att, out_features, out_matrix)
-    _call(columns_loop, work, t_indptr, receivers, perm, *options, out_source)
+    edges = (out_target, out_att, out_features, out_matrix)
+    _call(rows_loop, work, chunks, indptr, indices, *options, *edges)
+    turned = (t_indptr, receivers, perm)
+    _call(columns_loop, work, _chunks(*turned[:2]), *turned, *options, out_source)
     out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

@@ -1,8 +1,11 @@
 """Loops over CSR rows; plain functions, which `_launch` compiles.
 
-Rows are cut into chunks of about equal work (rows + edges); a loop does chunks start..stop-1. A row
-is summed in edge order within one chunk, partial tables are added in chunk order, and one machine
-code serves all threads: results are the same bits for any number of them.
+The work, rows and edges in the order of the rows, is cut into chunks of equal size; a loop does
+chunks start..stop-1. How many depends on the graph alone, what a row is summed in is the order of
+its edges, cut at the same places whatever the number of threads, and one machine code serves all
+threads: results are the same bits for any number of them. A row that lies in several chunks, a hub,
+is summed by several threads (`dot`, `aggregate`); its softmax, a small part, by the one in whose
+chunk it starts.
 Each loop reads one node array at random: two at once would fall out of the cache sooner.
 Node arrays are C-contiguous [N, H, D], edge arrays [E, H].
 """
@@ -14,15 +17,29 @@ import math
 import numpy as np
 from numba import njit
 
-CHUNKS = 128
+from graphtheory.ops.backends._numba_lanes import add, dot
+
+MOST_CHUNKS = 128
+_CHUNK = 2048  # rows and edges that are worth a chunk
+
+
+def count_chunks(num_rows: int, num_edges: int) -> int:
+    """Number of chunks of a graph."""
+    return max(1, min(MOST_CHUNKS, (num_rows + num_edges) // _CHUNK))
 
 
 @njit(cache=True)
-def first_row(indptr, chunk):
-    """Lowest row with at least chunk / CHUNKS of all rows + edges before it."""
+def first_item(indptr, chunk, chunks):
+    """Where a chunk starts in the list of every row followed by its edges."""
     rows = indptr.shape[0] - 1
-    target = (indptr[rows] + rows) * chunk // CHUNKS
-    low, high = 0, rows
+    return (indptr[rows] + rows) * chunk // chunks
+
+
+@njit(cache=True)
+def first_row(indptr, chunk, chunks):
+    """Lowest row that starts in the chunk or after it: row i is item indptr[i] + i."""
+    target = first_item(indptr, chunk, chunks)
+    low, high = 0, indptr.shape[0] - 1
     while low < high:
         middle = (low + high) // 2
         if indptr[middle] + middle < target:
@@ -30,6 +47,38 @@ def first_row(indptr, chunk):
         else:
             high = middle
     return low
+
+
+@njit(cache=True)
+def cut(indptr, i, start, stop):
+    """Edges of row i, which are items indptr[i] + i + 1 and after, among items start..stop-1."""
+    return max(indptr[i], start - i - 1), min(indptr[i + 1], stop - i - 1)
+
+
+@njit(cache=True, fastmath={"contract", "nsz"})  # reassociation would undo the two-part logarithm
+def exp_(x):
+    """Replace x, flat and at most 0, by its exponential."""
+    if x.itemsize == 8:
+        for n in range(x.shape[0]):
+            x[n] = math.exp(x[n])
+        return
+    # In float32 a polynomial on half a binade, which the compiler does for many numbers at once;
+    # its error is below 2e-7 of the result, and results below 1e-38 are 0.
+    one, bias, shift = np.float32(1), np.int32(127), np.int32(23)
+    for n in range(x.shape[0]):
+        v = x[n]
+        whole = np.floor(v * np.float32(1.44269504) + np.float32(0.5))
+        r = v - whole * np.float32(0.693359375) + whole * np.float32(2.12194440e-4)
+        y = np.float32(1.9875691500e-4)
+        y = y * r + np.float32(1.3981999507e-3)
+        y = y * r + np.float32(8.3334519073e-3)
+        y = y * r + np.float32(4.1665795894e-2)
+        y = y * r + np.float32(1.6666665459e-1)
+        y = y * r + np.float32(5.0000001201e-1)
+        y = y * r * r + r + one
+        power = whole if whole > np.float32(-126) else np.float32(-126)  # of NaN too
+        binade = np.int32((np.int32(power) + bias) << shift).view(np.float32)
+        x[n] = np.float32(0) if v < np.float32(-87) else y * binade
 
 
 @njit(cache=True)
@@ -47,33 +96,35 @@ def kept(counter, p, seed):
     return draw >= np.uint64(p * 4294967296.0)
 
 
-def edge_dot(start, stop, indptr, indices, query, key, out):
+def edge_dot(start, stop, chunks, indptr, indices, query, key, out):
     """Write out[e, h] = <query[i, h], key[j, h]>."""
-    heads, dim = query.shape[1], query.shape[2]
+    heads = out.shape[1]
     for chunk in range(start, stop):
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
-            for e in range(indptr[i], indptr[i + 1]):
+        begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
+        for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
+            if indptr[i] + i >= end:
+                break
+            low, high = cut(indptr, i, begin, end)
+            for e in range(low, high):
                 j = indices[e]
                 for h in range(heads):
-                    total = out.dtype.type(0)
-                    for d in range(dim):
-                        total += query[i, h, d] * key[j, h, d]
-                    out[e, h] = total
+                    out[e, h] = dot(query, i, key, j, h)
 
 
-def softmax(start, stop, indptr, logits, bias, bucket, table, scale, out):
+def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, out):
     """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
 
     `bias` or `table` may have no rows; `out` may be `logits`.
     """
     heads = logits.shape[1]
     real = out.dtype.type
+    flat = out.reshape(-1)
+    top = np.empty(heads, out.dtype)
+    total = np.empty(heads, out.dtype)
     for chunk in range(start, stop):
-        top = np.empty(heads, out.dtype)
-        total = np.empty(heads, out.dtype)
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        for i in range(first, last):
             top[:] = real(-np.inf)
-            total[:] = real(0)
             for e in range(indptr[i], indptr[i + 1]):
                 for h in range(heads):
                     s = logits[e, h] * scale
@@ -88,9 +139,13 @@ def softmax(start, stop, indptr, logits, bias, bucket, table, scale, out):
                     top[h] = real(0)
             for e in range(indptr[i], indptr[i + 1]):
                 for h in range(heads):
-                    w = math.exp(out[e, h] - top[h])
-                    out[e, h] = w
-                    total[h] += w
+                    out[e, h] -= top[h]
+        exp_(flat[indptr[first] * heads : indptr[last] * heads])
+        for i in range(first, last):
+            total[:] = real(0)
+            for e in range(indptr[i], indptr[i + 1]):
+                for h in range(heads):
+                    total[h] += out[e, h]
             for h in range(heads):
                 total[h] = real(1) / total[h] if total[h] != 0 else real(1)
             for e in range(indptr[i], indptr[i + 1]):
@@ -98,10 +153,10 @@ def softmax(start, stop, indptr, logits, bias, bucket, table, scale, out):
                     out[e, h] *= total[h]
 
 
-def softmax_backward(start, stop, indptr, weights, grad, bucket, p, seed, out, tables):
+def softmax_backward(start, stop, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
     """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
 
-    The sums of the result by bucket go to one table [Z, H] a chunk, if there are tables. `out` may
+    The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
     be `grad`.
     """
     heads = weights.shape[1]
@@ -110,7 +165,7 @@ def softmax_backward(start, stop, indptr, weights, grad, bucket, p, seed, out, t
         mean = np.empty(heads, out.dtype)
         if tables.shape[0] > 0:
             tables[chunk] = 0
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
+        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             mean[:] = real(0)
             for e in range(indptr[i], indptr[i + 1]):
                 for h in range(heads):
@@ -124,25 +179,46 @@ def softmax_backward(start, stop, indptr, weights, grad, bucket, p, seed, out, t
                     g = weights[e, h] * (out[e, h] - mean[h])
                     out[e, h] = g
                     if tables.shape[0] > 0:
-                        tables[chunk, bucket[e], h] += g
+                        tables[chunk, bucket[e] * heads + h] += g
 
 
-def aggregate(start, stop, indptr, indices, perm, weights, value, scale, p, seed, out):
+def aggregate(
+    start, stop, chunks, indptr, indices, perm, weights, value, scale, p, seed,
+    out, carried, carry,
+):  # fmt: skip
     """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * value[j, h].
 
-    Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty.
+    Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty. What a
+    chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk].
     """
-    heads, dim = value.shape[1], value.shape[2]
+    heads = weights.shape[1]
     real = out.dtype.type
     for chunk in range(start, stop):
-        for i in range(first_row(indptr, chunk), first_row(indptr, chunk + 1)):
-            out[i] = 0
-            for t in range(indptr[i], indptr[i + 1]):
-                j = indices[t]
-                e = perm[t] if perm.shape[0] > 0 else t
+        begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
+        first = first_row(indptr, chunk, chunks)
+        carried[chunk] = -1
+        for i in range(max(first - 1, 0), indptr.shape[0] - 1):
+            if indptr[i] + i >= end:
+                break
+            low, high = cut(indptr, i, begin, end)
+            target, at = out, i
+            if i < first:
+                if low >= high:
+                    continue
+                carried[chunk] = i
+                target, at = carry, chunk
+            target[at] = 0
+            for t in range(low, high):
+                j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
                 for h in range(heads):
                     w = weights[e, h] * scale
                     if p > 0:
                         w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-                    for d in range(dim):
-                        out[i, h, d] += w * value[j, h, d]
+                    add(target, at, w, value, j, h)
+
+
+def merge(start, stop, carried, carry, out):
+    """Add what was carried to its rows, in the order of the chunks."""
+    for chunk in range(start, stop):
+        if carried[chunk] >= 0:
+            out[carried[chunk]] += carry[chunk]

@@ -18,8 +18,16 @@ _NO_EDGES = torch.empty(0, dtype=torch.int64)
 _NO_BUCKETS = torch.empty(0, dtype=torch.uint8)
 
 
-def _run(loop: Callable[..., None], work: int, *args: Any) -> None:
-    launch(loop, loops.CHUNKS, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
+def _arrays(*args: Any) -> list[Any]:
+    return [a.numpy() if isinstance(a, Tensor) else a for a in args]
+
+
+def _chunks(indptr: Tensor, per_edge: Tensor) -> int:
+    return loops.count_chunks(indptr.size(0) - 1, per_edge.size(0))
+
+
+def _run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
+    launch(loop, chunks, work, chunks, *_arrays(*args))
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
@@ -33,7 +41,8 @@ def _number(x: float, like: Tensor) -> np.floating[Any]:
 
 def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     out = query.new_empty(indices.size(0), query.size(1))
-    _run(loops.edge_dot, out.numel() * key.size(2), indptr, indices, query, key, out)
+    work, chunks = out.numel() * key.size(2), _chunks(indptr, out)
+    _run(loops.edge_dot, work, chunks, indptr, indices, query, key, out)
     return out
 
 
@@ -48,7 +57,7 @@ def _softmax_(
     )
     bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
     numbers = (logits, bias, bucket, table, _number(scale, logits))
-    _run(loops.softmax, _EXP * logits.numel(), indptr, *numbers, logits)
+    _run(loops.softmax, _EXP * logits.numel(), _chunks(indptr, logits), indptr, *numbers, logits)
     return logits
 
 
@@ -58,11 +67,11 @@ def _softmax_backward_(
 ) -> Tensor:  # fmt: skip
     """Gradient of the logits in place of `grad`; returns the gradient of the table."""
     bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
-    chunks = loops.CHUNKS if num_buckets else 0
-    tables = weights.new_empty(chunks, num_buckets, weights.size(1))
+    chunks = _chunks(indptr, weights)
+    tables = weights.new_empty(chunks if num_buckets else 0, num_buckets * weights.size(1))
     arrays = (weights, grad, bucket, dropout, seed, grad, tables)
-    _run(loops.softmax_backward, 4 * weights.numel(), indptr, *arrays)
-    return tables.sum(0)
+    _run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
+    return tables.sum(0).view(num_buckets, weights.size(1))
 
 
 def _sum(
@@ -70,8 +79,12 @@ def _sum(
     scale: float = 1.0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
     out = value.new_empty(indptr.size(0) - 1, value.size(1), value.size(2))
-    arrays = (indptr, indices, perm, weights, value, _number(scale, value), dropout, seed, out)
-    _run(loops.aggregate, weights.numel() * value.size(2), *arrays)
+    work, chunks = weights.numel() * value.size(2), _chunks(indptr, weights)
+    carried, carry = torch.empty(chunks, dtype=torch.int64), out.new_empty(chunks, *out.shape[1:])
+    numbers = (_number(scale, value), dropout, seed)
+    arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
+    _run(loops.aggregate, work, chunks, *arrays)
+    launch(loops.merge, chunks, 0, *_arrays(carried, carry, out))
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory.ops.backends import _numba_kernels as loops
+from graphtheory.ops.backends import _numba_lanes as lanes
 from graphtheory.ops.backends._launch import _compiled
 
 INDPTR = np.array([0, 0, 3, 4, 6])
@@ -32,6 +32,7 @@ def none(*shape: int) -> np.ndarray:
 
 NODES, EDGES = (4, 2, 3), (6, 2)
 WEIGHTS = np.abs(draw(*EDGES))
+CHUNKS = 5  # of ten rows and edges: rows are cut
 CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]] = {
     "edge_dot": ((INDPTR, INDICES, draw(*NODES), draw(*NODES) + 1), lambda: (none(*EDGES),)),
     "softmax": (
@@ -40,11 +41,11 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
     ),
     "softmax_backward": (
         (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9),
-        lambda: (none(*EDGES), none(loops.CHUNKS, 3, 2)),
+        lambda: (none(*EDGES), none(CHUNKS, 6)),
     ),
     "aggregate": (
         (T_INDPTR, RECEIVERS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),
-        lambda: (none(*NODES),),
+        lambda: (none(*NODES), np.full(CHUNKS, -2), np.zeros((CHUNKS, 2, 3))),
     ),
 }
 
@@ -55,28 +56,79 @@ def test_every_loop_is_called_here() -> None:
         for n, f in inspect.getmembers(loops, inspect.isfunction)
         if f.__module__ == loops.__name__
     }
-    assert set(CALLS) == plain
+    assert set(CALLS) | {"count_chunks", "merge"} == plain
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_python_and_machine_code_agree(name: str) -> None:
     loop, (inputs, outputs) = getattr(loops, name), CALLS[name]
     python, machine = outputs(), outputs()
-    loop(0, loops.CHUNKS, *inputs, *python)
-    _compiled(loop)(0, loops.CHUNKS, *inputs, *machine)
+    loop(0, CHUNKS, CHUNKS, *inputs, *python)
+    _compiled(loop)(0, CHUNKS, CHUNKS, *inputs, *machine)
     for ours, theirs in zip(python, machine, strict=True):
         assert np.isfinite(ours).all()
         np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-14)
 
 
-@given(st.lists(st.integers(0, 300), max_size=200))
-def test_chunks_cover_the_rows_in_order(degrees: list[int]) -> None:
+@given(st.lists(st.integers(0, 300), max_size=200), st.integers(1, 40))
+def test_chunks_cover_rows_and_edges_once_in_equal_parts(degrees: list[int], chunks: int) -> None:
     indptr = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
-    first = [loops.first_row(indptr, chunk) for chunk in range(loops.CHUNKS + 1)]
-    assert first[0] == 0
-    assert first[-1] == len(degrees)
+    first = [loops.first_row(indptr, chunk, chunks) for chunk in range(chunks + 1)]
+    assert (first[0], first[-1]) == (0, len(degrees))
     assert first == sorted(first)
-    total, heaviest = len(degrees) + sum(degrees), max(degrees, default=0) + 1
-    for start, stop in itertools.pairwise(first):
-        work = stop - start + indptr[stop] - indptr[start]
-        assert work <= total / loops.CHUNKS + heaviest + 1
+    items, seen = len(degrees) + sum(degrees), []
+    for chunk in range(chunks):
+        begin, end = (loops.first_item(indptr, c, chunks) for c in (chunk, chunk + 1))
+        assert end - begin <= items // chunks + 1
+        for i in range(max(first[chunk] - 1, 0), len(degrees)):
+            if indptr[i] + i >= end:
+                break
+            seen += range(*loops.cut(indptr, i, begin, end))
+    assert seen == list(range(sum(degrees)))
+
+
+def test_a_hub_is_shared_out_and_summed_in_one_order() -> None:
+    indptr, indices = np.array([0, 1, 1001, 1001]), np.arange(1001) % 7
+    weights, value = draw(1001, 2), draw(7, 2, 3)
+    true = np.zeros((3, 2, 3))
+    np.add.at(true, np.repeat([0, 1, 2], np.diff(indptr)), weights[:, :, None] * value[indices])
+    nothing = np.empty(0, np.int64)
+    for parts in ([(0, 8)], [(5, 8), (0, 2), (2, 5)]):
+        out, carried, carry = none(3, 2, 3), np.full(8, -2), none(8, 2, 3)
+        for start, stop in parts:
+            _compiled(loops.aggregate)(
+                start, stop, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0,
+                out, carried, carry,
+            )  # fmt: skip
+        _compiled(loops.merge)(0, 8, carried, carry, out)
+        assert (carried == 1).sum() >= 6
+        np.testing.assert_allclose(out, true, rtol=1e-12, atol=1e-12)
+        bits = out if parts == [(0, 8)] else bits  # noqa: F821
+        assert np.array_equal(out, bits)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exponential(dtype: type) -> None:
+    x = np.concatenate([np.linspace(-86, 0, 4001), [0.0, -1e-8, -500, -np.inf]]).astype(dtype)
+    with np.errstate(under="ignore"):
+        true = np.exp(x.astype(np.float64))
+    out = x.copy()
+    loops.exp_(out)
+    np.testing.assert_allclose(out, true, rtol=2e-7 if dtype == np.float32 else 1e-15, atol=2e-38)
+    assert out[-1] == 0
+    unknown = np.full(9, np.nan, dtype)
+    loops.exp_(unknown)
+    assert np.isnan(unknown).all()
+
+
+@pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 24, 32, 33])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanes(dim: int, dtype: type) -> None:
+    x, y = draw(3, 2, dim).astype(dtype), draw(3, 2, dim).astype(dtype)[::-1].copy()
+    exact = 1e-5 if dtype == np.float32 else 1e-13
+    assert lanes.dot(x, 1, y, 2, 1) == pytest.approx((x[1, 1] * y[2, 1]).sum(), abs=exact)
+    out = x.copy()
+    lanes.add(out, 1, dtype(0.5), y, 2, 0)
+    true = x.copy()
+    true[1, 0] += dtype(0.5) * y[2, 0]
+    np.testing.assert_allclose(out, true, rtol=exact, atol=exact)
