@@ -73,7 +73,7 @@ class Train(Command):
         root = data_root(self.root)
         with refusing():
             trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
-            data = load(self.dataset, root, self.split, self.seed, trial.degree)
+            data = load(self.dataset, root, self.split, self.seed, **trial.inputs)
             task, batches = _prepared(trial, data, self.seed)
         out = self.out or Path(f"runs/train-{data.name}-{model}-{data.split}-{self.seed}")
         if not self.resume and (out / "last.ckpt").exists():

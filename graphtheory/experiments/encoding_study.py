@@ -65,7 +65,7 @@ class EncodingStudy:
         for done, (name, seed) in enumerate(jobs):
             progress(name, done, len(jobs))
             case = CASES[name]
-            data = load(case.dataset, self.root, None, seed, case.trial.degree)
+            data = load(case.dataset, self.root, None, seed, **case.trial.inputs)
             row: dict[str, Any] = {"case": name, "seed": seed}
             for model in ("gt", "gt-plain"):
                 row[model] = run_trial(

@@ -72,7 +72,7 @@ class LabelStudy:
         source = "gt" if model == "gt-plain" else model
         trial, epochs, patience = tuned_trial(self.dataset, source)
         trial = replace(trial, model=model)
-        data = load(self.dataset, self.root, None, seed, trial.degree)
+        data = load(self.dataset, self.root, None, seed, **trial.inputs)
         data.train_mask = fewer_labels(data.y, data.train_mask, share, seed)
         outcome = run_trial(trial, data, seed=seed, epochs=self.epochs or epochs, patience=patience)
         return {

@@ -89,7 +89,7 @@ class Benchmark:
 
     def _one(self, model: str, seed: int) -> Run:
         trial, epochs, patience = self.trial(model)
-        data = load(self.dataset, self.root, self.split, seed, trial.degree)
+        data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
         outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)
         fit = outcome.fit
         assert fit.test is not None

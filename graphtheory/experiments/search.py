@@ -97,7 +97,7 @@ class Search:
     def _judge(self, trial: Trial, space: Space) -> Judged:
         scores, seconds, parameters = [], 0.0, 0
         for seed in range(space.search_seeds):
-            data = load(self.dataset, self.root, self.split, seed, trial.degree)
+            data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
             try:
                 outcome = run_trial(
                     trial, data, seed=seed, epochs=space.epochs, patience=space.patience

@@ -13,6 +13,7 @@ from graphtheory.train import AdamOptions
 
 _NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
 _OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
+_INPUTS = frozenset({"degree", "row_scale"})
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,12 @@ def make_trial(model: str, **options: Any) -> Trial:
     """
     network = {k: v for k, v in options.items() if k in _NETWORK}
     optimizer = {k: v for k, v in options.items() if k in _OPTIMIZER}
-    unknown = set(options) - set(network) - set(optimizer) - {"degree"}
+    unknown = set(options) - set(network) - set(optimizer) - _INPUTS
     if unknown:
-        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | {"degree"}))
+        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | _INPUTS))
         raise ValueError(f"options: unknown {sorted(unknown)[0]!r}, expected some of {known}")
-    degree = bool(options.get("degree", False))
-    return Trial(model, NetworkConfig(**network), AdamOptions(**optimizer), degree)
+    inputs = {k: v for k, v in options.items() if k in _INPUTS}
+    return Trial(model, NetworkConfig(**network), AdamOptions(**optimizer), **inputs)
 
 
 _ATTENTION: dict[str, tuple[Any, ...]] = {"heads": (1, 4), "attention_dropout": (0.0, 0.3)}
@@ -108,6 +109,7 @@ _RESIDUAL: dict[str, tuple[Any, ...]] = {
     "lr": (0.003, 0.01),
     "weight_decay": (5e-4, 5e-3),
 }
+_ROWS: dict[str, tuple[Any, ...]] = {"row_scale": (True, False)}
 _BINARY: dict[str, tuple[Any, ...]] = {
     "residual": (True,),
     "hidden": (64,),
@@ -120,7 +122,7 @@ SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
     "cora": _space(200, 60, 2, _CLASSIC, {"root_weight": (False,), "hidden": (32, 64)}),
     "actor": _space(
-        150, 40, 2, _RESIDUAL | {"weight_decay": (0.0, 5e-4)}, {"root_weight": (True,)}
+        150, 40, 3, _RESIDUAL | _ROWS | {"hidden": (64, 128)}, {"root_weight": (True,)}
     ),
     "facebook": _space(
         120,
@@ -139,15 +141,16 @@ SPACES: dict[str, Space] = {
         {"attention_dropout": (0.0,)},
     ),
     "tolokers": _space(
-        200,
+        150,
         50,
         1,
-        _BINARY | {"layers": (2, 3), "lr": (0.003, 0.01), "degree": (True, False)},
-        {"neighbors": ("1",)},
+        _BINARY | {"layers": (2, 3), "lr": (0.003, 0.01), "degree": (True,)},
+        {"attention_dropout": (0.0,), "neighbors": ("1",)},
+        {"attention_dropout": (0.0,)},
     ),
-    "cornell": _space(150, 50, 3, _RESIDUAL),
-    "wisconsin": _space(150, 50, 3, _RESIDUAL),
-    "chameleon-filtered": _space(150, 50, 5, _RESIDUAL | {"degree": (True, False)}),
+    "cornell": _space(150, 50, 3, _RESIDUAL | _ROWS),
+    "wisconsin": _space(150, 50, 3, _RESIDUAL | _ROWS),
+    "chameleon-filtered": _space(150, 50, 5, _RESIDUAL | _ROWS | {"degree": (True, False)}),
 }
 DEFAULT = _space(200, 50, 1, _RESIDUAL)
 """Space of any other graph."""

@@ -28,12 +28,19 @@ class Trial:
         network: Options of the network.
         optimizer: Options of Adam.
         degree: Give every node the logarithm of its degree as one feature more.
+        row_scale: Scale rows of non-negative features that sum to more than 1 down to that.
     """
 
     model: str
     network: zoo.NetworkConfig = field(default_factory=zoo.NetworkConfig)
     optimizer: AdamOptions = field(default_factory=AdamOptions)
     degree: bool = False
+    row_scale: bool = True
+
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """What `load` does to the features."""
+        return {"degree": self.degree, "row_scale": self.row_scale}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a log."""
@@ -47,6 +54,7 @@ class Trial:
             zoo.NetworkConfig(**values["network"]),
             AdamOptions(**values["optimizer"]),
             values["degree"],
+            values.get("row_scale", True),
         )
 
 
@@ -60,15 +68,15 @@ class Outcome:
     parameters: int
 
 
-def prepare(data: Data, *, degree: bool = False) -> Data:
-    """Features as every network gets them: row sums scaled down to 1; sparse where mostly zero.
+def prepare(data: Data, *, degree: bool = False, row_scale: bool = True) -> Data:
+    """Features as a network gets them: sparse where mostly zero, and with `row_scale` rows scaled.
 
-    Rows that sum to less, and features with negative entries, stay as they are. With `degree` one
-    column more, log(1 + in-degree), standardised.
+    Rows that sum to more than 1 then sum to 1; rows that sum to less, and features with negative
+    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardised.
     """
     data = data.clone()
     x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
-    if bool((x >= 0).all()):
+    if row_scale and bool((x >= 0).all()):
         x = x / x.sum(1, keepdim=True).clamp(min=1)
     if degree:
         count = Neighborhood.from_edge_index(data.edge_index, x.size(0)).degree()
@@ -86,10 +94,10 @@ def _as_csr(x: Tensor) -> Tensor:
 
 
 def load(
-    dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, degree: bool
+    dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, **inputs: bool
 ) -> Data:
-    """A data set's split, prepared."""
-    return prepare(graphs.load(dataset, root, split=split, seed=seed), degree=degree)
+    """A data set's split, prepared; `inputs` are the options of `prepare`."""
+    return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
 
 
 def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:

@@ -58,7 +58,7 @@ def test_bitwise_the_same_again_and_in_any_order(rows: list[Run]) -> None:
 def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> None:
     for run in rows:
         trial, epochs, patience = SMALL.trial(run.model)
-        data = load("karate", None, None, run.seed, trial.degree)
+        data = load("karate", None, None, run.seed, **trial.inputs)
         outcome = run_trial(trial, data, seed=run.seed, epochs=epochs, patience=patience)
         assert losses(outcome.fit.history) == losses(run.history)
         assert outcome.parameters == run.parameters
@@ -68,7 +68,7 @@ def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> Non
 def test_findings_on_a_transformer(rows: list[Run]) -> None:
     encoded = rows[0]
     trial, _, _ = SMALL.trial("gt")
-    data = load("karate", None, None, 0, trial.degree)
+    data = load("karate", None, None, 0, **trial.inputs)
     graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
     nb = zoo.pattern_of("gt", trial.network)(graph)
     bias = torch.tensor(encoded.extra["bias"])

@@ -12,7 +12,11 @@ every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 def flat(trial: Trial) -> dict[str, object]:
     values = trial.as_dict()
-    return values["network"] | values["optimizer"] | {"degree": values["degree"]}
+    return (
+        values["network"]
+        | values["optimizer"]
+        | {name: values[name] for name in ("degree", "row_scale")}
+    )
 
 
 @every_model

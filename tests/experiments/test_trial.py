@@ -22,7 +22,7 @@ def graph(x: torch.Tensor) -> Data:
 
 
 def trained(trial: Trial, seed: int = 0, epochs: int = 4) -> Outcome:
-    data = load("karate", None, None, seed, trial.degree)
+    data = load("karate", None, None, seed, **trial.inputs)
     return run_trial(trial, data, seed=seed, epochs=epochs, patience=epochs)
 
 
@@ -101,3 +101,10 @@ def test_parameters_are_those_that_learn() -> None:
     query = 34 * 4 + 4  # one output layer: 34 features, 2 heads of 2 classes
     assert free.parameters - frozen.parameters == query
     assert free.parameters == sum(p.numel() for p in free.model.parameters())
+
+
+def test_rows_stay_as_they_are_without_row_scale() -> None:
+    x = torch.tensor([[3.0, 1.0], [0.5, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    assert prepare(graph(x)).x.tolist() == [[0.75, 0.25], [0.5, 0.0], [0.0, 0.0], [0.5, 0.5]]
+    assert torch.equal(prepare(graph(x), row_scale=False).x, x)
+    assert Trial.from_dict(Trial("mlp", row_scale=False).as_dict()).inputs["row_scale"] is False

@@ -97,8 +97,8 @@ def rows_loop(
 
 
 def columns_loop(
-    start, stop, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix, slope,
-    grad_source,
+    start, stop, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+    slope, grad_source,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: the gradient of source."""
     heads, dim = att.shape

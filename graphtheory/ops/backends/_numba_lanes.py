@@ -23,7 +23,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any, vec
 
 
 def _lanes(width: int) -> tuple[Any, Any]:
-    """Dot product of `width` numbers of two arrays, from flat positions on, and their sum onto such."""
+    """Dot product of `width` numbers of two arrays, from flat positions; their sum onto such."""
 
     @intrinsic
     def dot(_, x, at_x, y, at_y):
