@@ -43,7 +43,7 @@ def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Spa
     ]
     for j in found:
         outcomes = [
-            run_trial(j.trial, load("karate", None, None, s, False), seed=s, epochs=3, patience=3)
+            run_trial(j.trial, load("karate", None, None, s), seed=s, epochs=3, patience=3)
             for s in range(2)
         ]
         assert j.val == mean(o.fit.val for o in outcomes)
