@@ -26,6 +26,10 @@ class OnCore(MessagePassing):
     `forward` runs PyG's message passing, with the same result.
     """
 
+    # PyG generates a faster `propagate` for each class, without what an explainer needs, and keeps
+    # the one that it inherits for explainers; that must not be the generated one of PyG's layer.
+    propagate = MessagePassing.propagate
+
     def needs_messages(self) -> bool:
         """Whether an explainer or a hook asks for messages."""
         if self.explain:

@@ -3,6 +3,8 @@
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -257,6 +259,27 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
     assert "edge_mask" in results[0]
     torch.testing.assert_close(*results)
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+MADE_AFTER_THAT_OF_PYG = """
+import torch, torch_geometric.nn as pyg
+import graphtheory.nn.conv as drop_in
+
+torch.manual_seed(0)
+edge_index, x = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.randn(3, 5)
+for name in {names}:
+    getattr(pyg, name)(5, 4)
+    conv = getattr(drop_in, name)(5, 4)
+    seen = conv(x, edge_index)
+    conv.explain, conv._edge_mask, conv._loop_mask = True, torch.full((3,), -9.0), torch.ones(3) > 0
+    assert not torch.allclose(conv(x, edge_index), seen, atol=0.01), name
+"""
+
+
+def test_masks_count_although_pyg_made_a_layer_first() -> None:
+    """PyG sets its classes up when they are first used, so this takes a process of its own."""
+    code = MADE_AFTER_THAT_OF_PYG.format(names=NAMES)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
