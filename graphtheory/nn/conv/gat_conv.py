@@ -86,12 +86,11 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         **kwargs: Any,
     ) -> None:
         on_core.check_counts(out_channels=out_channels, heads=heads)
-        on_core.check_dropout(dropout)
         super().__init__(
             in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
             edge_dim, fill_value, bias, residual, **kwargs,
         )  # fmt: skip
-        self._check_options()
+        self.check_options(self)
 
     def forward(
         self,

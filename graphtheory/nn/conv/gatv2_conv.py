@@ -88,12 +88,11 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
         **kwargs: Any,
     ) -> None:
         on_core.check_counts(out_channels=out_channels, heads=heads)
-        on_core.check_dropout(dropout)
         super().__init__(
             in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
             edge_dim, fill_value, bias, share_weights, residual, **kwargs,
         )  # fmt: skip
-        self._check_options()
+        self.check_options(self)
 
     def forward(
         self,

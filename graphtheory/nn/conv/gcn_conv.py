@@ -68,7 +68,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     """
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
-    _cached_rows: tuple[Neighborhood, Tensor | None] | None
+    decomposes = True
+    _cached_rows: tuple[Neighborhood, Tensor | None] | None = None
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         super().__init__(
             in_channels, out_channels, improved, cached, add_self_loops, normalize, bias, **kwargs
         )
-        self._check_options(decomposes=True)
+        self.check_options(self)
 
     def reset_parameters(self) -> None:
         """Fresh parameters; forget the cached edges."""

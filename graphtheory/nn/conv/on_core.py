@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ class OnCore(MessagePassing):
     # PyG generates a faster `propagate` for each class, without what an explainer needs, and keeps
     # the one that it inherits for explainers; that must not be the generated one of PyG's layer.
     propagate = MessagePassing.propagate
+    decomposes: ClassVar[bool] = False
 
     def needs_messages(self) -> bool:
         """Whether an explainer or a hook asks for messages."""
@@ -36,15 +37,17 @@ class OnCore(MessagePassing):
             return True
         return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
 
-    def _check_options(self, *, decomposes: bool = False) -> None:
-        """Raise on options of PyG's base class with which the layer would be another function."""
-        if not isinstance(self.aggr_module, SumAggregation):
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        """Raise on options of `layer`, PyG's or this one, with which it is another function."""
+        check_dropout(getattr(layer, "dropout", 0.0))
+        if not isinstance(layer.aggr_module, SumAggregation):
             raise ValueError(
-                f"aggr: got {self.aggr!r}, expected 'add': the layer is a weighted sum"
+                f"aggr: got {layer.aggr!r}, expected 'add': the layer is a weighted sum"
             )
-        if self.decomposed_layers != 1 and not decomposes:
+        if layer.decomposed_layers != 1 and not cls.decomposes:
             raise ValueError(
-                f"decomposed_layers: got {self.decomposed_layers}, expected 1: "
+                f"decomposed_layers: got {layer.decomposed_layers}, expected 1: "
                 "attention takes all features of a head at once"
             )
 

@@ -80,12 +80,11 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         **kwargs: Any,
     ) -> None:
         on_core.check_counts(out_channels=out_channels, heads=heads)
-        on_core.check_dropout(dropout)
         super().__init__(
             in_channels, out_channels, heads, concat, beta, dropout, edge_dim, bias, root_weight,
             **kwargs,
         )  # fmt: skip
-        self._check_options()
+        self.check_options(self)
 
     def forward(
         self,
