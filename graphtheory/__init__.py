@@ -1,6 +1,20 @@
 """Graph attention on one sparse message-passing core: tokens are nodes, attention aggregates."""
 
+from typing import TYPE_CHECKING
+
 from graphtheory.graph import Neighborhood, bipartite, cliques, star
 
 __version__ = "0.1.0"
-__all__ = ["Neighborhood", "bipartite", "cliques", "star"]
+__all__ = ["Neighborhood", "accelerate", "bipartite", "cliques", "star"]
+
+if TYPE_CHECKING:
+    from graphtheory.integrations.pyg import accelerate
+else:
+
+    def __getattr__(name: str) -> object:
+        """`accelerate`, imported when it is asked for, since importing PyG takes seconds."""
+        if name != "accelerate":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from graphtheory.integrations.pyg import accelerate
+
+        return accelerate

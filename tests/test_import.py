@@ -13,6 +13,7 @@ LOADED_WHEN_USED = {
     "pandas",
     "rich",
     "sklearn",
+    "torch_geometric",
     "torchmetrics",
     "transformers",
     "tyro",

@@ -1,0 +1,193 @@
+"""PyG models on the core: their layers change class, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.aggr import SumAggregation
+from torch_geometric.nn.dense import Linear
+
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, TransformerConv
+from graphtheory.nn.conv.on_core import OnCore
+
+_DROP_INS: dict[type[nn.Module], type[OnCore]] = {
+    pyg.TransformerConv: TransformerConv,
+    pyg.GATConv: GATConv,
+    pyg.GATv2Conv: GATv2Conv,
+    pyg.GCNConv: GCNConv,
+}
+_NAMES = {kind.__name__ for kind in _DROP_INS}
+_METHODS = (
+    "forward", "propagate", "message", "aggregate", "update", "message_and_aggregate",
+    "edge_updater", "edge_update",
+)  # fmt: skip
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+class Swapped(NamedTuple):
+    """A layer on the core: its qualified name, its class before and after."""
+
+    name: str
+    before: type[nn.Module]
+    after: type[nn.Module]
+
+
+class Kept(NamedTuple):
+    """A message-passing layer left as it was: its qualified name, its class, and why."""
+
+    name: str
+    kind: type[nn.Module]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """What `accelerate` did to a model; `print` shows it as a table.
+
+    Attributes:
+        swapped: The layers that are on the core now.
+        kept: The message-passing layers that could not be, each with the reason.
+    """
+
+    swapped: tuple[Swapped, ...]
+    kept: tuple[Kept, ...]
+    _layers: list[tuple[nn.Module, Swapped]] = field(repr=False, compare=False)
+
+    def undo(self) -> None:
+        """Give every swapped layer its class back; the weights stay as they are by now.
+
+        A `GCNConv` with `cached=True` reads the edges of its next call. A second call does nothing.
+
+        Raises:
+            RuntimeError: A layer has changed class since, as a parametrization does; no layer was
+                touched.
+        """
+        for layer, (name, _, after) in self._layers:
+            if type(layer) is not after:
+                raise RuntimeError(
+                    f"{name or 'model'}: is a {type(layer).__name__} by now, expected the "
+                    f"{after.__name__} that it was swapped for"
+                )
+        while self._layers:
+            layer, (_, before, _) = self._layers.pop()
+            vars(layer).pop("_cached_rows", None)
+            layer.__class__ = before
+
+    def __str__(self) -> str:
+        rows = [("swapped", name or "(model)", kind.__name__, "") for name, kind, _ in self.swapped]
+        rows += [("kept", name or "(model)", kind.__name__, why) for name, kind, why in self.kept]
+        if not rows:
+            return "no layer to swap"
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join([f"layers: {len(self.swapped)} swapped, {len(self.kept)} kept", *lines])
+
+
+def accelerate(model: nn.Module) -> Acceleration:
+    """Put the layers of a PyG model on the core, in place, with the same results.
+
+    Every `TransformerConv`, `GATConv`, `GATv2Conv` and `GCNConv` of PyG in the model, itself
+    included, becomes the one of `graphtheory.nn`. Only its class changes: it stays the same object
+    with the same parameters, hooks and mode, so optimizers, shared layers and state dicts go on as
+    before. Dropout of attention weights draws other numbers, TorchScript does not compile the new
+    layers, and their docstrings say what else differs.
+
+    A layer is kept where the results could differ, with the reason in the report: another class or
+    a subclass, parametrized ones included; options that the drop-in refuses, parts or methods that
+    are not PyG's own; an explainer or a hook that asks for messages; weights that do not exist yet,
+    edges already cached. A model without layers of PyG, or already on the core, stays as it is.
+
+    Args:
+        model: Any module.
+
+    Returns:
+        What was swapped, what was kept and why, and a way back: `undo`.
+
+    Raises:
+        TypeError: Not a module.
+
+    Example:
+        >>> from torch_geometric.nn.models import GAT
+        >>> model = GAT(16, 32, num_layers=2, out_channels=4, heads=4)
+        >>> x, edge_index = torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> before = model(x, edge_index)
+        >>> report = accelerate(model)
+        >>> print(report)
+        layers: 2 swapped, 0 kept
+        swapped  convs.0  GATConv
+        swapped  convs.1  GATConv
+        >>> torch.testing.assert_close(model(x, edge_index), before)
+        >>> report.undo()
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
+    layers: list[tuple[nn.Module, Swapped]] = []
+    kept = []
+    for name, layer in model.named_modules():
+        if not _passes_messages(layer):
+            continue
+        reason = next(_objections(layer), None)
+        if reason is None:
+            layers.append((layer, Swapped(name, type(layer), _DROP_INS[type(layer)])))
+        else:
+            kept.append(Kept(name, type(layer), reason))
+    for layer, swap in layers:
+        layer.__class__ = swap.after
+    return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers)
+
+
+def _passes_messages(layer: nn.Module) -> bool:
+    """Whether it is a message-passing layer that is not on the core."""
+    if isinstance(layer, torch.jit.ScriptModule):
+        return layer.original_name in _NAMES
+    return isinstance(layer, MessagePassing) and not isinstance(layer, OnCore)
+
+
+def _objections(layer: nn.Module) -> Iterator[str]:
+    """Why no drop-in is sure to compute what the layer does."""
+    base = next((kind for kind in _DROP_INS if isinstance(layer, kind)), None)
+    if isinstance(layer, torch.jit.ScriptModule):
+        yield "compiled by TorchScript: accelerate before that"
+    elif base is None:
+        yield "no drop-in for this class"
+    elif type(layer) is not base:
+        yield f"a subclass of {base.__name__}, which may compute something else"
+    else:
+        yield from _objections_to_state(layer, _DROP_INS[base])
+        yield from _objections_to_parts(layer)
+
+
+def _objections_to_state(layer: MessagePassing, drop_in: type[OnCore]) -> Iterator[str]:
+    if any(is_lazy(parameter) for parameter in layer.parameters()):
+        yield "has no weights yet: run the model once before"
+    if OnCore.needs_messages(layer):
+        yield "an explainer or a hook asks for its messages"
+    for cache in ("_cached_edge_index", "_cached_adj_t"):
+        if getattr(layer, cache, None) is not None:
+            yield "holds the edges of an earlier call (cached=True): accelerate before the first"
+    try:
+        drop_in.check_options(layer)
+    except ValueError as error:
+        yield str(error)
+
+
+def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:
+    kinds: tuple[Any, ...] = (type(layer), _DROP_INS[type(layer)])
+    # PyG leaves one of these on the layer after an explanation or for a decomposition.
+    own = {method for k in kinds for method in (k._orig_propagate, k._jinja_propagate)}
+    for name in _METHODS:
+        method = vars(layer).get(name)
+        if method is not None and getattr(method, "__func__", None) not in own:
+            yield f"its {name} was replaced"
+    for name, part in layer.named_children():
+        if type(part) not in (Linear, SumAggregation):
+            yield f"its {name} is a {type(part).__name__}, not PyG's own"
+        elif name in ("lin_edge", "aggr_module") and any(getattr(part, hooks) for hooks in _HOOKS):
+            yield f"a hook on its {name}, which the drop-in does not run edge by edge"

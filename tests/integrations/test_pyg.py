@@ -1,0 +1,482 @@
+"""A model after `accelerate` beside the same model before it."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+from torch.nn.utils import parametrize
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.nn import models
+from torch_geometric.nn.aggr import SumAggregation
+
+import graphtheory
+import graphtheory.nn as on_core
+from graphtheory.integrations import pyg as integration
+from graphtheory.integrations.pyg import Kept, Swapped, accelerate
+
+NAMES = ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv"]
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+NODES, RECEIVERS, EDGES = 9, 5, 30
+
+
+class Two(nn.Module):
+    """Two layers of a kind."""
+
+    def __init__(self, name, in_channels=6, **options) -> None:
+        super().__init__()
+        layer = getattr(pyg, name)
+        lazy = in_channels in (-1, (-1, -1))
+        width = 4 * options.get("heads", 1) if options.get("concat", True) else 4
+        self.first = layer(in_channels, 4, **options)
+        self.second = layer(in_channels if lazy else width, 3, **options)
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+class TwoWithEdges(Two):
+    def forward(self, x, edge_index, per_edge):
+        return self.second(self.first(x, edge_index, per_edge).relu(), edge_index, per_edge)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    torch.manual_seed(0)
+
+
+def graph(num_src=NODES, num_dst=NODES):
+    """Edges with self-loops and duplicates."""
+    ends = [torch.randint(n, (EDGES,)) for n in (num_src, num_dst)]
+    edge_index = torch.stack(ends)
+    edge_index[:, :2] = 1
+    return edge_index
+
+
+def randomised(model, dtype):
+    """No bias stays at zero, which would hide it."""
+    model.to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5)
+    return model
+
+
+def run(model, *args):
+    """The output and every gradient, under a fixed random cotangent."""
+    args = [a.clone().requires_grad_() if a.is_floating_point() else a for a in args]
+    model.zero_grad()
+    out = model(*args)
+    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(7), dtype=out.dtype)
+    (out * cotangent).sum().backward()
+    leaves = [*(a for a in args if a.requires_grad), *model.parameters()]
+    return [out.detach(), *(torch.zeros(1) if t.grad is None else t.grad.clone() for t in leaves)]
+
+
+def assert_close(found, wanted):
+    """To a part in 10^5 or 10^10 of the largest entry, whose rounding error all have."""
+    scale = max(1.0, *(float(t.abs().max()) for t in wanted))
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[wanted[0].dtype] * scale)
+
+
+def assert_same_after(model, *args):
+    """`accelerate` swaps something, and the model gives what it gave."""
+    wanted = run(model, *args)
+    report = accelerate(model)
+    assert report.swapped
+    assert not report.kept
+    assert_close(run(model, *args), wanted)
+
+
+OPTIONS = [
+    ("GCNConv", {}),
+    ("GCNConv", {"improved": True, "weights": True}),
+    ("GCNConv", {"add_self_loops": False, "bias": False}),
+    ("GCNConv", {"normalize": False, "weights": True}),
+    ("GCNConv", {"decomposed_layers": 2}),
+    ("GCNConv", {"flow": "target_to_source"}),
+    ("GATConv", {"heads": 3, "residual": True}),
+    ("GATConv", {"heads": 2, "concat": False, "edge_dim": 2, "add_self_loops": False}),
+    ("GATConv", {"edge_dim": 2, "fill_value": "max", "negative_slope": 0.4}),
+    ("GATv2Conv", {"heads": 2, "residual": True, "edge_dim": 2}),
+    ("GATv2Conv", {"heads": 2, "concat": False, "share_weights": True, "add_self_loops": False}),
+    ("TransformerConv", {"heads": 3, "beta": True}),
+    ("TransformerConv", {"heads": 2, "concat": False, "edge_dim": 2, "bias": False}),
+    ("TransformerConv", {"root_weight": False, "flow": "target_to_source"}),
+]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_layers_give_what_they_gave(name, options, dtype) -> None:
+    options = dict(options)
+    per_edge = [torch.rand(EDGES, dtype=dtype)] if options.pop("weights", False) else []
+    if "edge_dim" in options:
+        per_edge = [torch.randn(EDGES, options["edge_dim"], dtype=dtype)]
+    model = (TwoWithEdges if per_edge else Two)(name, **options)
+    args = [torch.randn(NODES, 6, dtype=dtype), graph(), *per_edge]
+    assert_same_after(randomised(model, dtype), *args)
+
+
+class Bipartite(nn.Module):
+    """A layer between two sets of nodes, each with features of its own."""
+
+    def __init__(self, layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x_src, x_dst, edge_index):
+        return self.layer((x_src, x_dst), edge_index)
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_two_sets_of_nodes(name, dtype) -> None:
+    options = {} if name == "TransformerConv" else {"add_self_loops": False}
+    model = randomised(Bipartite(getattr(pyg, name)((6, 4), 3, heads=2, **options)), dtype)
+    sides = torch.randn(NODES, 6, dtype=dtype), torch.randn(RECEIVERS, 4, dtype=dtype)
+    assert_same_after(model, *sides, graph(NODES, RECEIVERS))
+
+
+MODELS = {
+    "GCN": lambda: models.GCN(6, 8, 3, 4, norm="LayerNorm", jk="cat"),
+    "GAT": lambda: models.GAT(6, 8, 3, 4, heads=4, residual=True),
+    "GATv2": lambda: models.GAT(6, 8, 2, 4, v2=True, heads=2, act="elu"),
+    "Sequential": lambda: pyg.Sequential(
+        "x, e",
+        [(pyg.GATConv(6, 4, heads=2), "x, e -> x"), nn.ELU(), (pyg.GCNConv(8, 4), "x, e -> x")],
+    ),
+    "GPS": lambda: pyg.Sequential(
+        "x, e", [(pyg.GPSConv(6, pyg.TransformerConv(6, 6), heads=2), "x, e -> x")]
+    ),
+    "RECT_L": lambda: models.RECT_L(6, 8, dropout=0.0),
+    "the layer itself": lambda: pyg.GATv2Conv(6, 4),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_give_what_they_gave(name, dtype) -> None:
+    model = randomised(MODELS[name](), dtype)
+    assert_same_after(model, torch.randn(NODES, 6, dtype=dtype), graph())
+
+
+def test_a_fault_of_a_drop_in_shows(monkeypatch) -> None:
+    class Faulty(on_core.GATConv):
+        def forward(self, *args, **kwargs):
+            return super().forward(*args, **kwargs) * (1 + 1e-4)
+
+    monkeypatch.setitem(integration._DROP_INS, pyg.GATConv, Faulty)
+    with pytest.raises(AssertionError, match="not close"):
+        assert_same_after(models.GAT(6, 8, 2, 4), torch.randn(NODES, 6), graph())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_to_hetero_models(name) -> None:
+    data = HeteroData()
+    types = [("paper", "cites", "paper")]
+    data["paper"].x = torch.randn(NODES, 6)
+    if name != "GCNConv":  # PyG's takes no two sets of nodes
+        data["author"].x = torch.randn(RECEIVERS, 4)
+        types += [("author", "writes", "paper"), ("paper", "by", "author")]
+    for source, relation, target in types:
+        edges = graph(data[source].num_nodes, data[target].num_nodes)
+        data[source, relation, target].edge_index = edges
+    size = -1 if name == "GCNConv" else (-1, -1)
+    options = {} if name == "TransformerConv" else {"add_self_loops": False}
+    model = pyg.to_hetero(Two(name, size, **options), data.metadata())
+    wanted = model(data.x_dict, data.edge_index_dict)
+    report = accelerate(model)
+    assert len(report.swapped) == 2 * len(types)
+    assert report.swapped[0].name == "first.paper__cites__paper"
+    torch.testing.assert_close(model(data.x_dict, data.edge_index_dict), wanted)
+
+
+def train(model, optimizer, steps, x, edge_index):
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(x, edge_index).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def test_an_optimizer_goes_on_through_swap_and_undo() -> None:
+    model = randomised(models.GAT(6, 8, 2, 4, heads=2), torch.float64)
+    twin = copy.deepcopy(model)
+    data = torch.randn(NODES, 6, dtype=torch.float64), graph()
+    adam = torch.optim.Adam(model.parameters(), lr=0.05)
+    losses = train(model, adam, 3, *data)
+    report = accelerate(model)
+    losses += train(model, adam, 3, *data)
+    report.undo()
+    losses += train(model, adam, 3, *data)
+    wanted = train(twin, torch.optim.Adam(twin.parameters(), lr=0.05), 9, *data)
+    torch.testing.assert_close(losses, wanted, rtol=1e-10, atol=0)
+    assert losses[-1] < losses[0] / 2
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_class_changes(name) -> None:
+    model = Two(name).double().eval()
+    model.second.requires_grad_(False)
+    seen = []
+    model.first.register_forward_hook(lambda *args: seen.append(args[0]))
+    layers, parameters = [model.first, model.second], list(model.parameters())
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    text, attributes = repr(model), [dict(vars(layer)) for layer in layers]
+    accelerate(model)
+    assert [type(layer) for layer in layers] == [getattr(on_core, name)] * 2
+    assert [model.first, model.second] == layers
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert [dict(vars(layer)) for layer in layers] == attributes
+    assert repr(model) == text
+    model(torch.randn(NODES, 6).double(), graph())
+    assert seen == [model.first]
+    fresh = Two(name).double()
+    fresh.load_state_dict(model.state_dict(), strict=True)
+    model.load_state_dict(fresh.state_dict(), strict=True)
+    assert list(model.state_dict()) == list(state)
+    torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_swapped_layer_has_the_state_that_the_drop_in_makes(name) -> None:
+    swapped, made = getattr(pyg, name)(6, 4), getattr(on_core, name)(6, 4)
+    accelerate(swapped)
+    made._cached_rows = None
+    swapped._cached_rows = swapped._cached_rows if name == "GCNConv" else None
+    assert vars(swapped).keys() == vars(made).keys()
+    differ = {key for key in vars(made) if repr(vars(made)[key]) != repr(vars(swapped)[key])}
+    assert differ <= {"_parameters"}
+
+
+def test_a_shared_layer_is_swapped_once_and_stays_shared() -> None:
+    shared = pyg.GATConv(6, 6)
+    model = nn.ModuleDict({"a": nn.ModuleList([shared, nn.ReLU(), shared]), "b": shared})
+    report = accelerate(model)
+    assert report.swapped == (Swapped("a.0", pyg.GATConv, on_core.GATConv),)
+    assert model["a"][0] is model["a"][2] is model["b"] is shared
+    assert type(shared) is on_core.GATConv
+
+
+def test_undo_gives_the_classes_back_with_the_weights_of_now() -> None:
+    model, args = models.GCN(6, 8, 2, 4), (torch.randn(NODES, 6), graph())
+    report = accelerate(model)
+    train(model, torch.optim.SGD(model.parameters(), lr=1.0), 3, *args)
+    wanted = run(model, *args)
+    again = copy.deepcopy(model)
+    report.undo()
+    assert [type(conv) for conv in model.convs] == [pyg.GCNConv] * 2
+    assert_close(run(model, *args), wanted)
+    assert [type(conv) for conv in again.convs] == [on_core.GCNConv] * 2
+    later = accelerate(model)
+    report.undo()  # its own swap is undone already
+    assert [type(conv) for conv in model.convs] == [on_core.GCNConv] * 2
+    later.undo()
+    assert [type(conv) for conv in model.convs] == [pyg.GCNConv] * 2
+
+
+def test_undo_refuses_a_layer_that_changed_since() -> None:
+    model = models.GAT(6, 8, 2, 4)
+    report = accelerate(model)
+    parametrize.register_parametrization(model.convs[1], "att_src", nn.Identity())
+    with pytest.raises(RuntimeError, match=r"convs\.1: is a ParametrizedGATConv by now, expected"):
+        report.undo()
+    assert type(model.convs[0]) is on_core.GATConv
+    parametrize.remove_parametrizations(model.convs[1], "att_src")
+    report.undo()
+    assert [type(conv) for conv in model.convs] == [pyg.GATConv] * 2
+
+
+def test_cached_edges_are_those_of_the_first_call_after_the_swap() -> None:
+    model, x = pyg.GCNConv(6, 4, cached=True), torch.randn(NODES, 6)
+    plain = copy.deepcopy(model)
+    first, other = graph(), graph()
+    report = accelerate(model)
+    for edge_index in (first, other):
+        torch.testing.assert_close(model(x, edge_index), plain(x, edge_index))
+    report.undo()
+    plain.cached, plain._cached_edge_index = False, None
+    torch.testing.assert_close(model(x, other), plain(x, other))
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_of_an_accelerated_model(twin) -> None:
+    model, args = models.GAT(6, 8, 2, 4, heads=2), (torch.randn(NODES, 6), graph())
+    accelerate(model)
+    other = twin(model)
+    assert [type(conv) for conv in other.convs] == [on_core.GATConv] * 2
+    assert_close(run(other, *args), run(model, *args))
+    assert accelerate(other).swapped == ()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_compiles(when, monkeypatch) -> None:
+    torch._dynamo.reset()
+    model, args = Two("TransformerConv"), (torch.randn(NODES, 6), graph())
+    wanted, calls = run(model, *args), []
+    forward = on_core.TransformerConv.forward
+    monkeypatch.setattr(
+        on_core.TransformerConv, "forward", lambda *args: calls.append(1) or forward(*args)
+    )
+    if when == "before":
+        compiled = torch.compile(model, backend="aot_eager")
+        compiled(*args)
+        accelerate(compiled)
+    else:
+        accelerate(model)
+        compiled = torch.compile(model, backend="aot_eager")
+    assert_close(run(compiled, *args), wanted)
+    assert calls
+
+
+def test_an_accelerated_model_has_nothing_to_do() -> None:
+    model = models.GAT(6, 8, 2, 4)
+    accelerate(model)
+    report = accelerate(model)
+    assert (report.swapped, report.kept, str(report)) == ((), (), "no layer to swap")
+    report.undo()
+    assert [type(conv) for conv in model.convs] == [on_core.GATConv] * 2
+
+
+class Doubled(pyg.GATConv):
+    def message(self, x_j, alpha):
+        return 2 * super().message(x_j, alpha)
+
+
+class Doubling(SumAggregation):
+    def forward(self, *args, **kwargs):
+        return 2 * super().forward(*args, **kwargs)
+
+
+def with_edges(change):
+    """A layer with features of edges, after `change` to it."""
+    conv = pyg.GATConv(6, 4, edge_dim=2)
+    change(conv)
+    return conv
+
+
+def after_a_call():
+    conv = pyg.GCNConv(6, 4, cached=True)
+    conv(torch.randn(NODES, 6), graph())
+    return conv
+
+
+def after_a_call_on_a_matrix():
+    sparse = pytest.importorskip("torch_sparse")
+    conv = pyg.GCNConv(6, 4, cached=True)
+    conv(torch.randn(NODES, 6), sparse.SparseTensor.from_edge_index(graph(), None, (NODES, NODES)))
+    return conv
+
+
+REASONS = {
+    "no drop-in for this class": lambda: pyg.SAGEConv(6, 4),
+    "a subclass of GATConv, which may compute something else": lambda: Doubled(6, 4),
+    "a subclass of GATConv, which may": lambda: with_edges(
+        lambda conv: parametrize.register_parametrization(conv, "att_src", nn.Identity())
+    ),
+    "its lin is a ParametrizedLinear, not PyG's own": lambda: with_edges(
+        lambda conv: parametrize.register_parametrization(conv.lin, "weight", nn.Identity())
+    ),
+    "its lin_edge is a Sequential, not": lambda: with_edges(
+        lambda conv: setattr(conv, "lin_edge", nn.Sequential(nn.Linear(2, 4), nn.ReLU()))
+    ),
+    "a hook on its lin_edge, which": lambda: with_edges(
+        lambda conv: conv.lin_edge.register_forward_hook(lambda *args: None)
+    ),
+    "a hook on its aggr_module, which": lambda: with_edges(
+        lambda conv: conv.aggr_module.register_full_backward_hook(lambda *args: None)
+    ),
+    "its message was replaced": lambda: with_edges(
+        lambda conv: setattr(conv, "message", lambda x_j, alpha: x_j)
+    ),
+    "its propagate was replaced": lambda: with_edges(
+        lambda conv: setattr(conv, "propagate", lambda *args, **kwargs: None)
+    ),
+    "an explainer or a hook asks for its messages": lambda: with_edges(
+        lambda conv: conv.register_message_forward_hook(lambda *args: None)
+    ),
+    "an explainer or a hook": lambda: with_edges(lambda conv: setattr(conv, "explain", True)),
+    "has no weights yet: run the model once before": lambda: pyg.TransformerConv(-1, 4),
+    "holds the edges of an earlier call (cached=True)": after_a_call,
+    "holds the edges of an earlier call": after_a_call_on_a_matrix,
+    "aggr: got 'max', expected 'add'": lambda: pyg.GCNConv(6, 4, aggr="max"),
+    "its aggr_module is a Doubling, not": lambda: pyg.GCNConv(6, 4, aggr=Doubling()),
+    "dropout: got 1.0, expected a probability in [0, 1)": lambda: pyg.GATv2Conv(6, 4, dropout=1.0),
+    "decomposed_layers: got 2, expected 1": lambda: pyg.TransformerConv(6, 4, decomposed_layers=2),
+    "compiled by TorchScript: accelerate before": lambda: torch.jit.script(pyg.GCNConv(6, 4)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch, of PyG's sum by a matrix
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_cannot_be_swapped_is_kept_and_says_why(reason) -> None:
+    layer = REASONS[reason]()
+    kind = type(layer)
+    model = nn.ModuleList([nn.ReLU(), layer, pyg.GCNConv(6, 4)])
+    report = accelerate(model)
+    assert [entry[:2] for entry in report.kept] == [("1", kind)]
+    assert report.kept[0].reason.startswith(reason)
+    assert type(layer) is kind
+    assert report.swapped == (Swapped("2", pyg.GCNConv, on_core.GCNConv),)
+
+
+def test_the_report_reads_as_a_table() -> None:
+    report = accelerate(nn.ModuleDict({"one": pyg.GCNConv(6, 4), "other": pyg.SAGEConv(6, 4)}))
+    assert str(report).splitlines() == [
+        "layers: 1 swapped, 1 kept",
+        "swapped  one    GCNConv",
+        "kept     other  SAGEConv  no drop-in for this class",
+    ]
+    assert report.kept == (Kept("other", pyg.SAGEConv, "no drop-in for this class"),)
+    assert "(model)" in str(accelerate(pyg.GATConv(6, 4)))
+
+
+def explanation(model, x, edge_index):
+    torch.manual_seed(0)
+    config = {
+        "mode": "multiclass_classification", "task_level": "node", "return_type": "raw",
+    }  # fmt: skip
+    explainer = Explainer(
+        model, GNNExplainer(epochs=5), explanation_type="model", edge_mask_type="object",
+        model_config=config,
+    )  # fmt: skip
+    return explainer(x, edge_index, index=2).edge_mask
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_explains_what_it_explained(name, copied) -> None:
+    model, x = Two(name).eval(), torch.randn(NODES, 6)
+    edge_index = graph()
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    wanted = explanation(model, x, edge_index)
+    report = accelerate(model)
+    assert len(report.swapped) == 2  # the explainer is done
+    found = explanation(copy.deepcopy(model) if copied else model, x, edge_index)
+    torch.testing.assert_close(found, wanted)
+    assert found.std() > 0
+    explanation(model, x, edge_index)
+    report.undo()
+    torch.testing.assert_close(explanation(model, x, edge_index), wanted)
+    assert len(accelerate(model).swapped) == 2
+
+
+@pytest.mark.parametrize("model", [None, {"a": 1}, models.GAT], ids=["None", "dict", "class"])
+def test_what_is_no_module_is_named(model) -> None:
+    with pytest.raises(TypeError, match=r"model: got \w+, expected a torch\.nn\.Module"):
+        accelerate(model)
+
+
+def test_the_front_door_shows_it() -> None:
+    assert graphtheory.accelerate is accelerate
+    with pytest.raises(AttributeError, match="'graphtheory' has no attribute 'decelerate'"):
+        graphtheory.decelerate  # noqa: B018
