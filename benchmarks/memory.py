@@ -63,9 +63,9 @@ def extra_peak(library: Library, nodes: int, edges: int, heads: int, head_dim: i
     return resident("VmHWM") - before
 
 
-def in_a_fresh_process(library: Library, **options: int) -> int:
-    """`extra_peak` in a process of its own."""
-    command = [sys.executable, __file__, "--measure", library]
+def in_a_fresh_process(script: str, *measure: str, **options: int) -> int:
+    """The bytes that a script with the option `--measure` prints, in a process of its own."""
+    command = [sys.executable, script, "--measure", *measure]
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -74,7 +74,7 @@ def in_a_fresh_process(library: Library, **options: int) -> int:
 def by_edges(library: Library, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:
     """Edges -> bytes, for half as many, as many and twice as many."""
     return {
-        count: in_a_fresh_process(library, threads=threads, edges=count, **sizes)
+        count: in_a_fresh_process(__file__, library, threads=threads, edges=count, **sizes)
         for count in (edges // 2, edges, 2 * edges)
     }
 

@@ -1,0 +1,33 @@
+"""The example models train alike in both libraries, and the script says how alike."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "end_to_end.py"
+EXAMPLES = ["gcn.py", "gat.py", "unimp_arxiv.py"]
+
+
+def run(*options: str) -> str:
+    command = [sys.executable, str(SCRIPT), "--threads", "1", *options]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_a_quick_run_finds_the_same_losses() -> None:
+    printed = run("--quick")
+    for example in EXAMPLES:
+        gap = re.search(
+            rf"largest relative difference of the loss, {example}.*? nodes +(\S+)", printed
+        )
+        assert gap is not None
+        assert float(gap[1]) < 1e-5  # dropout of features from other numbers differs by 1e-1
+        assert f"times faster than PyG: {example}" in printed
+    assert "without attention dropout" in printed
+
+
+def test_memory_of_one_case_is_a_number_of_bytes() -> None:
+    small = ["--nodes", "50", "--edges", "200"]
+    assert int(run(*small, "--measure", "unimp_arxiv.py", "random", "graphtheory")) >= 0
