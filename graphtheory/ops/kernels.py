@@ -37,14 +37,6 @@ def structure(nb: Neighborhood, *tensors: Tensor | None) -> list[Tensor]:
     return out
 
 
-def unpack(parts: Sequence[Tensor]) -> Neighborhood:
-    """The neighbourhood of a flat list that holds the transposed structure."""
-    indptr, indices, t_indptr, receivers, perm = parts
-    nb = Neighborhood(indptr, indices, t_indptr.size(0) - 1, validate=False)
-    nb.adopt_transpose(t_indptr, receivers, perm)
-    return nb
-
-
 @torch.library.custom_op("graphtheory::edge_dot", mutates_args=())
 def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return backend_for(query).edge_dot(parts[0], parts[1], query, key)
@@ -53,15 +45,6 @@ def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor]) -> Tensor:
 @_edge_dot.register_fake
 def _(query: Tensor, key: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return query.new_empty(parts[1].size(0), query.size(1))
-
-
-def _edge_dot_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, list[None]]:
-    query, key, *parts = ctx.saved_tensors
-    nb = unpack(parts)
-    need_query, need_key = ctx.needs_input_grad[:2]
-    grad_query = aggregate(grad, key, nb) if need_query else None
-    grad_key = aggregate(grad[parts[4]], query, nb.transpose()) if need_key else None
-    return grad_query, grad_key, [None] * len(parts)
 
 
 @torch.library.custom_op("graphtheory::aggregate", mutates_args=())
@@ -74,12 +57,41 @@ def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
 
 
-def _aggregate_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, list[None]]:
+@torch.library.custom_op("graphtheory::aggregate_by_sender", mutates_args=())
+def _aggregate_by_sender(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    _, _, t_indptr, receivers, perm = parts
+    return backend_for(value).aggregate(t_indptr, receivers, weights, value, perm)
+
+
+@_aggregate_by_sender.register_fake
+def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    return value.new_empty(parts[2].size(0) - 1, value.size(1), value.size(2))
+
+
+_Grads = tuple[Tensor | None, Tensor | None, list[None]]
+
+
+def _edge_dot_backward(ctx: Any, grad: Tensor) -> _Grads:
+    query, key, *parts = ctx.saved_tensors
+    need_query, need_key = ctx.needs_input_grad[:2]
+    grad_query = _aggregate(grad, key, parts) if need_query else None
+    grad_key = _aggregate_by_sender(grad, query, parts) if need_key else None
+    return grad_query, grad_key, [None] * len(parts)
+
+
+def _aggregate_backward(ctx: Any, grad: Tensor) -> _Grads:
     weights, value, *parts = ctx.saved_tensors
-    nb = unpack(parts)
     need_weights, need_value = ctx.needs_input_grad[:2]
-    grad_weights = edge_dot(grad, value, nb).to(weights.dtype) if need_weights else None
-    grad_value = aggregate(weights[parts[4]], grad, nb.transpose()) if need_value else None
+    grad_weights = _edge_dot(grad, value, parts).to(weights.dtype) if need_weights else None
+    grad_value = _aggregate_by_sender(weights, grad, parts) if need_value else None
+    return grad_weights, grad_value, [None] * len(parts)
+
+
+def _aggregate_by_sender_backward(ctx: Any, grad: Tensor) -> _Grads:
+    weights, value, *parts = ctx.saved_tensors
+    need_weights, need_value = ctx.needs_input_grad[:2]
+    grad_weights = _edge_dot(value, grad, parts).to(weights.dtype) if need_weights else None
+    grad_value = _aggregate(weights, grad, parts) if need_value else None
     return grad_weights, grad_value, [None] * len(parts)
 
 
@@ -90,6 +102,7 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Sequence[Tensor]], output: Ten
 
 _edge_dot.register_autograd(_edge_dot_backward, setup_context=_save)
 _aggregate.register_autograd(_aggregate_backward, setup_context=_save)
+_aggregate_by_sender.register_autograd(_aggregate_by_sender_backward, setup_context=_save)
 
 
 @torch.library.custom_op("graphtheory::edge_softmax", mutates_args=())

@@ -109,11 +109,13 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     return grad.to(weights.dtype)
 
 
-def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
-    """Sums [N, H, D]."""
+def aggregate(
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES
+) -> Tensor:
+    """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     dtype = value.dtype
     weights, value = _wide(weights, value)
-    return _sum(indptr, indices, weights, value).to(dtype)
+    return _sum(indptr, indices, weights, value, perm).to(dtype)
 
 
 def attention(

@@ -47,9 +47,12 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     return (weights * (grad - mean[_rows(indptr, weights.size(0))])).to(dtype)
 
 
-def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
-    """Sums [N, H, D]."""
+def aggregate(
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
+) -> Tensor:
+    """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     dtype = value.dtype
+    weights = weights if perm is None else weights[perm]
     weights, value = widened(weights, value)
     out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
     for h in range(value.size(1)):
@@ -91,8 +94,8 @@ def attention_backward(
         grad_weights, dropped = grad_weights * factor, weights * factor
     grad_logits = edge_softmax_backward(indptr, weights, grad_weights)
     grad_query = scale * aggregate(indptr, indices, grad_logits, key)
-    grad_key = scale * aggregate(t_indptr, receivers, grad_logits[perm], query)
-    grad_value = aggregate(t_indptr, receivers, dropped[perm], grad)
+    grad_key = scale * aggregate(t_indptr, receivers, grad_logits, query, perm)
+    grad_value = aggregate(t_indptr, receivers, dropped, grad, perm)
     grad_table = weights.new_zeros(num_buckets, weights.size(1))
     if bucket is not None:
         by_bucket, order = torch.sort(bucket.long(), stable=True)
