@@ -47,15 +47,15 @@ def attend(
 ) -> Tensor:  # fmt: skip
     """`ops.attention`, which would refuse tensors on the CPU."""
     seed = draw_seed(generator) if dropout > 0 else None
-    scale = query.size(2) ** -0.5
+    scale = max(query.size(2), 1) ** -0.5
     call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
     return fused.attention(call, "triton_csr")
 
 
-def graph(in_degrees: list[int], num_src: int, hub: float = 0.5) -> Neighborhood:
+def graph(in_degrees: list[int], num_src: int, hub: float = 0.2) -> Neighborhood:
     """Rows of these lengths; a share of the edges leaves from sender 0, the others from any."""
     generator = torch.Generator().manual_seed(0)
-    dst = torch.repeat_interleave(torch.arange(len(in_degrees)), torch.tensor(in_degrees))
+    dst = torch.repeat_interleave(torch.arange(len(in_degrees)), torch.tensor(in_degrees).long())
     src = torch.randint(max(num_src, 1), dst.shape, generator=generator)
     src = torch.where(torch.rand(dst.shape, generator=generator) < hub, 0, src)
     edges = torch.stack([src, dst])

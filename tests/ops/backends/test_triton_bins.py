@@ -1,4 +1,4 @@
-"""Rows by length: every edge in exactly one tile, whatever the degrees; tiles that fit a program."""
+"""Rows by length: every edge in one tile, whatever the degrees; tiles that fit a program."""
 
 from __future__ import annotations
 
