@@ -37,7 +37,6 @@ from tests.ops.test_additive import definition as definition_of_score
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
 
 TOLERANCE = next(b.tolerance for b in BACKENDS if b.name == "triton_csr")
-HALF = (torch.bfloat16, torch.float16)
 
 
 def attend(
@@ -100,20 +99,18 @@ def test_the_graph_of_every_bin_has_every_bin() -> None:
 
 @pytest.mark.parametrize("bias", BIASES)
 def test_attention_in_every_bin(bias: str) -> None:
-    conforms(GRAPHS["every bin"](), 3, 5, bias)
-    conforms(GRAPHS["every bin"](), 2, 4, bias, dropout=0.4)
+    conforms(GRAPHS["every bin"](), 3, 5, bias, dropout=0.4 if bias in ("none", "buckets") else 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, *HALF], ids=lambda d: str(d)[6:])
-def test_attention_of_every_type(dtype: torch.dtype) -> None:
-    conforms(GRAPHS["every bin"](), 3, 5, "edges", dtype)
-    conforms(GRAPHS["every bin"](), 3, 5, "buckets", dtype, dropout=0.4)
+@pytest.mark.parametrize("bias", ["edges", "buckets"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+def test_attention_of_every_type(dtype: torch.dtype, bias: str) -> None:
+    conforms(GRAPHS["every bin"](), 3, 5, bias, dtype, dropout=0.4)
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name != "every bin"])
 def test_attention_on_every_graph(name: str) -> None:
-    conforms(GRAPHS[name](), 2, 3, "masked")
-    conforms(GRAPHS[name](), 2, 3, "buckets", dropout=0.4)
+    conforms(GRAPHS[name](), 2, 3, "masked", dropout=0.4)
 
 
 @pytest.mark.parametrize(("heads", "dim"), [(1, 1), (3, 16), (1, 33), (5, 130)])
@@ -135,14 +132,13 @@ def test_attention_over_many_chunks() -> None:
 
 @pytest.mark.usefixtures("poisoned_memory")
 def test_attention_reads_nothing_before_it_is_written() -> None:
-    for name in ("every bin", "equal rows", "no edges"):
+    for name in ("every bin", "equal rows"):
         conforms(GRAPHS[name](), 3, 5, "buckets", dropout=0.4)
 
 
 def test_attention_of_strided_tensors() -> None:
     nb = GRAPHS["every bin"]()
-    for bias in ("edges", "buckets"):
-        assert_conforms(attend, nb, expanded(draw_inputs(nb, 3, 5, bias)), tolerance=TOLERANCE)
+    assert_conforms(attend, nb, expanded(draw_inputs(nb, 3, 5, "buckets")), tolerance=TOLERANCE)
 
 
 def test_attention_twice_gives_the_same_bits() -> None:
