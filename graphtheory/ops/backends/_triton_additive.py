@@ -92,7 +92,7 @@ def score(
         return _torch_additive.score(indptr, indices, source, target, att, features, matrix, slope)
     edges, (heads, dim) = indices.size(0), att.shape
     out = source.new_empty(edges, heads)
-    nodes = [t.detach().contiguous() for t in (source, target, att)]
+    indices, *nodes = (t.detach().contiguous() for t in (indices, source, target, att))
     args = [indices, receivers(indptr, edges), edges, *nodes, out, slope]
     over_edges(scores, edges, (heads, dim), source, args, ACC=sum_type(*nodes))
     return out
@@ -110,7 +110,9 @@ def score_backward(
             grad, source, target, att, features, matrix, slope,
         )  # fmt: skip
     acc = sum_type(grad, source, target, att)
-    grad, source, target, att = (t.detach().contiguous() for t in (grad, source, target, att))
+    grad, source, target, att, indices, senders_rows, perm = (
+        t.detach().contiguous() for t in (grad, source, target, att, indices, senders_rows, perm)
+    )
     of_source, of_target = torch.empty_like(source), torch.empty_like(target)
     of_att = torch.empty_like(target, dtype=acc)  # [num_dst, H, C]: a row's share
     shape = (att.size(0), att.size(1))

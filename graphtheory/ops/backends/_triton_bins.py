@@ -117,7 +117,8 @@ def _plan(indptr: Tensor) -> Plan:
     *sizes, chunks, least, most = torch.cat([counts, facts]).tolist()  # the one wait for the device
     if least == most and 0 < most <= EQUAL:
         return Plan((Bin(degree.numel(), width=power(most), degree=most),), none, none.long())
-    *groups, long = order.split(sizes)
+    # Copies: the start of a slice may be unaligned, for which Triton compiles another program.
+    *groups, long = (rows.clone() for rows in order.split(sizes))
     bins = [
         Bin(len(rows), rows, width=width)
         for rows, width in zip(groups, (*WIDTHS, 0), strict=True)

@@ -62,7 +62,7 @@ def over_rows(
     """
     heads, dim = shape
     acc = constants["ACC"]
-    rows = plan(indptr)
+    rows, indptr = plan(indptr), indptr.contiguous()
     for part in rows.bins:
         t = tile(heads, dim, acc, part.width)
         places = outs
@@ -115,7 +115,7 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
 
     Without features an edge is a few bytes: 1024 edges a step read a row of 10^5 in 100 steps.
     """
-    rows = plan(indptr)
+    rows, indptr = plan(indptr), indptr.contiguous()
     group = min(power(heads), 64)
     for part in rows.bins:
         edges = part.width or 64

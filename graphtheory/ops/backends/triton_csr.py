@@ -71,7 +71,7 @@ def attention(
     numbers, constants = _options(query, table, scale, dropout, seed)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
     norm = query.new_empty(query.size(0), 2, query.size(1), dtype=constants["ACC"])
-    args = [indices, *_plain(query, key, value, bias, bucket, table), *numbers]
+    args = [*_plain(indices, query, key, value, bias, bucket, table), *numbers]
     shape = (query.size(1), query.size(2))
     over_rows(
         _triton_attention.forward, indptr, shape, [out, norm], args, _merge_softmax, **constants
@@ -94,13 +94,12 @@ def attention_backward(
     weights, grad_logits = (
         query.new_empty(indices.size(0), query.size(1), dtype=acc) for _ in range(2)
     )
-    grad, query, out = (t.contiguous() for t in (grad, query, out))
     args = [
-        grad, out, norm, weights, grad_logits,
-        indices, query, *_plain(key, value, bias, bucket, table), *numbers,
+        *_plain(grad, out, norm), weights, grad_logits,
+        *_plain(indices, query, key, value, bias, bucket, table), *numbers,
     ]  # fmt: skip
     over_rows(_triton_attention.receivers, indptr, shape, [grad_query], args, **constants)
-    args = [senders_rows, perm, grad_logits, query, weights, grad, scale]
+    args = [*_plain(senders_rows, perm, grad_logits, query, weights, grad), scale]
     over_rows(_triton_sums.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
     grad_table = _by_bucket(bucket, grad_logits, num_buckets)
     return grad_query, grad_key, grad_value, grad_logits, grad_table
@@ -127,7 +126,8 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
     """Logits [E, H]."""
     edges, heads = indices.size(0), query.size(1)
     out = query.new_empty(edges, heads)
-    args = [receivers(indptr, edges), indices, edges, *_plain(query, key), out]
+    indices, query, key = (t.detach().contiguous() for t in (indices, query, key))
+    args = [receivers(indptr, edges), indices, edges, query, key, out]
     shape = (heads, query.size(2))
     over_edges(_triton_edges.dot, edges, shape, query, args, ACC=sum_type(query, key))
     return out
@@ -149,10 +149,12 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     return _rows_of_logits(_triton_edges.softmax_backward, indptr, [weights, grad])
 
 
-def aggregate(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
-    """Sums [N, H, D]."""
+def aggregate(
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
+) -> Tensor:
+    """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    args = [indices, None, *_plain(weights, value), None, None, 1.0]
+    args = [*_plain(indices, perm, weights, value), None, None, 1.0]
     shape, acc = (value.size(1), value.size(2)), sum_type(weights, value)
     over_rows(_triton_sums.weighted, indptr, shape, [out, None], args, ACC=acc)
     return out

@@ -163,9 +163,10 @@ def test_attention_sorts_rows_once_a_structure(monkeypatch: pytest.MonkeyPatch) 
     assert len(sorted_rows) == 2  # the structure, and its transposed one
 
 
-def test_attention_takes_32_bit_indices() -> None:
+def test_attention_takes_32_bit_indices_with_gaps() -> None:
     nb = GRAPHS["every bin"]()
-    narrow = Neighborhood(nb.indptr.int(), nb.indices.int(), nb.num_src, validate=False)
+    indptr, indices = (t.int().repeat_interleave(2)[::2] for t in (nb.indptr, nb.indices))
+    narrow = Neighborhood(indptr, indices, nb.num_src, validate=False)
     t = nb.transpose()
     narrow.adopt_transpose(t.indptr.int(), t.indices.int(), t.perm.int())
     inputs = draw_inputs(nb, 2, 3)
@@ -181,6 +182,14 @@ def test_attention_with_a_bucket_beyond_the_table_is_not_a_number() -> None:
     args = (nb.indptr, nb.indices, x, x, x, None, bucket, table, 1.0, 0.0, None)
     out, _ = triton_csr.attention(*args)
     assert out.isnan().flatten().tolist() == [True, False]
+
+
+def test_sums_by_bucket_in_many_shares() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bucket = torch.randint(40, (997,), generator=generator).to(torch.uint8)
+    values = torch.randn(997, 3, generator=generator).double()
+    wanted = torch.zeros(40, 3).double().index_add(0, bucket.long(), values)
+    torch.testing.assert_close(triton_csr._by_bucket(bucket, values, 40), wanted)
 
 
 def test_attention_is_a_proper_torch_op() -> None:

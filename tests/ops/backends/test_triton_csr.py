@@ -147,25 +147,35 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     _triton_additive.score_backward(*parts(nb), logits, *score)
 
 
-BINS = [3, 18, 50]  # up to 8, up to a chunk, more
+BINS = [3, 50]  # up to 8, more than a chunk
 EQUAL = [16, 16]
 CASES: dict[str, tuple[Callable[[], None], int]] = {
-    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 12),
+    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 9),
     "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
     "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
-    "primitives": (lambda: primitives(graph([3, 50]), torch.float32), 13),
+    "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
 }
+
+
+def stack(binary: bytes, folder: Path) -> int:
+    """Bytes a thread keeps in memory for want of registers."""
+    from triton import knobs
+
+    path = folder / "kernel.cubin"
+    path.write_bytes(binary)
+    command = [knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
+    usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(usage.partition("STACK:")[2].split()[0])
 
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("name", CASES)
-def test_every_kernel_compiles_without_spilling(
-    name: str, capability: int, launches: Launches
+def test_every_kernel_compiles_and_fits_the_registers(
+    name: str, capability: int, launches: Launches, tmp_path: Path
 ) -> None:
     run, different = CASES[name]
     run()
     assert len(launches.programs) == different, list(launches.programs)
     for program, compiled in launches.compile(capability):
-        assert compiled.asm["cubin"], program
-        assert ".local " not in compiled.asm["ptx"], program
         assert compiled.metadata.shared <= 48 * 1024, program
+        assert stack(compiled.asm["cubin"], tmp_path) <= 16, program
