@@ -54,8 +54,9 @@ check: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
+# A script that ends with 2 measures what this machine does not have.
 bench: $(READY)
-	@for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit; done
+	@for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || [ $$? -eq 2 ] || exit; done
 
 format: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import check_nodes
-from graphtheory.ops.kernels import structure
+from graphtheory.ops.kernels import structure, triton_objections
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -21,6 +21,10 @@ def _backend(tensor: Tensor) -> ModuleType:
         from graphtheory.ops.backends import _numba_additive
 
         return _numba_additive
+    if not triton_objections(tensor.device):
+        from graphtheory.ops.backends import _triton_additive
+
+        return _triton_additive
     from graphtheory.ops.backends import _torch_additive
 
     return _torch_additive
@@ -90,7 +94,8 @@ def additive_score(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
 
     At 0 the slope is `negative_slope`. A tensor with an edge axis and a feature axis is never built
-    on a CPU, and elsewhere only in parts. Differentiable once.
+    on a CPU, nor on a GPU with Triton and no features of edges, and otherwise only in parts.
+    Differentiable once.
 
     Args:
         source: u, one vector a sender and head.

@@ -45,7 +45,8 @@ def attention(
         scale: Factor of the dot products; None is 1 / sqrt(head_dim). The theory model has 1.
         dropout: Probability with which a weight is dropped, in [0, 1).
         generator: Source of the dropout's seed; the same seed drops the same edges on every
-            backend. None takes torch's global one, which `torch.compile(fullgraph=True)` needs.
+            backend. None takes torch's global one of the tensors' device, which
+            `torch.compile(fullgraph=True)` and CUDA graphs need.
         backend: A name of `ops.backend_names()`, or None for the first that can run the call.
 
     Shapes:
@@ -87,6 +88,6 @@ def attention(
         query, key, value, neighborhood, bias,
         scale=max(query.size(2), 1) ** -0.5 if scale is None else float(scale),
         dropout=float(dropout),
-        seed=draw_seed(generator) if dropout > 0 else None,
+        seed=draw_seed(generator, query.device) if dropout > 0 else None,
     )  # fmt: skip
     return choose(call, backend).run(call)

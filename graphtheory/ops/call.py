@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.once import Once
 
 
 class BucketedBias(NamedTuple):
@@ -95,11 +96,15 @@ def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) ->
         )
 
 
+_largest: Once[int] = Once(lambda bucket: int(bucket.max()))
+
+
 def check_buckets(bucket: Tensor, table: Tensor) -> None:
     """Raise unless every bucket is a row of `table`; what looks the table up calls this first."""
     if torch.compiler.is_compiling() or bucket.numel() == 0:
         return
-    largest = int(bucket.max())
+    # A look at a GPU's memory waits for the device: one a tensor, and one after a change in place.
+    largest = int(bucket.max()) if bucket.device.type == "cpu" else _largest(bucket)
     if largest >= table.size(0):
         raise IndexError(
             f"bias.bucket: largest entry {largest}, "

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.ops import fused, reference
-from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.kernels import triton_objections
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -65,6 +66,16 @@ def _numba_unsupported(call: AttentionCall) -> list[str]:
     return reasons
 
 
+def _triton_unsupported(call: AttentionCall) -> list[str]:
+    tensors = [*call.tensors, call.neighborhood.indptr]
+    if isinstance(call.bias, BucketedBias):
+        tensors.append(call.bias.bucket)
+    apart = [t.device for t in tensors if t.device != call.query.device]
+    if apart:
+        return [f"tensors lie on {call.query.device} and {apart[0]}, expected one device"]
+    return triton_objections(call.query.device)
+
+
 def _run_blocks(call: AttentionCall) -> Tensor:
     from graphtheory.ops.backends import blocks
 
@@ -79,6 +90,12 @@ BACKENDS = (
     Backend("blocks", _run_blocks, _blocks_unsupported, _TOLERANCE),
     Backend(
         "numba_csr", partial(fused.attention, backend="numba_csr"), _numba_unsupported, _TOLERANCE
+    ),
+    Backend(
+        "triton_csr",
+        partial(fused.attention, backend="triton_csr"),
+        _triton_unsupported,
+        _TOLERANCE,
     ),
     Backend("torch_csr", partial(fused.attention, backend="torch_csr"), _anything, _TOLERANCE),
     Backend("reference", reference.attention, _anything, _TOLERANCE),

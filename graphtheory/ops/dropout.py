@@ -8,10 +8,16 @@ from torch import Tensor
 _MASK = 0xFFFFFFFF
 
 
-def draw_seed(generator: torch.Generator | None) -> Tensor:
-    """Draw the 31-bit seed of one call, a scalar tensor; None takes torch's global generator."""
+def draw_seed(
+    generator: torch.Generator | None, device: torch.device | str | None = None
+) -> Tensor:
+    """Draw the 31-bit seed of one call, a scalar tensor.
+
+    None takes torch's global generator of `device` and leaves the seed there: nothing waits, and a
+    recorded CUDA graph draws anew whenever it runs.
+    """
     if generator is None:
-        return torch.randint(2**31 - 1, ())
+        return torch.randint(2**31 - 1, (), device=device)
     return torch.randint(2**31 - 1, (), generator=generator, device=generator.device)
 
 

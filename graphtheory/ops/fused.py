@@ -21,8 +21,9 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-# Backends that save the log-sum-exp of each row [num_dst, H] in place of the weights [E, H], and so
-# compute the weights again from everything that the forward pass was given.
+# Backends that save of each row the largest logit and the log of the sum of exponentials less it,
+# [num_dst, 2, H], in place of the weights [E, H], and so compute the weights again from everything
+# that the forward pass was given.
 RECOMPUTING = ("triton_csr",)
 
 
@@ -45,8 +46,8 @@ def _(
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    rows = query.size(0) if backend in RECOMPUTING else parts[1].size(0)
-    saved = query.new_empty(rows, query.size(1), dtype=_wide(query.dtype))
+    rows = (query.size(0), 2) if backend in RECOMPUTING else (parts[1].size(0),)
+    saved = query.new_empty(*rows, query.size(1), dtype=_wide(query.dtype))
     return query.new_empty(query.shape), saved
 
 
@@ -71,8 +72,8 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    logits = saved.new_empty(parts[1].size(0), saved.size(1))
-    grad_table = saved.new_empty(num_buckets, saved.size(1))
+    logits = saved.new_empty(parts[1].size(0), query.size(1))
+    grad_table = saved.new_empty(num_buckets, query.size(1))
     return (*nodes, logits, grad_table)  # type: ignore[return-value]
 
 

@@ -7,6 +7,7 @@ follow the transposed structure [t_indptr, receivers, perm] after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +17,31 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 
 
+@torch.compiler.assume_constant_result
+def triton_objections(device: torch.device) -> list[str]:
+    """Why Triton's kernels cannot run on a device; empty when they can."""
+    if device.type != "cuda":
+        return [f"tensors lie on {device.type}, expected cuda"]
+    if find_spec("triton") is None:
+        return ["triton is not installed"]
+    if not torch.cuda.is_available():
+        return ["torch sees no GPU"]
+    found = torch.cuda.get_device_capability(device)
+    if torch.version.hip is None and found < (8, 0):
+        return [f"compute capability {found[0]}.{found[1]}, expected 8.0 or later"]
+    return []
+
+
 def backend_for(tensor: Tensor) -> ModuleType:
     """The backend module of a tensor's device."""
     if tensor.device.type == "cpu":
         from graphtheory.ops.backends import numba_csr
 
         return numba_csr
+    if not triton_objections(tensor.device):
+        from graphtheory.ops.backends import triton_csr
+
+        return triton_csr
     from graphtheory.ops.backends import torch_csr
 
     return torch_csr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ GRAPH = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
 
 
 def test_names_in_the_order_of_choice() -> None:
-    assert ops.backend_names() == ["blocks", "numba_csr", "torch_csr", "reference"]
+    assert ops.backend_names() == ["blocks", "numba_csr", "triton_csr", "torch_csr", "reference"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,12 @@ def test_a_name_is_obeyed(name: str) -> None:
         (call(cliques([0, 0])), "blocks", "there are no edges"),
         (call(GRAPH, 0.5), "blocks", "blocks; dropout is drawn"),  # all reasons at once
         (call(GRAPH, device="meta"), "numba_csr", "tensors lie on meta, expected cpu"),
+        (call(GRAPH), "triton_csr", "tensors lie on cpu, expected cuda"),
+        (
+            replace(call(GRAPH), neighborhood=GRAPH.to("meta")),
+            "triton_csr",
+            "tensors lie on cpu and meta, expected one device",
+        ),
     ],
 )
 def test_a_name_that_cannot_says_why(asked: AttentionCall, name: str, words: str) -> None:
@@ -60,7 +68,7 @@ def test_a_name_that_cannot_says_why(asked: AttentionCall, name: str, words: str
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        ValueError, match="got 'cuda', expected one of blocks, numba_csr, torch_csr"
+        ValueError, match="got 'cuda', expected one of blocks, numba_csr, triton_csr, torch_csr"
     ):
         dispatch.choose(call(GRAPH), "cuda")
 
@@ -70,3 +78,10 @@ def test_without_numba_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert dispatch.choose(call(GRAPH)).name == "torch_csr"
     with pytest.raises(NotImplementedError, match="numba is not installed"):
         dispatch.choose(call(GRAPH), "numba_csr")
+
+
+def test_on_a_gpu_triton_comes_before_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = call(GRAPH, device="meta")
+    assert dispatch.choose(asked).name == "torch_csr"
+    monkeypatch.setattr(dispatch, "triton_objections", lambda device: [])
+    assert dispatch.choose(asked).name == "triton_csr"

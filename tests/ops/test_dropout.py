@@ -62,3 +62,8 @@ def test_a_seed_comes_from_the_generator() -> None:
     assert first != draw_seed(one)  # it moves on
     torch.manual_seed(1)
     assert draw_seed(None) == first
+
+
+def test_a_seed_without_a_generator_lies_where_it_is_asked_for() -> None:
+    assert draw_seed(None, torch.device("meta")).device.type == "meta"
+    assert draw_seed(torch.Generator(), torch.device("meta")).device.type == "cpu"

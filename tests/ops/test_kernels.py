@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphtheory.ops import kernels
+from graphtheory.ops import additive, kernels
 from graphtheory.ops.backends import numba_csr, torch_csr
 from tests.conformance.check import GRAPHS
 
@@ -40,8 +40,45 @@ def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> 
 
 def test_a_backend_for_each_device() -> None:
     assert kernels.backend_for(torch.zeros(1)) is numba_csr
-    elsewhere = SimpleNamespace(device=torch.device("cuda"))
-    assert kernels.backend_for(elsewhere) is torch_csr
+    assert kernels.backend_for(torch.zeros(1, device="meta")) is torch_csr
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What torch says of a GPU, and whether Triton is there."""
+    gpu = SimpleNamespace(capability=(9, 0), triton=object(), hip=None, there=True)
+    monkeypatch.setattr(kernels, "find_spec", lambda name: gpu.triton)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu.there)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: gpu.capability)
+    return gpu
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, []),
+        ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
+        ({"triton": None}, ["triton is not installed"]),
+        ({"there": False}, ["torch sees no GPU"]),
+    ],
+)
+def test_triton_says_why_it_cannot(
+    change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
+) -> None:
+    vars(a_gpu).update(change)
+    assert kernels.triton_objections(torch.device("cuda")) == words
+
+
+def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from graphtheory.ops.backends import _triton_additive, triton_csr
+
+    for module in (kernels, additive):
+        monkeypatch.setattr(module, "triton_objections", lambda device: [])
+    on_a_gpu = SimpleNamespace(device=torch.device("cuda"))
+    assert kernels.backend_for(on_a_gpu) is triton_csr
+    assert additive._backend(on_a_gpu) is _triton_additive
+    assert kernels.backend_for(torch.zeros(1)) is numba_csr
 
 
 def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:

@@ -1,0 +1,128 @@
+"""What the kernels share: which edges a program has, how rows are read, which weights drop.
+
+Names: a tile is [R, B, G, C] for R rows, B edges of each, G heads and C features, powers of two;
+HEADS and DIM are the true sizes, and what lies beyond them is masked. ACC is the type of sums.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Arguments that change from one graph to the next and must not compile a kernel anew.
+SIZES = ("count", "edges", "threshold")
+
+
+@triton.jit
+def span(rows, starts, indptr, count, R: tl.constexpr, DEGREE: tl.constexpr, CHUNK: tl.constexpr):
+    """Of this program's rows: row, place of the result, whether there is one, first edge, end.
+
+    A chunk's result goes to the place of the chunk, a row's to that of the row.
+    """
+    item = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    live = item < count
+    if DEGREE > 0:
+        row = item
+        start = row * DEGREE
+        stop = start + DEGREE
+    else:
+        row = tl.load(rows + item, mask=live, other=0).to(tl.int64)
+        stop = tl.load(indptr + row + 1, mask=live, other=0).to(tl.int64)
+        if CHUNK > 0:
+            start = tl.load(starts + item, mask=live, other=0)
+            stop = tl.minimum(start + CHUNK, stop)
+        else:
+            start = tl.load(indptr + row, mask=live, other=0).to(tl.int64)
+    place = item if CHUNK > 0 else row
+    return row, place, live, start, tl.where(live, stop, start)
+
+
+@triton.jit
+def features(HEADS: tl.constexpr, DIM: tl.constexpr, G: tl.constexpr, C: tl.constexpr):
+    """Of this program's heads: head [G], whether it exists, column in a node's row [G, C], same."""
+    head = tl.program_id(1) * G + tl.arange(0, G)
+    feature = tl.arange(0, C)
+    column = head[:, None] * DIM + feature[None, :]
+    return head, head < HEADS, column, (head < HEADS)[:, None] & (feature < DIM)[None, :]
+
+
+@triton.jit
+def own(base, row, live, column, exists, WIDTH: tl.constexpr, ACC: tl.constexpr):
+    """One node's row for each of the R rows: [R, G, C]."""
+    mask = live[:, None, None] & exists[None, :, :]
+    return tl.load(base + row[:, None, None] * WIDTH + column[None, :, :], mask=mask, other=0).to(
+        ACC
+    )
+
+
+@triton.jit
+def gather(base, node, live, column, exists, WIDTH: tl.constexpr, ACC: tl.constexpr):
+    """One node's row for each of the R x B edges: [R, B, G, C]."""
+    mask = live[:, :, None, None] & exists[None, None, :, :]
+    at = base + node[:, :, None, None] * WIDTH + column[None, None, :, :]
+    return tl.load(at, mask=mask, other=0).to(ACC)
+
+
+@triton.jit
+def per_edge(base, edge, live, head, head_live, HEADS: tl.constexpr, ACC: tl.constexpr):
+    """One number for each edge and head: [R, B, G]."""
+    mask = live[:, :, None] & head_live[None, None, :]
+    return tl.load(base + edge[:, :, None] * HEADS + head[None, None, :], mask=mask, other=0).to(
+        ACC
+    )
+
+
+@triton.jit
+def per_row(base, row, live, head, head_live, HEADS: tl.constexpr, ACC: tl.constexpr):
+    """One number for each of the R rows and each head: [R, G]."""
+    mask = live[:, None] & head_live[None, :]
+    return tl.load(base + row[:, None] * HEADS + head[None, :], mask=mask, other=0).to(ACC)
+
+
+@triton.jit
+def put_own(base, place, live, column, exists, what, WIDTH: tl.constexpr):
+    """Store [R, G, C]."""
+    mask = live[:, None, None] & exists[None, :, :]
+    tl.store(base + place[:, None, None] * WIDTH + column[None, :, :], what, mask=mask)
+
+
+@triton.jit
+def put_per_row(base, place, live, head, head_live, what, HEADS: tl.constexpr):
+    """Store [R, G]."""
+    mask = live[:, None] & head_live[None, :]
+    tl.store(base + place[:, None] * HEADS + head[None, :], what, mask=mask)
+
+
+@triton.jit
+def put_per_edge(base, edge, live, head, head_live, what, HEADS: tl.constexpr):
+    """Store [R, B, G]."""
+    mask = live[:, :, None] & head_live[None, None, :]
+    tl.store(base + edge[:, :, None] * HEADS + head[None, None, :], what, mask=mask)
+
+
+@triton.jit
+def number(x, ACC: tl.constexpr):
+    """A float64 argument in the type of sums."""
+    return tl.full((), x, ACC)
+
+
+@triton.jit
+def finite(top):
+    """A maximum that may be subtracted: 0 in place of minus infinity."""
+    return tl.where(top == float("-inf"), 0.0, top)
+
+
+@triton.jit
+def _mix(x):
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def dropout_factor(edge, head, seed, threshold, kept, HEADS: tl.constexpr, ACC: tl.constexpr):
+    """Factor of each weight [R, B, G]: the rule of `ops.dropout.dropout_factor`."""
+    counter = edge[:, :, None] * HEADS + head[None, None, :]
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    draw = _mix(_mix(low ^ tl.load(seed).to(tl.uint32)) ^ high)
+    return tl.where(draw.to(tl.int64) >= threshold, number(kept, ACC), 0.0)

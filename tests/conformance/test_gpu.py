@@ -1,0 +1,189 @@
+"""The conformance suite on a GPU: Triton's kernels compiled, not interpreted."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import dispatch, reference
+from graphtheory.ops.additive import additive_score
+from tests.conformance.check import (
+    BIASES,
+    GRAPHS,
+    SIZES,
+    allowed_error,
+    assert_conforms,
+    draw_inputs,
+    expanded,
+    largest_error,
+    outputs_and_gradients,
+)
+from tests.conformance.test_primitives import SHAPES, draw, results
+from tests.ops.test_additive import case
+from tests.ops.test_additive import definition as definition_of_score
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
+    pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed"),
+]
+TOLERANCE = next(b.tolerance for b in dispatch.BACKENDS if b.name == "triton_csr")
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+COMMON = [(8, 16), (4, 64), (1, 128)]
+
+
+def on_gpu(
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None = None, **options: object,
+) -> Tensor:  # fmt: skip
+    """`ops.attention` of tensors on the CPU, computed on the GPU."""
+    if isinstance(bias, ops.BucketedBias):
+        bias = ops.BucketedBias(bias.bucket.cuda(), bias.table.cuda())
+    elif bias is not None:
+        bias = bias.cuda()
+    nodes = (query.cuda(), key.cuda(), value.cuda())
+    out = ops.attention(*nodes, nb.to("cuda"), bias=bias, backend="triton_csr", **options)  # type: ignore[arg-type]
+    return out.cpu()
+
+
+def power_law(nodes: int = 600) -> Neighborhood:
+    """In-degrees and out-degrees in every bin, up to some chunks."""
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.rand(2, 12 * nodes, generator=generator).pow(4)
+    return Neighborhood.from_edge_index((draws * nodes).long(), nodes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("nodes", SIZES)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_outputs_and_gradients(graph: str, nodes: int, dtype: torch.dtype) -> None:
+    nb = GRAPHS[graph](nodes)
+    for bias in BIASES:
+        inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
+        assert_conforms(on_gpu, nb, inputs, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize(("heads", "dim"), [*COMMON, (3, 33), (5, 1), (2, 300)])
+def test_in_every_bin(heads: int, dim: int, dtype: torch.dtype) -> None:
+    nb = power_law()
+    assert nb.degree().max() > 1000
+    assert nb.transpose().degree().max() > 1000
+    for bias in ("none", "buckets"):
+        inputs = draw_inputs(nb, heads, dim, bias, dtype)
+        assert_conforms(on_gpu, nb, inputs, dropout=0.3, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("degree", [1, 5, 16, 64])
+def test_equal_rows(degree: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randint(90, (90 * degree,), generator=generator)
+    edges = torch.stack([src, torch.arange(90).repeat_interleave(degree)])
+    nb = Neighborhood.from_edge_index(edges, 90)
+    for heads, dim in COMMON:
+        inputs = draw_inputs(nb, heads, dim, "buckets")
+        assert_conforms(on_gpu, nb, inputs, dropout=0.3, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_strides_do_not_matter(bias: str) -> None:
+    nb = GRAPHS["random"](63)
+    assert_conforms(on_gpu, nb, expanded(draw_inputs(nb, 3, 5, bias)), tolerance=TOLERANCE)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_nothing_is_read_before_it_is_written(graph: str) -> None:
+    nb = GRAPHS[graph](63)
+    for bias in BIASES:
+        assert_conforms(on_gpu, nb, draw_inputs(nb, 3, 5, bias), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_twice_gives_the_same_bits(bias: str) -> None:
+    nb = power_law()
+    inputs = draw_inputs(nb, 3, 16, bias)
+    once, again = (outputs_and_gradients(on_gpu, nb, inputs, 0.3) for _ in range(2))
+    assert all(torch.equal(once[name], again[name]) for name in once)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("name", SHAPES)
+def test_primitives(name: str, dtype: torch.dtype) -> None:
+    for nodes in SIZES:
+        for make in GRAPHS.values():
+            nb = make(nodes)
+            leaves = draw(name, nb, nodes, dtype)
+            exact = [t.detach().double().requires_grad_() for t in leaves]
+            true = results(getattr(reference, name), exact, nb)
+            plain = results(getattr(reference, name), leaves, nb)
+            there = [t.detach().cuda().requires_grad_() for t in leaves]
+            up = torch.linspace(-1, 1, true[0].numel()).view_as(true[0]).cuda()
+            found = results(getattr(ops, name), there, nb.to("cuda"), up)
+            for ours, torchs, wanted in zip(found, plain, true, strict=True):
+                assert ours.dtype == dtype
+                error = largest_error(ours.cpu(), wanted)
+                assert error <= allowed_error(wanted, torchs, TOLERANCE)
+
+
+@pytest.mark.parametrize("edge_dim", [0, 3])
+def test_additive_score(edge_dim: int) -> None:
+    nb, tensors = case(1, 80, 90, 3000, 2, 5, edge_dim)
+    there = [t.detach().cuda().requires_grad_() for t in tensors]
+    edges = {"edge_features": there[3], "edge_matrix": there[4]} if edge_dim else {}
+    score = additive_score(*there[:3], nb.to("cuda"), negative_slope=0.3, **edges)
+    wanted = definition_of_score(nb, *tensors, 0.3)
+    torch.testing.assert_close(score.cpu(), wanted)
+    up = torch.ones_like(wanted)
+    used = 5 if edge_dim else 3
+    ours = torch.autograd.grad(score, there[:used], up.cuda())
+    for mine, true in zip(ours, torch.autograd.grad(wanted, tensors[:used], up), strict=True):
+        torch.testing.assert_close(mine.cpu(), true)
+
+
+def test_a_recorded_graph_runs_again_and_draws_anew() -> None:
+    nb = power_law().to("cuda")
+    inputs = draw_inputs(nb, 8, 16)
+    leaves = [t.detach().cuda().requires_grad_() for t in (inputs.query, inputs.key, inputs.value)]
+    bucket = (torch.arange(nb.num_edges, device="cuda") % 5).to(torch.uint8)
+    table = torch.randn(5, 8, device="cuda", requires_grad=True)
+    up = inputs.grad.cuda()
+
+    def step(dropout: float) -> tuple[Tensor, ...]:
+        bias = ops.BucketedBias(bucket, table)
+        out = ops.attention(*leaves, nb, bias=bias, dropout=dropout, backend="triton_csr")
+        return out.detach(), *torch.autograd.grad(out, [*leaves, table], up)
+
+    for dropout in (0.0, 0.5):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            wanted = step(dropout)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = step(dropout)
+        graph.replay()
+        first = [t.clone() for t in found]
+        graph.replay()
+        if dropout == 0:
+            assert all(torch.equal(a, b) for a, b in zip(first, wanted, strict=True))
+        assert torch.equal(first[0], found[0]) == (dropout == 0)
+
+
+def test_compiled_without_a_break_it_is_the_same() -> None:
+    nb = power_law().to("cuda")
+    inputs = draw_inputs(nb, 2, 16)
+    leaves = [t.detach().cuda().requires_grad_() for t in (inputs.query, inputs.key, inputs.value)]
+
+    @torch.compile(fullgraph=True)
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return ops.attention(query, key, value, nb)
+
+    found = torch.autograd.grad(run(*leaves).square().sum(), leaves)
+    true = torch.autograd.grad(ops.attention(*leaves, nb).square().sum(), leaves)
+    for ours, wanted in zip(found, true, strict=True):
+        torch.testing.assert_close(ours, wanted)
