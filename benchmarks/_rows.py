@@ -43,7 +43,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def save(rows: Sequence[Row], path: Path) -> None:
-    """Write the rows into a CSV file, in place of those of the same name; refuse when tests fail.
+    """Write the rows into a CSV file, in place of those of the same name and parameters; refuse when tests fail.
 
     Raises:
         SystemExit: The conformance tests are red; the file stays as it was.
@@ -55,11 +55,15 @@ def save(rows: Sequence[Row], path: Path) -> None:
     with tempfile.NamedTemporaryFile("r", suffix=".csv", newline="") as file:
         write_csv(file.name, rows, Environment.here())
         new = list(csv.DictReader(file))
-    names = {line["name"] for line in new}
+    names = {(line["name"], line["parameters"]) for line in new}
     old = []
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
-            old = [line for line in csv.DictReader(file) if line["name"] not in names]
+            old = [
+                line
+                for line in csv.DictReader(file)
+                if (line["name"], line["parameters"]) not in names
+            ]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)

@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 import tyro
+from _graphs import GRAPHS, gathered
 from _rows import ratios, save, show
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from graphtheory import Neighborhood, cliques, nn, ops
+from graphtheory import Neighborhood, nn, ops
 from graphtheory.experiments.rows import Row
 from graphtheory.ops import BucketedBias
 
@@ -41,49 +42,6 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Step = Callable[[], Sequence[Tensor]]
 
 
-def power_law(nodes: int, edges: int, exponent: float) -> Neighborhood:
-    """Both ends of an edge drawn in proportion to rank^-exponent, ranks shuffled; no duplicates."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.arange(1, nodes + 1, dtype=torch.float64).pow(-exponent)
-    bounds = weight.cumsum(0) / weight.sum()
-    draws = torch.rand(2, edges + edges // 4, generator=generator, dtype=torch.float64)
-    ends = torch.searchsorted(bounds, draws).clamp(max=nodes - 1)
-    for side in range(2):
-        ends[side] = torch.randperm(nodes, generator=generator)[ends[side]]
-    code = (ends[1] * nodes + ends[0]).unique()  # by receiver, then by sender, as libraries like it
-    code = code[torch.randperm(len(code), generator=generator)[:edges].sort()[0]]
-    return Neighborhood.from_edge_index(torch.stack([code % nodes, code // nodes]), nodes)
-
-
-def fixed_degree(nodes: int, degree: int) -> Neighborhood:
-    """Every receiver has `degree` different senders, from anywhere."""
-    generator = torch.Generator().manual_seed(0)
-    gaps = torch.randint(1, nodes // degree, (nodes, degree), generator=generator)
-    senders = ((torch.arange(nodes)[:, None] + gaps.cumsum(1)) % nodes).sort(1)[0]
-    receivers = torch.arange(nodes).repeat_interleave(degree)
-    return Neighborhood.from_edge_index(torch.stack([senders.flatten(), receivers]), nodes)
-
-
-def molecules(count: int) -> Neighborhood:
-    """Chains of 9 to 37 atoms with a ring closed at every sixth, both directions, side by side."""
-    sizes = torch.randint(9, 38, (count,), generator=torch.Generator().manual_seed(0)).tolist()
-    pairs, first = [], 0
-    for size in sizes:
-        chain = torch.arange(first, first + size)
-        rings = chain[: size - 5 : 6]
-        pairs += [torch.stack([chain[:-1], chain[1:]]), torch.stack([rings, rings + 5])]
-        first += size
-    one_way = torch.cat(pairs, 1)
-    return Neighborhood.from_edge_index(torch.cat([one_way, one_way.flip(0)], 1), first)
-
-
-GRAPHS: dict[str, Callable[[], Neighborhood]] = {
-    "pubmed": lambda: power_law(19_717, 88_648, 0.42),
-    "arxiv": lambda: power_law(169_343, 2_330_000, 0.53),
-    "k16": lambda: fixed_degree(50_000, 16),
-    "molecules": lambda: molecules(256),
-    "vit": lambda: cliques([197] * 32),
-}
 SMALL = ("pubmed", "molecules")  # bound by launches: also replayed as a CUDA graph
 
 
@@ -121,11 +79,7 @@ class Case:
     def gathered(self) -> int:
         """Bytes that a step moves when no cache helps and each node's row is read for each edge."""
         heads, dim = self.leaves[0].shape[1:]
-        row, edges = heads * dim * self.grad.element_size(), self.nb.num_edges
-        dst, src, index, handed = self.nb.num_dst, self.nb.num_src, 8, 4
-        forward = 2 * edges * row + 2 * dst * row + 8 * dst * heads + edges * index
-        backward = 4 * edges * row + (4 * dst + 2 * src) * row
-        return forward + backward + 4 * edges * heads * handed + 3 * edges * index
+        return gathered(self.nb, heads, dim, self.grad.element_size())
 
 
 def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> list[Tensor]:

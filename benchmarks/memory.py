@@ -72,10 +72,10 @@ def in_a_fresh_process(script: str, *measure: str, **options: int) -> int:
 
 
 def by_edges(library: Library, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:
-    """Edges -> bytes, for half as many, as many and twice as many."""
+    """Edges -> bytes, for a quarter as many, half as many and as many."""
     return {
         count: in_a_fresh_process(__file__, library, threads=threads, edges=count, **sizes)
-        for count in (edges // 2, edges, 2 * edges)
+        for count in (edges // 4, edges // 2, edges)
     }
 
 
@@ -93,7 +93,7 @@ def main(
 
     Args:
         nodes: Nodes of a uniform random graph.
-        edges: Its edges; bytes an edge come from half as many and twice as many.
+        edges: Its edges; bytes an edge come from a quarter and half as many, too.
         heads: Attention heads.
         head_dim: Features of a head.
         threads: Of torch and of the kernels.

@@ -1,30 +1,40 @@
 """Time of attention, forward and backward, beside PyG's `TransformerConv` in the same run.
 
     python benchmarks/ops.py --out benchmarks/results/cpu.csv
+    python benchmarks/ops.py --graphs k16 --shapes 8x16 4x64 --repeats 9
 
-Query, key and value are given, so the linear maps of the layer are left out on both sides. Outputs
-and gradients are compared before anything is timed.
+Query, key and value are given, so the linear maps of the layer are left out on both sides, except
+of GATConv, which is timed as a whole layer. Outputs and gradients are compared before anything is
+timed. The neighbourhood and its transpose exist before, as PyG's edges do; a row builds them anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
+from statistics import median
 
 import torch
 import tyro
+from _graphs import GRAPHS, gathered
 from _rows import ratios, save, seconds, show
 from torch import Tensor
-from torch_geometric.nn import TransformerConv
+from torch_geometric.nn import GATConv, TransformerConv
 
-from graphtheory import Neighborhood, ops
+from graphtheory import Neighborhood, nn, ops
 from graphtheory.experiments.rows import Row
 from graphtheory.ops import BucketedBias
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Step = Callable[[], tuple[Tensor, ...]]
+OURS, BIASED, ANEW = (
+    "graphtheory",
+    "graphtheory, bucket bias",
+    "graphtheory, neighborhood built anew",
+)
+PYG, COMPILED = "PyG", "PyG, compiled"
+GAT, PYG_GAT = "graphtheory GATConv", "PyG GATConv"
 
 
 def random_graph(nodes: int, edges: int) -> Tensor:
@@ -60,44 +70,110 @@ def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> tuple[Tens
 
 def assert_equal(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> None:
     """Output and gradients agree to a few parts in 10^5 of the largest entry."""
-    for name, a, b in zip(("output", "query", "key", "value"), ours, theirs, strict=True):
+    for name, a, b in zip(("output", "query", "key", "value"), ours, theirs, strict=False):
         error = (a - b).abs().max() / b.abs().max()
         assert error < 2e-5, f"{name} differs from PyG's by {error:.1e} of its largest entry"
 
 
-def candidates(
-    edge_index: Tensor, leaves: list[Tensor], grad: Tensor, compiled: bool
-) -> tuple[dict[str, Step], dict[str, Step]]:
+def attentions(
+    nb: Neighborhood, heads: int, head_dim: int, compiled: bool
+) -> Iterator[tuple[str, Step]]:
     """One step of each of ours and of theirs, by name."""
-    nodes, heads, head_dim = leaves[0].shape
-    nb = Neighborhood.from_edge_index(edge_index, nodes)
+    leaves, grad = draw(nb.num_dst, heads, head_dim)
+    edges = nb.edge_index()
+    nb.transpose()
     bucket = torch.randint(20, (nb.num_edges,), generator=torch.Generator().manual_seed(2))
     # The table is zero: it is read for every edge, and has no effect that PyG would have to match.
-    bias = BucketedBias(bucket.to(torch.uint8), torch.zeros(20, heads, requires_grad=True))
+    table = torch.zeros(20, heads, requires_grad=True)
+    bias = BucketedBias(bucket.to(torch.uint8), table)
+
+    def biased() -> tuple[Tensor, ...]:
+        out = ops.attention(*leaves, nb, bias=bias)  # type: ignore[misc]
+        return out, *torch.autograd.grad(out, [*leaves, table], grad)[:3]
 
     def anew(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return ops.attention(query, key, value, Neighborhood.from_edge_index(edge_index, nodes))
+        fresh = Neighborhood.from_edge_index(edges, nb.num_dst)
+        return ops.attention(query, key, value, fresh)
 
-    ours: dict[str, Attention] = {
-        "graphtheory": partial(ops.attention, neighborhood=nb),
-        "graphtheory, bucket bias": partial(ops.attention, neighborhood=nb, bias=bias),
-        "graphtheory, neighborhood built anew": anew,
-    }
-    theirs: dict[str, Attention] = {"PyG": pyg(edge_index, heads, head_dim)}
+    def of(attention: Attention) -> Step:
+        return partial(step, attention, leaves, grad)
+
+    yield OURS, of(partial(ops.attention, neighborhood=nb))
+    yield BIASED, biased
+    yield ANEW, of(anew)
+    theirs = pyg(edges, heads, head_dim)
+    yield PYG, of(theirs)
     if compiled:
-        theirs["PyG, compiled"] = torch.compile(theirs["PyG"])
+        yield COMPILED, of(torch.compile(theirs))
 
-    def steps(side: dict[str, Attention]) -> dict[str, Step]:
-        return {name: partial(step, run, leaves, grad) for name, run in side.items()}
 
-    return steps(ours), steps(theirs)
+def layers(nb: Neighborhood, heads: int, head_dim: int) -> Iterator[tuple[str, Step]]:
+    """One step of a GAT layer of ours and of PyG's with the same weights, linear map included."""
+    width = heads * head_dim
+    x = torch.randn(nb.num_dst, width, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    theirs = GATConv(width, head_dim, heads, add_self_loops=False)
+    ours = nn.GATConv(width, head_dim, heads, add_self_loops=False)
+    ours.load_state_dict(theirs.state_dict())
+
+    def of(layer: torch.nn.Module, edges: Tensor | Neighborhood) -> Step:
+        leaves = [x, *layer.parameters()]
+
+        def run() -> tuple[Tensor, ...]:
+            out = layer(x, edges)
+            return out, *torch.autograd.grad(out.square().sum(), leaves)
+
+        return run
+
+    yield GAT, of(ours, nb)
+    yield PYG_GAT, of(theirs, nb.edge_index())
+
+
+def bandwidth(repeats: int = 9) -> float:
+    """Bytes a second that a copy reads and writes."""
+    source = torch.zeros(2**26)
+    target = torch.empty_like(source)
+    times = seconds({"copy": lambda: target.copy_(source)}, repeats)["copy"]
+    return 2 * source.numel() * source.element_size() / median(times)
+
+
+def measure(
+    graph: str, shape: tuple[int, int], threads: int, repeats: int, compiled: bool
+) -> list[Row]:
+    """The rows of one graph and shape."""
+    nb, (heads, head_dim) = GRAPHS[graph](), shape
+    about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
+             "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
+    works = dict(attentions(nb, heads, head_dim, compiled)) | dict(layers(nb, heads, head_dim))
+    for ours, theirs in ((OURS, PYG), (BIASED, PYG), (ANEW, PYG), (GAT, PYG_GAT)):
+        assert_equal(works[ours](), works[theirs]())
+
+    def alone() -> tuple[Tensor, ...]:
+        torch.set_num_threads(1)
+        try:
+            return works[OURS]()
+        finally:
+            torch.set_num_threads(threads)
+
+    times = seconds(works | {"graphtheory, 1 thread": alone}, repeats)
+    rows = [Row.of(f"forward+backward, {n}", t, "s", **about) for n, t in times.items()]
+    pairs = [(ours, theirs) for ours in (OURS, BIASED, ANEW) for theirs in (PYG, COMPILED)]
+    for mine, other in [*pairs, (GAT, PYG_GAT)]:
+        if other in times:
+            faster = ratios(times[other], times[mine])
+            rows.append(Row.of(f"times faster than {other}: {mine}", faster, "1", **about))
+    scaling = ratios(times["graphtheory, 1 thread"], times[OURS])
+    rows.append(Row.of(f"times faster on {threads} threads than on 1", scaling, "1", **about))
+    cost = [r - 1 for r in ratios(times[BIASED], times[OURS])]
+    rows.append(Row.of("extra time for a bucket bias", cost, "1", **about))
+    least = gathered(nb, heads, head_dim, 4) / bandwidth()
+    share = [least / t for t in times[OURS]]
+    rows.append(Row.of("share of the speed of a copy of the gathered bytes", share, "1", **about))
+    return rows
 
 
 def main(
-    nodes: int = 20_000,
-    edges: int = 400_000,
-    heads: int = 4,
-    head_dim: int = 32,
+    graphs: tuple[str, ...] = tuple(GRAPHS),
+    shapes: tuple[str, ...] = ("8x16", "4x64", "1x128"),
     threads: int = 2,
     repeats: int = 9,
     compiled: bool = True,
@@ -106,28 +182,21 @@ def main(
     """Time attention forward and backward in float32 beside PyG's, eager and compiled.
 
     Args:
-        nodes: Nodes of a uniform random graph.
-        edges: Its edges.
-        heads: Attention heads.
-        head_dim: Features of a head.
+        graphs: Names in `_graphs.GRAPHS`.
+        shapes: Heads x features of a head.
         threads: Of torch and of the kernels.
         repeats: Rounds; every round runs everything once.
         compiled: Also PyG's under `torch.compile`.
         out: CSV file to put the rows in, after the conformance tests.
     """
     torch.set_num_threads(threads)
-    leaves, grad = draw(nodes, heads, head_dim)
-    ours, theirs = candidates(random_graph(nodes, edges), leaves, grad, compiled)
-    true = theirs["PyG"]()
-    for work in (ours | theirs).values():
-        assert_equal(work(), true)
-    times = seconds(ours | theirs, repeats)
-    about = {"nodes": nodes, "edges": edges, "heads": heads, "head_dim": head_dim}
-    rows = [Row.of(f"attention forward+backward, {n}", t, "s", **about) for n, t in times.items()]
-    for mine, other in product(ours, theirs):
-        faster = ratios(times[other], times[mine])
-        rows.append(Row.of(f"times faster than {other}: {mine}", faster, "1", **about))
-    show(rows)
+    rows = []
+    for graph in graphs:
+        for shape in shapes:
+            heads, head_dim = map(int, shape.split("x"))
+            found = measure(graph, (heads, head_dim), threads, repeats, compiled)
+            show(found)
+            rows += found
     if out is not None:
         save(rows, out)
 

@@ -68,9 +68,11 @@ def test_works_take_turns(rows: ModuleType) -> None:
 
 @pytest.mark.parametrize("script", ["ops", "memory"])
 def test_a_small_run_prints_its_rows(script: str) -> None:
-    small = ["--nodes", "50", "--edges", "200", "--heads", "2", "--head-dim", "4", "--repeats", "1"]
-    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *small]
-    command += ["--no-compiled"] if script == "ops" else ["--measure", "graphtheory"]
+    small = {
+        "ops": ["--graphs", "molecules", "--shapes", "2x4", "--no-compiled"],
+        "memory": ["--nodes", "50", "--edges", "200", "--heads", "2", "--measure", "graphtheory"],
+    }
+    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--repeats", "1", *small[script]]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     if script == "ops":

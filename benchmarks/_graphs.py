@@ -1,0 +1,77 @@
+"""The graphs that attention is timed on, and the bytes that it must move there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from graphtheory import Neighborhood, cliques
+
+
+def power_law(nodes: int, edges: int, exponent: float) -> Neighborhood:
+    """Both ends of an edge drawn in proportion to rank^-exponent, ranks shuffled; no duplicates."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.arange(1, nodes + 1, dtype=torch.float64).pow(-exponent)
+    bounds = weight.cumsum(0) / weight.sum()
+    draws = torch.rand(2, edges + edges // 4, generator=generator, dtype=torch.float64)
+    ends = torch.searchsorted(bounds, draws).clamp(max=nodes - 1)
+    for side in range(2):
+        ends[side] = torch.randperm(nodes, generator=generator)[ends[side]]
+    code = (ends[1] * nodes + ends[0]).unique()  # by receiver, then by sender, as libraries like it
+    code = code[torch.randperm(len(code), generator=generator)[:edges].sort()[0]]
+    return Neighborhood.from_edge_index(torch.stack([code % nodes, code // nodes]), nodes)
+
+
+def fixed_degree(nodes: int, degree: int) -> Neighborhood:
+    """Every receiver has `degree` different senders, from anywhere."""
+    generator = torch.Generator().manual_seed(0)
+    gaps = torch.randint(1, nodes // degree, (nodes, degree), generator=generator)
+    senders = ((torch.arange(nodes)[:, None] + gaps.cumsum(1)) % nodes).sort(1)[0]
+    receivers = torch.arange(nodes).repeat_interleave(degree)
+    return Neighborhood.from_edge_index(torch.stack([senders.flatten(), receivers]), nodes)
+
+
+def molecules(count: int) -> Neighborhood:
+    """Chains of 9 to 37 atoms with a ring closed at every sixth, both directions, side by side."""
+    sizes = torch.randint(9, 38, (count,), generator=torch.Generator().manual_seed(0)).tolist()
+    pairs, first = [], 0
+    for size in sizes:
+        chain = torch.arange(first, first + size)
+        rings = chain[: size - 5 : 6]
+        pairs += [torch.stack([chain[:-1], chain[1:]]), torch.stack([rings, rings + 5])]
+        first += size
+    one_way = torch.cat(pairs, 1)
+    return Neighborhood.from_edge_index(torch.cat([one_way, one_way.flip(0)], 1), first)
+
+
+def uniform(nodes: int, edges: int) -> Neighborhood:
+    """Uniform senders and receivers."""
+    ends = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
+    return Neighborhood.from_edge_index(ends, nodes)
+
+
+GRAPHS: dict[str, Callable[[], Neighborhood]] = {
+    "uniform": lambda: uniform(20_000, 400_000),
+    "pubmed": lambda: power_law(19_717, 88_648, 0.42),
+    "arxiv": lambda: power_law(169_343, 2_330_000, 0.53),
+    "k16": lambda: fixed_degree(50_000, 16),
+    "molecules": lambda: molecules(256),
+    "vit": lambda: cliques([197] * 32),
+}
+
+
+def gathered(nb: Neighborhood, heads: int, head_dim: int, size: int) -> int:
+    """Bytes that a forward and a backward pass move when each edge reads its node's row anew.
+
+    Args:
+        nb: The graph.
+        heads: Attention heads.
+        head_dim: Features of a head.
+        size: Bytes of a number.
+    """
+    row, edges, index, handed = heads * head_dim * size, nb.num_edges, 8, 4
+    dst, src = nb.num_dst, nb.num_src
+    forward = 2 * edges * row + 2 * dst * row + 8 * dst * heads + edges * index
+    backward = 4 * edges * row + (4 * dst + 2 * src) * row
+    return forward + backward + 4 * edges * heads * handed + 3 * edges * index
