@@ -43,7 +43,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def save(rows: Sequence[Row], path: Path) -> None:
-    """Write the rows into a CSV file, in place of those of the same name and parameters; refuse when tests fail.
+    """Write rows into a CSV file, over those of the same name and parameters; not on red tests.
 
     Raises:
         SystemExit: The conformance tests are red; the file stays as it was.

@@ -36,12 +36,15 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_rows_take_the_place_of_those_of_the_same_name(rows: ModuleType, tmp_path: Path) -> None:
+def test_rows_take_the_place_of_those_of_the_same_name_and_parameters(
+    rows: ModuleType, tmp_path: Path
+) -> None:
     path = tmp_path / "results" / "cpu.csv"
     rows.save([Row.of("a", [1.0, 2.0, 4.0], "s", n=1), Row.of("b", 3.0, "s")], path)
-    rows.save([Row.of("a", 5.0, "s", n=2)], path)
+    rows.save([Row.of("a", 5.0, "s", n=1), Row.of("b", 6.0, "s", n=2)], path)
     lines = read(path)
-    assert [(line["name"], line["median"]) for line in lines] == [("b", "3.0"), ("a", "5.0")]
+    found = [(line["name"], line["median"]) for line in lines]
+    assert found == [("b", "3.0"), ("a", "5.0"), ("b", "6.0")]
     assert list(lines[0]) == list(FIELDS)
     assert all(line["versions"] and line["device"] for line in lines)
     assert all("tests/conformance" in command for command in rows.asked)
