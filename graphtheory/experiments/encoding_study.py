@@ -28,13 +28,15 @@ class Case:
 
 _CORA = {"layers": 2, "hidden": 64, "heads": 1, "dropout": 0.8, "lr": 0.01, "weight_decay": 1e-3,
          "root_weight": False, "bias_lr": 0.05}  # fmt: skip
+_FAR = {"layers": 1, "hidden": 64, "heads": 1, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4,
+        "root_weight": False, "bias_lr": 0.05, "project": True}  # fmt: skip
 _DEEP = {"layers": 6, "hidden": 64, "heads": 1, "dropout": 0.2, "lr": 0.003, "weight_decay": 0.0,
          "residual": True}  # fmt: skip
 
 CASES: dict[str, Case] = {
     "cora-1-hop": Case("Cora", make_trial("gt", neighbors="1", **_CORA), 10, 200, 60),
     "cora-2-hop": Case("Cora", make_trial("gt", neighbors="2", **_CORA), 10, 200, 60),
-    "cora-whole-graph": Case("Cora", make_trial("gt", neighbors="all:20", **_CORA), 10, 200, 60),
+    "cora-whole-graph": Case("Cora", make_trial("gt", neighbors="all:20", **_FAR), 10, 300, 150),
     "minesweeper-2-hop": Case(
         "minesweeper", make_trial("gt", neighbors="2", **_DEEP), 2, 150, 60
     ),
