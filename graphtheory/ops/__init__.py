@@ -5,6 +5,7 @@ from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.dispatch import backend_names
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
+from graphtheory.ops.topk import topk_attention
 
 __all__ = [
     "BucketedBias",
@@ -14,4 +15,5 @@ __all__ = [
     "backend_names",
     "edge_dot",
     "edge_softmax",
+    "topk_attention",
 ]

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.call import AttentionCall, BucketedBias, check_bias, check_nodes
+from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.dispatch import choose
-from graphtheory.ops.dropout import draw_seed
 
 
 def attention(
@@ -69,25 +68,8 @@ def attention(
         >>> attention(torch.zeros_like(x), x, x, nb).flatten().tolist()
         [2.0, 4.0, 0.0]
     """
-    check_nodes("query", query, neighborhood.num_dst, "receivers")
-    check_nodes("key", key, neighborhood.num_src, "senders")
-    check_nodes("value", value, neighborhood.num_src, "senders")
-    for name, tensor in (("key", key), ("value", value)):
-        if tensor.shape[1:] != query.shape[1:]:
-            raise ValueError(
-                f"{name}: shape {tuple(tensor.shape)}, expected the heads and head_dim of query "
-                f"{tuple(query.shape)}"
-            )
-        if tensor.dtype != query.dtype:
-            raise TypeError(f"{name}: dtype {tensor.dtype}, expected {query.dtype} as query has")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
-    if bias is not None:
-        check_bias(bias, neighborhood, query.size(1))
-    call = AttentionCall(
-        query, key, value, neighborhood, bias,
-        scale=max(query.size(2), 1) ** -0.5 if scale is None else float(scale),
-        dropout=float(dropout),
-        seed=draw_seed(generator, query.device) if dropout > 0 else None,
+    call = AttentionCall.checked(
+        query, key, value, neighborhood,
+        bias=bias, scale=scale, dropout=dropout, generator=generator,
     )  # fmt: skip
     return choose(call, backend).run(call)

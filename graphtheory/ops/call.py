@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.once import Once
 
 
@@ -26,7 +27,10 @@ class BucketedBias(NamedTuple):
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """Checked arguments of `ops.attention`; query [N, H, D], key and value [M, H, D]."""
+    """Checked arguments of attention; query [N, H, D], key and value [M, H, D].
+
+    `k` is how many neighbours of a row and head the softmax sees at most; None is all of them.
+    """
 
     query: Tensor
     key: Tensor
@@ -36,6 +40,47 @@ class AttentionCall:
     scale: float
     dropout: float
     seed: Tensor | None
+    k: int | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        bias: Tensor | BucketedBias | None,
+        scale: float | None,
+        dropout: float,
+        generator: torch.Generator | None,
+        k: int | None = None,
+    ) -> AttentionCall:
+        """Check what `ops.attention` takes, and draw the seed of the dropout."""
+        check_nodes("query", query, neighborhood.num_dst, "receivers")
+        check_nodes("key", key, neighborhood.num_src, "senders")
+        check_nodes("value", value, neighborhood.num_src, "senders")
+        for name, tensor in (("key", key), ("value", value)):
+            if tensor.shape[1:] != query.shape[1:]:
+                raise ValueError(
+                    f"{name}: shape {tuple(tensor.shape)}, expected the heads and head_dim of "
+                    f"query {tuple(query.shape)}"
+                )
+            if tensor.dtype != query.dtype:
+                raise TypeError(
+                    f"{name}: dtype {tensor.dtype}, expected {query.dtype} as query has"
+                )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+        if bias is not None:
+            check_bias(bias, neighborhood, query.size(1))
+        return cls(
+            query, key, value, neighborhood, bias,
+            scale=max(query.size(2), 1) ** -0.5 if scale is None else float(scale),
+            dropout=float(dropout),
+            seed=draw_seed(generator, query.device) if dropout > 0 else None,
+            k=k,
+        )  # fmt: skip
 
     @property
     def tensors(self) -> list[Tensor]:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from graphtheory.ops import fused, reference
+from graphtheory.ops import fused, fused_topk, reference
 from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.kernels import triton_objections
 
@@ -76,6 +76,15 @@ def _triton_unsupported(call: AttentionCall) -> list[str]:
     return triton_objections(call.query.device)
 
 
+def _topk_blocks_unsupported(call: AttentionCall) -> list[str]:
+    reasons = _numba_unsupported(call)
+    if call.neighborhood.blocks is None:
+        reasons.append("the neighborhood is not made of equal complete blocks")
+    if call.neighborhood.num_edges == 0:
+        reasons.append("there are no edges")
+    return reasons
+
+
 def _run_blocks(call: AttentionCall) -> Tensor:
     from graphtheory.ops.backends import blocks
 
@@ -101,6 +110,19 @@ BACKENDS = (
     Backend("reference", reference.attention, _anything, _TOLERANCE),
 )
 
+# The same names where only the k largest logits of a row count.
+TOPK_BACKENDS = (
+    Backend("blocks", fused_topk.on_blocks, _topk_blocks_unsupported, _TOLERANCE),
+    Backend(
+        "numba_csr", partial(fused_topk.on_edges, backend="numba_csr"), _numba_unsupported,
+        _TOLERANCE,
+    ),
+    Backend(
+        "torch_csr", partial(fused_topk.on_edges, backend="torch_csr"), _anything, _TOLERANCE
+    ),
+    Backend("reference", reference.attention, _anything, _TOLERANCE),
+)  # fmt: skip
+
 
 def backend_names() -> list[str]:
     """Names of the backends, in the order of choice."""
@@ -114,9 +136,10 @@ def choose(call: AttentionCall, name: str | None = None) -> Backend:
         ValueError: An unknown name.
         NotImplementedError: The named backend cannot run the call; the message lists its reasons.
     """
+    backends = BACKENDS if call.k is None else TOPK_BACKENDS
     if name is None:
-        return next(b for b in BACKENDS if not b.unsupported(call))
-    chosen = next((b for b in BACKENDS if b.name == name), None)
+        return next(b for b in backends if not b.unsupported(call))
+    chosen = next((b for b in backends if b.name == name), None)
     if chosen is None:
         raise ValueError(f"backend: got {name!r}, expected one of {', '.join(backend_names())}")
     reasons = chosen.unsupported(call)

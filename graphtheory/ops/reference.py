@@ -42,14 +42,34 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     return bias.table[bias.bucket.long()]
 
 
+def largest(logits: Tensor, nb: Neighborhood, k: int) -> Tensor:
+    """Whether fewer than k edges of e's row come before e: larger ones, and as large earlier ones.
+
+    An entry at -inf is never chosen.
+    """
+    rows = nb.receivers()
+    order = logits.argsort(dim=0, descending=True, stable=True)  # [E, H], largest first
+    order = order.gather(0, rows[order].argsort(dim=0, stable=True))  # row by row
+    place = torch.arange(len(rows), device=rows.device) - nb.indptr[rows]
+    first = torch.zeros_like(logits, dtype=torch.bool)
+    first.scatter_(0, order, (place < k)[:, None].expand_as(order))
+    return first & (logits != -torch.inf)
+
+
 def attention(call: AttentionCall) -> Tensor:
-    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), summed in float32 or wider."""
+    """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), summed in float32 or wider.
+
+    With `call.k` the logits that are not among a row's k largest count as -inf.
+    """
     dtype = call.query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
     logits = call.scale * edge_dot(query, key, call.neighborhood)
     if call.bias is not None:
         logits = logits + edge_bias(call.bias).to(wide)
+    if call.k is not None:
+        stays = largest(logits.detach(), call.neighborhood, call.k)
+        logits = torch.where(stays, logits, -torch.inf)
     weights = edge_softmax(logits, call.neighborhood)
     if call.seed is not None:
         weights = weights * dropout_factor(call.dropout, call.seed, weights)

@@ -178,7 +178,7 @@ def runs_on_every_backend(pattern: Pattern, graph: Neighborhood) -> None:
     out = pattern(graph, generator=source())
     expected = attention_on(out, "reference")
     assert not expected[0][out.degree() == 0].any(), "an empty row is not 0"
-    for backend in set(ops.backend_names()) - {"blocks", "reference"}:  # blocks are for token sets
+    for backend in ("numba_csr", "torch_csr"):  # blocks are for token sets, triton_csr for a GPU
         for found, true in zip(attention_on(out, backend), expected, strict=True):
             torch.testing.assert_close(found, true, rtol=1e-10, atol=1e-10)
 

@@ -28,6 +28,7 @@ NAMES = {
 IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machine
 
 
+@pytest.mark.timeout(400)  # interpreted, on a machine that may be busy
 @pytest.mark.parametrize(
     "which", [IN_PARTS, f"attention and not ({IN_PARTS})", f"not attention and not ({IN_PARTS})"]
 )

@@ -1,0 +1,161 @@
+"""k-nearest attention as torch ops: the choice of edges on CSR, and all of it on blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import fused, reference
+from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _parts(call: AttentionCall) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Bias by edge, buckets and table, of which some are absent."""
+    if isinstance(call.bias, BucketedBias):
+        return None, *call.bias
+    return call.bias, None, None
+
+
+def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
+    """A bias as [E, H], whose gradient is summed in a wide type."""
+    if isinstance(bias, BucketedBias):
+        bias = BucketedBias(bias.bucket, bias.table.to(wide))
+    return reference.edge_bias(bias).to(wide)
+
+
+@torch.library.custom_op("graphtheory::top_edges", mutates_args=())
+def _top_edges(
+    query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
+    k: int, scale: float, backend: str,
+) -> Tensor:  # fmt: skip
+    module = import_module(f"graphtheory.ops.backends.{backend}")
+    wide = _wide(query.dtype)
+    logits = module.edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
+    if bias is not None:
+        logits += bias.to(wide)
+    if backend == "numba_csr":
+        from graphtheory.ops.backends import _numba_topk
+
+        return _numba_topk.top_edges(indptr, logits, k)
+    return reference.largest(logits, Neighborhood(indptr, indices, len(key), validate=False), k)
+
+
+@_top_edges.register_fake
+def _(
+    query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
+    k: int, scale: float, backend: str,
+) -> Tensor:  # fmt: skip
+    return query.new_empty(indices.size(0), query.size(1), dtype=torch.bool)
+
+
+def on_edges(call: AttentionCall, backend: str) -> Tensor:
+    """Run a checked call on the CSR backend of that name, with a mask on who is not chosen."""
+    assert call.k is not None
+    nb = call.neighborhood
+    nodes = call.query.detach(), call.key.detach()
+    bias = None if call.bias is None else _by_edge(call.bias, _wide(call.query.dtype))
+    given = None if bias is None else bias.detach()
+    stays = _top_edges(*nodes, given, nb.indptr, nb.indices, call.k, call.scale, backend)
+    if bias is None:
+        bias = torch.zeros_like(stays, dtype=_wide(call.query.dtype))
+    masked = torch.where(stays, bias, -torch.inf)
+    return fused.attention(replace(call, bias=masked, k=None), backend)
+
+
+@torch.library.custom_op("graphtheory::topk_blocks", mutates_args=())
+def _blocks(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
+    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    from graphtheory.ops.backends import _numba_topk
+
+    if bucket is not None and table is not None:
+        check_buckets(bucket, table)
+    return _numba_topk.attention(
+        query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout
+    )
+
+
+@_blocks.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
+    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    facts = query.new_empty(*query.shape[:2], 4, dtype=_wide(query.dtype))
+    return query.new_empty(query.shape), facts
+
+
+@torch.library.custom_op("graphtheory::topk_blocks_backward", mutates_args=())
+def _blocks_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    from graphtheory.ops.backends import _numba_topk
+
+    return _numba_topk.attention_backward(
+        grad, query, key, value, bias, bucket, table, seed, facts, blocks,
+        with_bias, scale, dropout,
+    )  # fmt: skip
+
+
+@_blocks_grad.register_fake
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    count, dst, src = blocks
+    sizes = (count * dst * src if with_bias else 0, 0 if table is None else table.size(0))
+    nodes = [t.new_empty(t.shape) for t in (query, key, value)]
+    return *nodes, *(facts.new_empty(n, query.size(1)) for n in sizes)  # type: ignore[return-value]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, blocks, _k, scale, dropout = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+    ctx.blocks, ctx.options = blocks, (scale, dropout)
+    ctx.save_for_backward(*tensors, output[1])
+
+
+def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    nothing = (None, None, None, None)
+    if grad is None:
+        return None, None, None, None, None, None, None, *nothing
+    *tensors, facts = ctx.saved_tensors
+    bias, table = tensors[3], tensors[5]
+    with_bias = bias is not None and ctx.needs_input_grad[3]
+    of_query, of_key, of_value, of_bias, of_table = _blocks_grad(
+        grad, *tensors, facts, ctx.blocks, with_bias, *ctx.options
+    )
+    of_bias = of_bias.to(bias.dtype) if with_bias else None
+    of_table = None if table is None else of_table.to(table.dtype)
+    return of_query, of_key, of_value, of_bias, None, of_table, None, *nothing
+
+
+_blocks.register_autograd(_backward, setup_context=_save)
+_blocks_grad.register_autograd(fused._second_backward)
+
+
+def on_blocks(call: AttentionCall) -> Tensor:
+    """Run a checked call on equal complete blocks, on a CPU."""
+    assert call.k is not None and call.neighborhood.blocks is not None
+    bias, bucket, table = _parts(call)
+    out, _ = _blocks(
+        call.query, call.key, call.value, bias, bucket, table, call.seed,
+        call.neighborhood.blocks, call.k, call.scale, call.dropout,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,219 @@
+"""k-nearest attention against a choice made row by row in plain Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops import reference
+from graphtheory.ops.dispatch import TOPK_BACKENDS
+from tests.conformance.check import BIASES, GRAPHS, Inputs, draw_inputs
+
+BACKENDS = [b.name for b in TOPK_BACKENDS]
+CSR = BACKENDS[1:]
+
+
+def chosen(logits: Tensor, nb: Neighborhood, k: int) -> Tensor:
+    """Sort every row and head, larger first, then earlier first, and take k; none at -inf."""
+    out = torch.zeros_like(logits, dtype=torch.bool)
+    for low, high in zip(nb.indptr[:-1].tolist(), nb.indptr[1:].tolist(), strict=True):
+        for h in range(logits.size(1)):
+            order = sorted(range(low, high), key=lambda e: (-float(logits[e, h]), e))
+            out[[e for e in order[:k] if logits[e, h] > -torch.inf], h] = True
+    return out
+
+
+def by_hand(inputs: Inputs, nb: Neighborhood, k: int) -> Tensor:
+    """Attention with everything barred that a sort does not choose."""
+    logits = inputs.query.size(2) ** -0.5 * reference.edge_dot(inputs.query, inputs.key, nb)
+    bias = 0.0 if inputs.bias is None else reference.edge_bias(inputs.bias)
+    logits = logits + bias
+    barred = torch.where(chosen(logits.detach(), nb, k), logits, -torch.inf)
+    return reference.aggregate(reference.edge_softmax(barred, nb), inputs.value, nb)
+
+
+def run(inputs: Inputs, nb: Neighborhood, k: int, backend: str | None = None, **options) -> Tensor:
+    nodes = (inputs.query, inputs.key, inputs.value)
+    return ops.topk_attention(*nodes, nb, k, bias=inputs.bias, backend=backend, **options)
+
+
+def with_gradients(out: Tensor, inputs: Inputs) -> list[Tensor]:
+    leaves = list(inputs.leaves().values())
+    grads = torch.autograd.grad(out, leaves, inputs.grad, allow_unused=True)
+    pairs = zip(leaves, grads, strict=True)
+    return [out.detach(), *(torch.zeros_like(t) if g is None else g for t, g in pairs)]
+
+
+def assert_same(found: list[Tensor], true: list[Tensor], tolerance: float) -> None:
+    for a, b in zip(found, true, strict=True):
+        size = max(float(b.abs().max()), 1e-2) if b.numel() else 1.0
+        torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_outputs_and_gradients(graph: str, bias: str) -> None:
+    for n in (1, 7, 20):
+        nb = GRAPHS[graph](n)
+        inputs = draw_inputs(nb, 2, 5, bias, torch.float64)
+        for k in (1, 3, 1000):
+            true = with_gradients(by_hand(inputs, nb, k), inputs)
+            for backend in CSR if nb.blocks is None or not nb.num_edges else BACKENDS:
+                found = with_gradients(run(inputs, nb, k, backend), inputs)
+                assert_same(found, true, 1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:-1])  # the definition sums in the type it is given
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)]
+)
+@pytest.mark.parametrize("n", [63, 197, 257])
+@pytest.mark.usefixtures("poisoned_memory")
+def test_narrower_numbers(n: int, dtype: torch.dtype, tolerance: float, backend: str) -> None:
+    nb = cliques([n, n])
+    inputs = draw_inputs(nb, 2, 16, "buckets", dtype)
+    wide = inputs.to(torch.float64)
+    true = with_gradients(run(wide, nb, n // 2, "reference"), wide)
+    assert_same(with_gradients(run(inputs, nb, n // 2, backend), inputs), true, tolerance)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_equal_logits_the_earlier_edges_stay(backend: str, dtype: torch.dtype) -> None:
+    nb = cliques([9, 9])
+    value = torch.eye(9, dtype=dtype).repeat(2, 1)[:, None]
+    for k in (1, 4, 9):
+        flat = torch.zeros(18, 1, 9, dtype=dtype)
+        out = ops.topk_attention(flat, flat, value, nb, k, backend=backend)
+        torch.testing.assert_close(out[:, 0, :k], torch.full((18, k), 1 / k, dtype=dtype))
+        assert out[:, 0, k:].abs().max() == 0 if k < 9 else True
+    key = torch.tensor([1.0, 3, 2, 3, 2, 3, 2, 0, 0], dtype=dtype).repeat(2)[:, None, None]
+    key = key.expand(18, 1, 9) / 9
+    query = torch.ones(18, 1, 9, dtype=dtype)
+    out = ops.topk_attention(query, key, value, nb, 5, backend=backend)
+    assert (out[0, 0] > 0).tolist() == [False, True, True, True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_large_k_is_attention(backend: str) -> None:
+    nb = cliques([33] * 3)
+    inputs = draw_inputs(nb, 2, 8, "edges", torch.float64)
+    nodes = (inputs.query, inputs.key, inputs.value)
+    true = with_gradients(ops.attention(*nodes, nb, bias=inputs.bias), inputs)
+    for k in (33, 10**6):
+        assert_same(with_gradients(run(inputs, nb, k, backend), inputs), true, 1e-12)
+
+
+@pytest.mark.parametrize("p", [1e-12, 0.4, 0.999])
+@pytest.mark.parametrize("bias", ["none", "masked", "buckets"])
+def test_dropout_drops_the_same_everywhere(bias: str, p: float) -> None:
+    nb = cliques([20, 20])
+    inputs = draw_inputs(nb, 3, 5, bias, torch.float64)
+
+    def drawn(backend: str) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(5)
+        return with_gradients(run(inputs, nb, 7, backend, dropout=p, generator=generator), inputs)
+
+    true = drawn("reference")
+    for backend in BACKENDS[:-1]:
+        assert_same(drawn(backend), true, 1e-11)
+    if p == 0.4:
+        assert not torch.allclose(true[0], run(inputs, nb, 7).detach())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_row_without_neighbours_gives_zeros(backend: str) -> None:
+    nb = cliques([4, 4])
+    inputs = draw_inputs(nb, 1, 3, "edges", torch.float64)
+    barred = inputs.bias.detach().clone()
+    barred[:8] = -torch.inf  # the first two rows
+    out = ops.topk_attention(
+        inputs.query, inputs.key, inputs.value, nb, 2, bias=barred, backend=backend
+    )
+    grads = torch.autograd.grad(out.sum(), (inputs.query, inputs.value))
+    assert out[:2].abs().max() == 0 and grads[0][:2].abs().max() == 0
+    assert all(bool(g.isfinite().all()) for g in grads)
+
+
+def test_the_same_bits_again_and_on_more_threads() -> None:
+    nb = cliques([65] * 12)
+    inputs = draw_inputs(nb, 3, 24, "buckets")
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 1, 2):
+            torch.set_num_threads(threads)
+            found.append(with_gradients(run(inputs, nb, 30, "blocks"), inputs))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_nothing_of_the_size_of_the_logits_is_kept_on_blocks() -> None:
+    nb = cliques([50, 50])
+    inputs = draw_inputs(nb, 2, 4)
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        run(inputs, nb, 10)
+    assert kept and max(t.numel() for t in kept) <= 100 * 2 * 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradcheck(backend: str) -> None:
+    nb = cliques([5, 5])
+    inputs = draw_inputs(nb, 2, 3, "edges", torch.float64)
+    tensors = (inputs.query, inputs.key, inputs.value, inputs.bias)
+    assert torch.autograd.gradcheck(
+        lambda q, x, v, b: ops.topk_attention(q, x, v, nb, 3, bias=b, backend=backend), tensors
+    )
+
+
+@pytest.mark.parametrize("bias", ["none", "edges", "buckets"])
+def test_ops_are_registered_as_torch_demands(bias: str) -> None:
+    nb = cliques([4, 4])
+    inputs = draw_inputs(nb, 2, 3, bias)
+    edges = inputs.bias if isinstance(inputs.bias, Tensor) else None
+    bucket, table = inputs.bias if isinstance(inputs.bias, ops.BucketedBias) else (None, None)
+    nodes, seed = (inputs.query, inputs.key, inputs.value), torch.tensor(5)
+    torch.library.opcheck(
+        torch.ops.graphtheory.topk_blocks,
+        (*nodes, edges, bucket, table, seed, nb.blocks, 2, 0.5, 0.25),
+    )
+    plain = [t.detach() for t in nodes]
+    for backend in ("numba_csr", "torch_csr"):
+        torch.library.opcheck(
+            torch.ops.graphtheory.top_edges,
+            (*plain[:2], None, nb.indptr, nb.indices, 2, 0.5, backend),
+        )
+
+
+@pytest.mark.parametrize("graph", ["clique", "random"])
+def test_compiles_into_one_graph(graph: str) -> None:
+    nb = GRAPHS[graph](7)
+    inputs = draw_inputs(nb, 2, 3, "edges")
+    compiled = torch.compile(lambda q, x, v, b: ops.topk_attention(q, x, v, nb, 2, bias=b),
+                             fullgraph=True)  # fmt: skip
+    out = compiled(inputs.query, inputs.key, inputs.value, inputs.bias)
+    assert_same(with_gradients(out, inputs), with_gradients(run(inputs, nb, 2), inputs), 1e-6)
+
+
+def test_bad_input() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
+    x = torch.ones(2, 1, 1)
+    with pytest.raises(ValueError, match="k: got 0, expected 1 or more"):
+        ops.topk_attention(x, x, x, nb, 0)
+    for k in (2.0, True, None):
+        with pytest.raises(TypeError, match=r"k: got .* expected an int"):
+            ops.topk_attention(x, x, x, nb, k)
+    with pytest.raises(ValueError, match="key: shape"):
+        ops.topk_attention(x, torch.ones(3, 1, 1), x, nb, 1)
+    with pytest.raises(NotImplementedError, match="equal complete blocks"):
+        ops.topk_attention(x, x, x, nb, 1, backend="blocks")
+    with pytest.raises(ValueError, match="backend: got 'fast'"):
+        ops.topk_attention(x, x, x, nb, 1, backend="fast")
+    bias = ops.BucketedBias(torch.tensor([0, 9], dtype=torch.uint8), torch.zeros(2, 1))
+    for backend in ("numba_csr", "torch_csr", "reference"):
+        with pytest.raises(IndexError):
+            ops.topk_attention(x, x, x, nb, 1, bias=bias, backend=backend)
