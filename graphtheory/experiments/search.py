@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from graphtheory.experiments.spaces import Space, space_of
+from graphtheory.experiments.spaces import space_of
 from graphtheory.experiments.trial import Trial, load, run_trial
 from graphtheory.models.zoo import COMPARED
 
@@ -85,23 +85,22 @@ class Search:
         """The whole log of these networks and candidates, in the order tried."""
         space = space_of(self.dataset)
         known = {j.question: j for j in read_log(self.log)}
-        length = (space.search_seeds, space.epochs, space.patience)
+        epochs = space.search_epochs or space.epochs
+        length = (space.search_seeds, epochs, space.patience)
         todo = [t for m in self.models for t in space.candidates(m, self.budget)]
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
             judged = known.get((self.dataset.lower(), self.split, trial, *length))
-            out.append(judged or self._judge(trial, space))
+            out.append(judged or self._judge(trial, *length))
         return out
 
-    def _judge(self, trial: Trial, space: Space) -> Judged:
+    def _judge(self, trial: Trial, seeds: int, epochs: int, patience: int) -> Judged:
         scores, seconds, parameters = [], 0.0, 0
-        for seed in range(space.search_seeds):
+        for seed in range(seeds):
             data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
             try:
-                outcome = run_trial(
-                    trial, data, seed=seed, epochs=space.epochs, patience=space.patience
-                )
+                outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)
             except FloatingPointError:
                 scores.append(0.0)  # it diverged
                 continue
@@ -110,7 +109,7 @@ class Search:
             parameters = outcome.parameters
         judged = Judged(
             self.dataset.lower(), trial, mean(scores), parameters, seconds,
-            space.search_seeds, space.epochs, space.patience, self.split,
+            seeds, epochs, patience, self.split,
         )  # fmt: skip
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)

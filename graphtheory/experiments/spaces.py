@@ -23,6 +23,7 @@ class Space:
     Attributes:
         epochs: Upper bound.
         patience: Epochs without a better validation score.
+        search_epochs: Upper bound for a candidate of the search; None is `epochs`.
         search_seeds: Splits (seeds) that a candidate is judged on, by mean validation score.
         shared: Axes of every network: option -> values.
         extra: Axes that one network has besides; a network that is not listed has none.
@@ -33,6 +34,7 @@ class Space:
     search_seeds: int
     shared: dict[str, tuple[Any, ...]]
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+    search_epochs: int | None = None
 
     def candidates(self, model: str, budget: int) -> list[Trial]:
         """`budget` different trials, drawn uniformly.
@@ -77,10 +79,14 @@ _GT = _ATTENTION | {"neighbors": ("1", "2"), "root_weight": (True, False)}
 def _space(
     epochs: int, patience: int, search_seeds: int, shared: dict[str, tuple[Any, ...]],
     gt: dict[str, tuple[Any, ...]] | None = None, others: dict[str, tuple[Any, ...]] | None = None,
+    search_epochs: int | None = None,
 ) -> Space:  # fmt: skip
-    """Axes of the transformers and of the others beside the shared ones; -res is residual."""
+    """Axes of the transformers and of the others beside the shared ones.
+
+    gat-res and gcn-res are residual, unless `others` says that the root term is all they have.
+    """
     gt, others = _GT | (gt or {}), others or {}
-    no, yes = others | {"residual": (False,)}, others | {"residual": (True,)}
+    no, yes = others | {"residual": (False,)}, {"residual": (True,)} | others
     extra = {
         "gt": gt | {"bias_lr": (None, 0.05)},
         "gt-plain": gt,
@@ -90,7 +96,7 @@ def _space(
         "gat-res": _ATTENTION | yes,
         "mlp": others,
     }
-    return Space(epochs, patience, search_seeds, shared, extra)
+    return Space(epochs, patience, search_seeds, shared, extra, search_epochs)
 
 
 _CLASSIC: dict[str, tuple[Any, ...]] = {
@@ -110,11 +116,13 @@ _RESIDUAL: dict[str, tuple[Any, ...]] = {
     "weight_decay": (5e-4, 5e-3),
 }
 _ROWS: dict[str, tuple[Any, ...]] = {"row_scale": (True, False)}
-_BINARY: dict[str, tuple[Any, ...]] = {
-    "residual": (True,),
+_DEEP: dict[str, tuple[Any, ...]] = {
+    "residual": (False,),
+    "batch_norm": (True,),
+    "activation": ("relu",),
+    "input_dropout": (0.0,),
     "hidden": (64,),
     "dropout": (0.2,),
-    "lr": (0.003,),
     "weight_decay": (0.0,),
 }
 
@@ -133,24 +141,26 @@ SPACES: dict[str, Space] = {
         {"weight_decay": (0.0,), "layers": (2,)},
     ),
     "minesweeper": _space(
-        300,
-        80,
+        1000,
+        250,
         1,
-        _BINARY | {"layers": (6,), "ffn": (True, False), "lr": (0.003, 0.01)},
+        _DEEP | {"layers": (8, 10), "lr": (0.005, 0.01)},
         {"attention_dropout": (0.0,), "root_weight": (True,)},
-        {"attention_dropout": (0.0,)},
+        {"attention_dropout": (0.0,), "residual": (False,)},
+        search_epochs=250,
     ),
     "tolokers": _space(
-        150,
-        50,
+        300,
+        100,
         1,
-        _BINARY | {"layers": (2, 3), "lr": (0.003, 0.01), "degree": (True,)},
-        {"attention_dropout": (0.0,), "neighbors": ("1",)},
-        {"attention_dropout": (0.0,)},
+        _DEEP | {"layers": (3, 4), "lr": (0.003, 0.01), "degree": (True,), "dropout": (0.2, 0.5)},
+        {"attention_dropout": (0.0,), "root_weight": (True,), "neighbors": ("1",)},
+        {"attention_dropout": (0.0,), "residual": (False,)},
+        search_epochs=120,
     ),
-    "cornell": _space(150, 50, 3, _RESIDUAL | _ROWS),
-    "wisconsin": _space(150, 50, 3, _RESIDUAL | _ROWS),
-    "chameleon-filtered": _space(150, 50, 5, _RESIDUAL | _ROWS | {"degree": (True, False)}),
+    "cornell": _space(300, 100, 10, _RESIDUAL | _ROWS | {"hidden": (64, 128)}),
+    "wisconsin": _space(300, 100, 10, _RESIDUAL | _ROWS | {"hidden": (64, 128)}),
+    "chameleon-filtered": _space(200, 60, 5, _RESIDUAL | _ROWS | {"degree": (True, False)}),
 }
 DEFAULT = _space(200, 50, 1, _RESIDUAL)
 """Space of any other graph."""

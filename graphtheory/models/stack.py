@@ -28,7 +28,10 @@ class Stack(nn.Module):
         out_channels: Outputs of a node.
         num_layers: L, at least 1.
         dropout: Probability, before every layer.
+        input_dropout: Probability on the features of the input; None is `dropout`.
         project: A linear map to `hidden_channels` first.
+        batch_norm: Normalise every feature over the nodes between layer and activation.
+        activation: A module between layers.
 
     Raises:
         ValueError: Fewer than one layer.
@@ -36,7 +39,8 @@ class Stack(nn.Module):
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
-        num_layers: int, *, dropout: float, project: bool = False,
+        num_layers: int, *, dropout: float, input_dropout: float | None = None,
+        project: bool = False, batch_norm: bool = False, activation: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_layers(num_layers)
@@ -48,30 +52,36 @@ class Stack(nn.Module):
             make(w, out_channels if i == last else hidden_channels, i == last)
             for i, w in enumerate(widths)
         )
-        self.act, self.drop = nn.ELU(), FeatureDropout(dropout)
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(hidden_channels) if batch_norm else nn.Identity() for _ in range(last)
+        )
+        self.act, self.drop = activation or nn.ELU(), nn.Dropout(dropout)
+        self.input_drop = FeatureDropout(dropout if input_dropout is None else input_dropout)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
         """Outputs [N, out_channels]."""
+        x = self.input_drop(x)
         if self.input is not None:
-            x = self.act(self.input(self.drop(x)))
-        for i, layer in enumerate(self.layers):
-            x = layer(self.drop(x), neighborhood)
-            if i < len(self.layers) - 1:
-                x = self.act(x)
-        return x
+            x = self.drop(self.act(self.input(x)))
+        *hidden, output = self.layers
+        for layer, norm in zip(hidden, self.norms, strict=True):
+            x = self.drop(self.act(norm(layer(x, neighborhood))))
+        return output(x, neighborhood)
 
 
 class Block(nn.Module):
     """x + dropout(act(layer(norm(x)))), then x + ffn(norm(x)) where an FFN is asked for."""
 
-    def __init__(self, layer: nn.Module, width: int, dropout: float, ffn: bool) -> None:
+    def __init__(
+        self, layer: nn.Module, width: int, dropout: float, ffn: bool, activation: nn.Module
+    ) -> None:
         super().__init__()
         self.norm, self.layer = nn.LayerNorm(width), layer
-        self.act, self.drop = nn.GELU(), nn.Dropout(dropout)
+        self.act, self.drop = activation, nn.Dropout(dropout)
         self.ffn = None
         if ffn:
             self.ffn = nn.Sequential(
-                nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(dropout),
+                nn.LayerNorm(width), nn.Linear(width, 2 * width), activation, nn.Dropout(dropout),
                 nn.Linear(2 * width, width), nn.Dropout(dropout),
             )  # fmt: skip
 
@@ -86,21 +96,24 @@ class ResidualStack(nn.Module):
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
-        num_layers: int, *, dropout: float, ffn: bool = False,
+        num_layers: int, *, dropout: float, input_dropout: float | None = None,
+        ffn: bool = False, activation: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_layers(num_layers)
         width = hidden_channels
         self.input = nn.Linear(in_channels, width)
-        self.act, self.drop = nn.GELU(), FeatureDropout(dropout)
+        self.act, self.drop = activation or nn.GELU(), nn.Dropout(dropout)
+        self.input_drop = FeatureDropout(dropout if input_dropout is None else input_dropout)
         self.blocks = nn.ModuleList(
-            Block(make(width, width, False), width, dropout, ffn) for _ in range(num_layers)
+            Block(make(width, width, False), width, dropout, ffn, self.act)
+            for _ in range(num_layers)
         )
         self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, out_channels)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
         """Outputs [N, out_channels]."""
-        x = self.drop(self.act(self.input(self.drop(x))))
+        x = self.drop(self.act(self.input(self.input_drop(x))))
         for block in self.blocks:
             x = block(x, neighborhood)
         return self.output(self.norm(x))

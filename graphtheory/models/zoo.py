@@ -35,11 +35,14 @@ class NetworkConfig:
         layers: Number of layers.
         heads: Attention heads (gt, gt-plain, gat).
         dropout: Probability, on features.
+        input_dropout: Probability, on the features of the input; None is `dropout`.
         attention_dropout: Probability, on attention weights.
         residual: Residual blocks with layer norm between two linear maps; otherwise a classic
             stack.
         ffn: A feed-forward part after each residual block's layer.
         project: A linear map before a classic stack; residual blocks always have one.
+        batch_norm: Batch norm after each hidden layer of a classic stack.
+        activation: One of elu, gelu, relu; None is elu in a classic stack, gelu in residual blocks.
         root_weight: A linear term of the node's own in every layer (gt, gt-plain, -res).
         frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
             its attention (gt, gt-plain).
@@ -53,10 +56,13 @@ class NetworkConfig:
     layers: int = 2
     heads: int = 4
     dropout: float = 0.5
+    input_dropout: float | None = None
     attention_dropout: float = 0.0
     residual: bool = False
     ffn: bool = False
     project: bool = False
+    batch_norm: bool = False
+    activation: str | None = None
     root_weight: bool = True
     frozen_query: bool = False
     num_buckets: int = 20
@@ -118,6 +124,13 @@ def _check(name: str) -> None:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
 
 
+def _activation(name: str | None) -> nn.Module | None:
+    known: dict[str, type[nn.Module]] = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
+    if name is not None and name not in known:
+        raise ValueError(f"activation: got {name!r}, expected one of {', '.join(known)}")
+    return None if name is None else known[name]()
+
+
 def _gat(config: NetworkConfig) -> Callable[[int, int, bool], nn.Module]:
     def make(width_in: int, width_out: int, last: bool) -> nn.Module:
         width = width_out if last else width_out // config.heads
@@ -160,9 +173,12 @@ def build(
     has_heads = not name.startswith(("gcn", "mlp"))
     if has_heads and (c.heads < 1 or c.hidden % c.heads):
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
-    stack: Callable[..., nn.Module] = partial(Stack, project=c.project)
+    stack: Callable[..., nn.Module] = partial(Stack, project=c.project, batch_norm=c.batch_norm)
     if c.residual:
+        if c.batch_norm:
+            raise ValueError("batch_norm: got True, expected False with residual=True (layer norm)")
         stack = partial(ResidualStack, ffn=c.ffn)
+    stack = partial(stack, input_dropout=c.input_dropout, activation=_activation(c.activation))
     if name in ("gt", "gt-plain"):
         model = GraphTransformer(
             num_features, c.hidden, num_classes, c.layers, c.heads,
