@@ -3,9 +3,10 @@
     python benchmarks/ops.py --out benchmarks/results/cpu.csv
     python benchmarks/ops.py --graphs k16 --shapes 8x16 4x64 --repeats 9
 
-Query, key and value are given, so the linear maps of the layer are left out on both sides, except
-of GATConv, which is timed as a whole layer. Outputs and gradients are compared before anything is
-timed. The neighbourhood and its transpose exist before, as PyG's edges do; a row builds them anew.
+Query, key and value, and GAT's projected features with its numbers of both ends, are given, so the
+linear maps of the layers are left out on both sides; GATConv is timed as a whole layer besides.
+Outputs and gradients are compared before anything is timed. The neighbourhood and its transpose
+exist before, as PyG's edges do; a row builds them anew.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ OURS, BIASED, ANEW = (
     "graphtheory, neighborhood built anew",
 )
 PYG, COMPILED = "PyG", "PyG, compiled"
-GAT, PYG_GAT = "graphtheory GATConv", "PyG GATConv"
+GAT, PYG_GAT = "graphtheory, attention of GAT", "PyG, attention of GAT"
+LAYER, PYG_LAYER = "graphtheory GATConv", "PyG GATConv"
 
 
 def random_graph(nodes: int, edges: int) -> Tensor:
@@ -107,6 +109,24 @@ def attentions(
         yield COMPILED, of(torch.compile(theirs))
 
 
+def additive(nb: Neighborhood, heads: int, head_dim: int) -> Iterator[tuple[str, Step]]:
+    """One step of GAT's attention, between its linear maps."""
+    (value, *_), grad = draw(nb.num_dst, heads, head_dim)
+    generator = torch.Generator().manual_seed(4)
+    sent, received = (
+        torch.randn(nb.num_dst, heads, generator=generator).requires_grad_() for _ in range(2)
+    )
+    edges, conv = nb.edge_index(), GATConv(1, head_dim, heads, add_self_loops=False)
+
+    def theirs(value: Tensor, sent: Tensor, received: Tensor) -> Tensor:
+        alpha = conv.edge_updater(edges, alpha=(sent, received), edge_attr=None, size=None)
+        return conv.propagate(edges, x=(value, value), alpha=alpha, size=None)
+
+    leaves = [value, sent, received]
+    yield GAT, partial(step, partial(ops.additive_attention, neighborhood=nb), leaves, grad)
+    yield PYG_GAT, partial(step, theirs, leaves, grad)
+
+
 def layers(nb: Neighborhood, heads: int, head_dim: int) -> Iterator[tuple[str, Step]]:
     """One step of a GAT layer of ours and of PyG's with the same weights, linear map included."""
     width = heads * head_dim
@@ -124,8 +144,8 @@ def layers(nb: Neighborhood, heads: int, head_dim: int) -> Iterator[tuple[str, S
 
         return run
 
-    yield GAT, of(ours, nb)
-    yield PYG_GAT, of(theirs, nb.edge_index())
+    yield LAYER, of(ours, nb)
+    yield PYG_LAYER, of(theirs, nb.edge_index())
 
 
 def bandwidth(repeats: int = 9) -> float:
@@ -143,8 +163,10 @@ def measure(
     nb, (heads, head_dim) = GRAPHS[graph](), shape
     about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
              "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
-    works = dict(attentions(nb, heads, head_dim, compiled)) | dict(layers(nb, heads, head_dim))
-    for ours, theirs in ((OURS, PYG), (BIASED, PYG), (ANEW, PYG), (GAT, PYG_GAT)):
+    works = dict(attentions(nb, heads, head_dim, compiled))
+    works |= dict(additive(nb, heads, head_dim)) | dict(layers(nb, heads, head_dim))
+    gats = ((GAT, PYG_GAT), (LAYER, PYG_LAYER))
+    for ours, theirs in ((OURS, PYG), (BIASED, PYG), (ANEW, PYG), *gats):
         assert_equal(works[ours](), works[theirs]())
 
     def alone() -> tuple[Tensor, ...]:
@@ -157,7 +179,7 @@ def measure(
     times = seconds(works | {"graphtheory, 1 thread": alone}, repeats)
     rows = [Row.of(f"forward+backward, {n}", t, "s", **about) for n, t in times.items()]
     pairs = [(ours, theirs) for ours in (OURS, BIASED, ANEW) for theirs in (PYG, COMPILED)]
-    for mine, other in [*pairs, (GAT, PYG_GAT)]:
+    for mine, other in [*pairs, *gats]:
         if other in times:
             faster = ratios(times[other], times[mine])
             rows.append(Row.of(f"times faster than {other}: {mine}", faster, "1", **about))

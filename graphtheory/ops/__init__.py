@@ -1,6 +1,7 @@
 """Pure differentiable functions of tensors and a neighbourhood."""
 
 from graphtheory.ops.additive import additive_score
+from graphtheory.ops.additive_attention import additive_attention
 from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.dispatch import backend_names
@@ -9,6 +10,7 @@ from graphtheory.ops.topk import topk_attention
 
 __all__ = [
     "BucketedBias",
+    "additive_attention",
     "additive_score",
     "aggregate",
     "attention",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptPairTensor, OptTensor, Size
 
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.attend import OnCoreAttention
+from graphtheory.ops.additive_attention import additive_attention, scores
 
 
 class GATConv(OnCoreAttention, pyg.GATConv):
@@ -110,13 +112,17 @@ class GATConv(OnCoreAttention, pyg.GATConv):
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
         source, target = self._project(x_src, x_dst)
-        sent = (source * self.att_src).sum(-1)  # [N_src, H]
-        received = None if target is None else (target * self.att_dst).sum(-1)
-        features = self._rows_of_features(adj, edge_attr, edge_index)
-        scores = self._scores(adj, sent, received, features)
-        out, weights = self._attend(adj, scores, source)
-        out = self._finish(out, x_dst)
-        return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
+        sent, received = self._numbers(source, target)
+        edge = self._edges(adj, edge_attr, edge_index)
+        if not return_attention_weights:
+            out = additive_attention(
+                source, sent, received, adj.neighborhood, edge=edge,
+                negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
+            )  # fmt: skip
+            return self._finish(out, x_dst)
+        logits = scores(sent, received, edge, adj.neighborhood, self.negative_slope)
+        out, weights = self._attend(adj, logits, source)
+        return self._finish(out, x_dst), adj.with_weights(edge_index, weights)
 
     def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Senders' and receivers' features [N, H, C], by one matrix or by one each."""
@@ -130,15 +136,30 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         on_core.check_features("x", x_dst, pair[1].in_channels)
         return source, pair[1](x_dst).view(-1, self.heads, self.out_channels)
 
-    def _scores(
-        self, adj: Adjacency, sent: Tensor, received: Tensor | None, features: Tensor | None
-    ) -> Tensor:
-        """[E, H] in the order of the rows."""
-        scores = sent.index_select(0, adj.neighborhood.indices)
-        if received is not None:
-            scores = scores + received.index_select(0, adj.receivers())
+    def _numbers(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """a_s^T and a_t^T of each node and head, [N, H], by a product with a matrix of blocks."""
+        att_src, att_dst = (_blocks(a[0]) for a in (self.att_src, self.att_dst))
+        if target is source:
+            both = source.flatten(1) @ torch.cat([att_src, att_dst], 1)
+            return both[:, : self.heads], both[:, self.heads :]
+        received = None if target is None else target.flatten(1) @ att_dst
+        return source.flatten(1) @ att_src, received
+
+    def _edges(self, adj: Adjacency, edge_attr: Tensor | None, given: Any) -> Tensor | None:
+        """What an edge adds to its score, [E, H] in the order of the rows; -inf where replaced."""
+        features = self._rows_of_features(adj, edge_attr, given)
+        out = None
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)
-            scores = scores + features @ vectors.t()
-        return nn.functional.leaky_relu(scores, self.negative_slope)
+            out = features @ vectors.t()
+        if adj.replaced is None:
+            return out
+        if out is None:
+            out = self.att_src.new_zeros(adj.replaced.size(0), self.heads)
+        return out.masked_fill(adj.replaced[:, None], -torch.inf)
+
+
+def _blocks(att: Tensor) -> Tensor:
+    """[H, C] -> [H * C, H], which takes each head's features to one number."""
+    return torch.diag_embed(att.t()).transpose(0, 1).flatten(0, 1)

@@ -1,16 +1,18 @@
 """Run a compiled loop on torch's number of threads.
 
-The threads are plain ones around a loop that lets go of the interpreter lock, not a parallel
-region of the compiler's runtime: that would outlive the call, and a forked child that enters such a
-region after its parent did is killed. In a worker of `torch.utils.data.DataLoader` torch has one
-thread, so the same code runs in sequence there.
+The calling thread works too, beside plain ones around a loop that lets go of the interpreter lock.
+They are not a parallel region of the compiler's runtime: that would outlive the call, and a forked
+child that enters such a region after its parent did is killed. In a worker of
+`torch.utils.data.DataLoader` torch has one thread, so the same code runs in sequence there.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import torch
@@ -45,6 +47,25 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         return
     tasks = min(chunks, threads * _TASKS_PER_THREAD)
     bounds = [chunks * t // tasks for t in range(tasks + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda start, stop: code(start, stop, *args), bounds, bounds[1:]):
-            pass
+    todo = deque(pairwise(bounds))
+    errors: list[BaseException] = []
+
+    def work_off() -> None:
+        while todo and not errors:
+            try:
+                task = todo.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                code(*task, *args)
+            except BaseException as error:  # raised below, in the calling thread
+                errors.append(error)
+
+    others = [Thread(target=work_off) for _ in range(threads - 1)]
+    for thread in others:
+        thread.start()
+    work_off()
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -6,16 +6,13 @@ conventions are those of `_numba_kernels`; the matrix of edge features is [heads
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends._launch import launch
-from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
+from graphtheory.ops.backends import numba_csr as csr
+from graphtheory.ops.backends._numba_kernels import first_row
 from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._wide import widened
 
@@ -121,20 +118,6 @@ def columns_loop(
                     grad_source[j, h, c] *= att[h, c]
 
 
-def _call(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
-    arrays = (a.numpy() if isinstance(a, Tensor) else a for a in args)
-    launch(loop, chunks, work, chunks, *arrays)
-
-
-def _chunks(indptr: Tensor, indices: Tensor) -> int:
-    return count_chunks(indptr.size(0) - 1, indices.size(0))
-
-
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    """Contiguous, in the type that sums are taken in."""
-    return [t.contiguous() for t in widened(*tensors)]
-
-
 def _real(slope: float, like: Tensor) -> np.floating:
     return np.float64(slope) if like.dtype == torch.float64 else np.float32(slope)
 
@@ -150,10 +133,10 @@ def score(
 ) -> Tensor:  # fmt: skip
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
-    tensors = _wide(source, target, att, features, matrix)
+    tensors = widened(source, target, att, features, matrix)
     out = tensors[0].new_empty(indices.size(0), att.size(0))
-    work, chunks = _work(indices, matrix), _chunks(indptr, indices)
-    _call(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
+    work, chunks = _work(indices, matrix), csr.chunks_of(indptr, indices)
+    csr.run(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
     return out.to(dtype)
 
 
@@ -164,15 +147,15 @@ def score_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features and matrix."""
     inputs = (source, target, att, features, matrix)
-    grad, *tensors = _wide(grad, *inputs)
+    grad, *tensors = widened(grad, *inputs)
     out_source, out_target, _, out_features, _ = (torch.empty_like(t) for t in tensors)
-    chunks = _chunks(indptr, indices)
+    chunks = csr.chunks_of(indptr, indices)
     out_att, out_matrix = (grad.new_empty(chunks, *t.shape) for t in (att, matrix))
     options = (grad, *tensors, _real(slope, grad))
     work = 2 * _work(indices, matrix)
     edges = (out_target, out_att, out_features, out_matrix)
-    _call(rows_loop, work, chunks, indptr, indices, *options, *edges)
+    csr.run(rows_loop, work, chunks, indptr, indices, *options, *edges)
     turned = (t_indptr, receivers, perm)
-    _call(columns_loop, work, _chunks(*turned[:2]), *turned, *options, out_source)
+    csr.run(columns_loop, work, csr.chunks_of(*turned[:2]), *turned, *options, out_source)
     out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 def widened(*tensors: Tensor) -> list[Tensor]:
-    """Detached, in one type: float32, or float64 where a tensor has it."""
+    """Detached and contiguous, in one type: float32, or float64 where a tensor has it."""
     dtype = torch.float32
     for t in tensors:
         dtype = torch.promote_types(dtype, t.dtype)
-    return [t.detach().to(dtype) for t in tensors]
+    return [t.detach().to(dtype).contiguous() for t in tensors]

@@ -22,31 +22,29 @@ def _arrays(*args: Any) -> list[Any]:
     return [a.numpy() if isinstance(a, Tensor) else a for a in args]
 
 
-def _chunks(indptr: Tensor, per_edge: Tensor) -> int:
+def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
+    """Number of chunks of a structure, whose edges are the first axis of `per_edge`."""
     return loops.count_chunks(indptr.size(0) - 1, per_edge.size(0))
 
 
-def _run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
+def run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
+    """Launch a loop over chunks of rows on tensors and numbers."""
     launch(loop, chunks, work, chunks, *_arrays(*args))
-
-
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    """Contiguous, in the type that sums are taken in."""
-    return [t.contiguous() for t in widened(*tensors)]
 
 
 def _number(x: float, like: Tensor) -> np.floating[Any]:
     return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
 
 
-def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+def dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Dot products [E, H] of wide tensors."""
     out = query.new_empty(indices.size(0), query.size(1))
-    work, chunks = out.numel() * key.size(2), _chunks(indptr, out)
-    _run(loops.edge_dot, work, chunks, indptr, indices, query, key, out)
+    work, chunks = out.numel() * key.size(2), chunks_of(indptr, out)
+    run(loops.edge_dot, work, chunks, indptr, indices, query, key, out)
     return out
 
 
-def _softmax_(
+def softmax_(
     indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
     bucket: Tensor | None = None, table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
@@ -57,33 +55,34 @@ def _softmax_(
     )
     bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
     numbers = (logits, bias, bucket, table, _number(scale, logits))
-    _run(loops.softmax, _EXP * logits.numel(), _chunks(indptr, logits), indptr, *numbers, logits)
+    run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
     return logits
 
 
-def _softmax_backward_(
+def softmax_backward_(
     indptr: Tensor, weights: Tensor, grad: Tensor, bucket: Tensor | None = None,
     num_buckets: int = 0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """Gradient of the logits in place of `grad`; returns the gradient of the table."""
     bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
-    chunks = _chunks(indptr, weights)
+    chunks = chunks_of(indptr, weights)
     tables = weights.new_empty(chunks if num_buckets else 0, num_buckets * weights.size(1))
     arrays = (weights, grad, bucket, dropout, seed, grad, tables)
-    _run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
+    run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
     return tables.sum(0).view(num_buckets, weights.size(1))
 
 
-def _sum(
+def sums(
     indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES,
     scale: float = 1.0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
+    """Sums [N, H, D] of wide tensors, scaled, by the weights that dropout keeps."""
     out = value.new_empty(indptr.size(0) - 1, value.size(1), value.size(2))
-    work, chunks = weights.numel() * value.size(2), _chunks(indptr, weights)
+    work, chunks = weights.numel() * value.size(2), chunks_of(indptr, weights)
     carried, carry = torch.empty(chunks, dtype=torch.int64), out.new_empty(chunks, *out.shape[1:])
     numbers = (_number(scale, value), dropout, seed)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
-    _run(loops.aggregate, work, chunks, *arrays)
+    run(loops.aggregate, work, chunks, *arrays)
     launch(loops.merge, chunks, 0, *_arrays(carried, carry, out))
     return out
 
@@ -91,21 +90,21 @@ def _sum(
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
     dtype = query.dtype
-    query, key = _wide(query, key)
-    return _dot(indptr, indices, query, key).to(dtype)
+    query, key = widened(query, key)
+    return dot(indptr, indices, query, key).to(dtype)
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
-    (wide,) = _wide(logits)
-    return _softmax_(indptr, wide.clone()).to(logits.dtype)
+    (wide,) = widened(logits)
+    return softmax_(indptr, wide.clone()).to(logits.dtype)
 
 
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the logits [E, H]."""
-    wide, grad = _wide(weights, grad)
+    wide, grad = widened(weights, grad)
     grad = grad.clone()
-    _softmax_backward_(indptr, wide, grad)
+    softmax_backward_(indptr, wide, grad)
     return grad.to(weights.dtype)
 
 
@@ -114,8 +113,8 @@ def aggregate(
 ) -> Tensor:
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     dtype = value.dtype
-    weights, value = _wide(weights, value)
-    return _sum(indptr, indices, weights, value, perm).to(dtype)
+    weights, value = widened(weights, value)
+    return sums(indptr, indices, weights, value, perm).to(dtype)
 
 
 def attention(
@@ -125,10 +124,10 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
-    query, key, value = _wide(query, key, value)
-    weights = _dot(indptr, indices, query, key)
-    _softmax_(indptr, weights, scale, bias, bucket, table)
-    out = _sum(indptr, indices, weights, value, dropout=dropout, seed=drawn)
+    query, key, value = widened(query, key, value)
+    weights = dot(indptr, indices, query, key)
+    softmax_(indptr, weights, scale, bias, bucket, table)
+    out = sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
     return out.to(dtype), weights
 
 
@@ -139,10 +138,10 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
-    grad, query, key, value, weights = _wide(grad, query, key, value, weights)
-    logits = _dot(indptr, indices, grad, value)  # so far the gradient of the weights
-    table = _softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
-    of_query = _sum(indptr, indices, logits, key, scale=scale)
-    of_key = _sum(t_indptr, receivers, logits, query, perm, scale)
-    of_value = _sum(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
+    grad, query, key, value, weights = widened(grad, query, key, value, weights)
+    logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
+    table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
+    of_query = sums(indptr, indices, logits, key, scale=scale)
+    of_key = sums(t_indptr, receivers, logits, query, perm, scale)
+    of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table

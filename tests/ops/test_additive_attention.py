@@ -1,0 +1,124 @@
+"""GAT's attention in one op against its definition in plain torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import kernels, reference
+from graphtheory.ops.additive_attention import _attention, additive_attention, scores
+from graphtheory.ops.dropout import dropout_factor
+from tests.conformance.check import GRAPHS
+
+PARTS = ("both", "sent", "edge", "barred")
+
+
+def draw(nb: Neighborhood, heads: int, dim: int, parts: str, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(nb.num_edges + dim)
+    shapes = [(nb.num_src, heads, dim), (nb.num_src, heads)]
+    shapes += [] if parts == "sent" else [(nb.num_dst, heads)]
+    shapes += [(nb.num_edges, heads)] if parts in ("edge", "barred") else []
+    out = [torch.randn(s, generator=generator, dtype=dtype) for s in shapes]
+    if parts == "barred":
+        out[3][torch.rand(nb.num_edges, heads, generator=generator) < 0.3] = -torch.inf
+        out[3][nb.receivers() == 0] = -torch.inf
+    return [t.requires_grad_() for t in out]
+
+
+def run(leaves: list[Tensor], nb: Neighborhood, **options: object) -> Tensor:
+    value, sent, received, edge = [*leaves, None, None][:4]
+    return additive_attention(value, sent, received, nb, edge=edge, **options)
+
+
+def definition(leaves: list[Tensor], nb: Neighborhood, slope: float, p: float, seed: int) -> Tensor:
+    value, sent, received, edge = [*leaves, None, None][:4]
+    weights = reference.edge_softmax(scores(sent, received, edge, nb, slope), nb)
+    if p:
+        weights = weights * dropout_factor(p, torch.tensor(seed), weights)
+    return reference.aggregate(weights, value, nb)
+
+
+def with_gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    up = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).cos()
+    return [out, *torch.autograd.grad(out, leaves, up)]
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.usefixtures("poisoned_memory")
+def test_outputs_and_gradients(graph: str, parts: str) -> None:
+    for n, slope, p in ((1, 0.2, 0.0), (7, 0.0, 0.0), (20, 0.2, 0.4)):
+        nb = GRAPHS[graph](n)
+        leaves = draw(nb, 3, 5, parts, torch.float64)
+        generator = torch.Generator().manual_seed(3)
+        out = run(leaves, nb, negative_slope=slope, dropout=p, generator=generator)
+        seed = int(torch.randint(2**31 - 1, (), generator=torch.Generator().manual_seed(3)))
+        true = definition(leaves, nb, slope, p, seed)
+        found, wanted = with_gradients(out, leaves), with_gradients(true, leaves)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2), (torch.float16, 3e-3)]
+)
+def test_narrower_numbers(dtype: torch.dtype, tolerance: float) -> None:
+    nb = GRAPHS["random"](300)
+    leaves = draw(nb, 2, 16, "edge", dtype)
+    exact = [t.detach().double().requires_grad_() for t in leaves]
+    found = with_gradients(run(leaves, nb), leaves)
+    true = with_gradients(definition(exact, nb, 0.2, 0.0, 0), exact)
+    for a, b in zip(found, true, strict=True):
+        assert (a.double() - b).abs().max() <= tolerance * b.abs().max()
+
+
+def test_the_same_bits_on_more_threads(two_threads: None) -> None:
+    nb = GRAPHS["hub"](40000)
+    leaves, found = draw(nb, 4, 16, "both", torch.float32), []
+    for threads in (1, 2, 2):
+        torch.set_num_threads(threads)
+        found.append(with_gradients(run(leaves, nb), leaves))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize("parts", PARTS[:3])
+def test_the_op_is_registered_as_torch_demands(parts: str) -> None:
+    nb = GRAPHS["random"](7)
+    leaves = draw(nb, 2, 3, parts, torch.float64)
+    value, sent, received, edge = [*leaves, None, None][:4]
+    structure = kernels.structure(nb, *leaves)
+    seed = torch.tensor(5)
+    torch.library.opcheck(_attention, (value, sent, received, edge, seed, structure, 0.2, 0.3))
+
+
+def test_nothing_with_edges_and_features_is_kept() -> None:
+    nb = GRAPHS["random"](60)
+    leaves, kept = draw(nb, 2, 32, "both", torch.float64), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        run(leaves, nb)
+    assert kept and max(t.numel() for t in kept) <= max(nb.num_edges * 2, nb.num_src * 64)
+
+
+def test_one_derivative() -> None:
+    nb = GRAPHS["random"](7)
+    leaves = draw(nb, 2, 3, "both", torch.float64)
+    (grad,) = torch.autograd.grad(run(leaves, nb).square().sum(), leaves[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(grad.sum(), leaves[:1])
+
+
+def test_bad_input() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
+    value, flat = torch.ones(2, 1, 1), torch.zeros(2, 1)
+    with pytest.raises(ValueError, match=r"sent: shape \(3, 1\), expected \[2, 1\]"):
+        ops.additive_attention(value, torch.zeros(3, 1), flat, nb)
+    with pytest.raises(ValueError, match=r"received: shape \(2, 2\), expected \[2, 1\]"):
+        ops.additive_attention(value, flat, torch.zeros(2, 2), nb)
+    with pytest.raises(TypeError, match=r"sent: dtype torch.int64"):
+        ops.additive_attention(value, flat.long(), flat, nb)
+    with pytest.raises(ValueError, match="edge: shape"):
+        ops.additive_attention(value, flat, flat, nb, edge=torch.zeros(3, 1))
+    with pytest.raises(ValueError, match="dropout: got 1"):
+        ops.additive_attention(value, flat, flat, nb, dropout=1)
