@@ -59,18 +59,11 @@ def _attention_grad(
 ) -> _Grads:  # fmt: skip
     from graphtheory.ops.backends import _numba_sums
 
+    indptr, indices, t_indptr, receivers, perm = parts
     return _numba_sums.attention_backward(
-        *parts,
-        grad,
-        value,
-        sent,
-        received,
-        edge,
-        weights,
-        slope,
-        dropout,
-        seed,  # type: ignore
-    )
+        indptr, indices, t_indptr, receivers, perm, grad, value, sent, received, edge, weights,
+        slope, dropout, seed,
+    )  # fmt: skip
 
 
 @_attention_grad.register_fake
