@@ -141,7 +141,7 @@ SPACES: dict[str, Space] = {
         {"weight_decay": (0.0,), "layers": (2,)},
     ),
     "minesweeper": _space(
-        1000,
+        600,
         250,
         1,
         _DEEP | {"layers": (8, 10), "lr": (0.005, 0.01)},
