@@ -160,7 +160,9 @@ SPACES: dict[str, Space] = {
     ),
     "cornell": _space(300, 100, 10, _RESIDUAL | _ROWS | {"hidden": (64, 128)}),
     "wisconsin": _space(300, 100, 10, _RESIDUAL | _ROWS | {"hidden": (64, 128)}),
-    "chameleon-filtered": _space(200, 60, 5, _RESIDUAL | _ROWS | {"degree": (True, False)}),
+    "chameleon-filtered": _space(
+        200, 60, 5, _RESIDUAL | {"row_scale": (False,), "degree": (True, False)}
+    ),
 }
 DEFAULT = _space(200, 50, 1, _RESIDUAL)
 """Space of any other graph."""
