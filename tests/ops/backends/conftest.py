@@ -8,16 +8,17 @@ import pytest
 
 from tests.ops.backends.triton_harness import Launches
 
-INTERPRETED = ["interpreted_triton.py"]
+INTERPRETED = ["interpreted_triton.py", "interpreted_triton_topk.py"]
 collect_ignore = [] if os.environ.get("TRITON_INTERPRET") == "1" else INTERPRETED
 
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
     """Nothing runs; the launching side is asked what it would run."""
-    from graphtheory.ops.backends import _triton_launch
+    from graphtheory.ops.backends import _triton_launch, _triton_topk
 
     found = Launches()
-    monkeypatch.setattr(_triton_launch, "launch", found)
+    for module in (_triton_launch, _triton_topk):
+        monkeypatch.setattr(module, "launch", found)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     return found
