@@ -219,6 +219,9 @@ def contestants(case: Case) -> Iterator[tuple[str, Callable[[], Step]]]:
     yield "graphtheory, bucket bias", lambda: with_table(case)
     if case.nb.blocks is not None:
         yield "graphtheory, blocks", plain(lambda _: partial(ops.attention, neighborhood=case.nb))
+        half = {"k": case.nb.blocks[2] // 2, "backend": "blocks"}
+        nearest = partial(ops.topk_attention, neighborhood=case.nb, **half)
+        yield "graphtheory, nearest half of blocks", plain(lambda _: nearest)
     yield "TransformerConv", plain(transformer_conv)
     yield "TransformerConv, compiled", plain(lambda c: torch.compile(transformer_conv(c)))
     yield "FlexAttention", plain(flex)

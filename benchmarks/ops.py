@@ -74,7 +74,7 @@ def assert_equal(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> None:
     """Output and gradients agree to a few parts in 10^5 of the largest entry."""
     for name, a, b in zip(("output", "query", "key", "value"), ours, theirs, strict=False):
         error = (a - b).abs().max() / b.abs().max()
-        assert error < 2e-5, f"{name} differs from PyG's by {error:.1e} of its largest entry"
+        assert error < 2e-5, f"{name} differs by {error:.1e} of its largest entry"
 
 
 def attentions(

@@ -42,6 +42,11 @@ _TOLERANCE = {
 }
 
 
+# What a program of `_triton_topk` holds: features of a head, and senders of a row, of which more
+# than 512 need 80 KiB of shared memory where AMD's GPUs have 64.
+_TOPK_DIM, _TOPK_SENDERS = 128, 512 if torch.version.hip else 1024
+
+
 def _devices(call: AttentionCall) -> set[str]:
     return {t.device.type for t in (*call.tensors, call.neighborhood.indptr)}
 
@@ -76,8 +81,22 @@ def _triton_unsupported(call: AttentionCall) -> list[str]:
     return triton_objections(call.query.device)
 
 
+def _topk_triton_limits(call: AttentionCall) -> list[str]:
+    reasons, blocks, dim = [], call.neighborhood.blocks, call.query.size(2)
+    if call.query.dtype == torch.float64:
+        reasons.append("its sums on a GPU are in float32, which is too little for float64")
+    if dim > _TOPK_DIM:
+        reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
+    if blocks is not None and blocks[2] > _TOPK_SENDERS:
+        reasons.append(f"rows have {blocks[2]} senders, on a GPU at most {_TOPK_SENDERS}")
+    return reasons
+
+
 def _topk_blocks_unsupported(call: AttentionCall) -> list[str]:
-    reasons = _numba_unsupported(call)
+    if call.query.device.type == "cpu":
+        reasons = _numba_unsupported(call)
+    else:
+        reasons = _triton_unsupported(call) + _topk_triton_limits(call)
     if call.neighborhood.blocks is None:
         reasons.append("the neighborhood is not made of equal complete blocks")
     if call.neighborhood.num_edges == 0:
@@ -125,7 +144,7 @@ TOPK_BACKENDS = (
 
 
 def backend_names() -> list[str]:
-    """Names of the backends, in the order of choice."""
+    """Names of the backends of attention, in the order of choice."""
     return [b.name for b in BACKENDS]
 
 
@@ -141,7 +160,8 @@ def choose(call: AttentionCall, name: str | None = None) -> Backend:
         return next(b for b in backends if not b.unsupported(call))
     chosen = next((b for b in backends if b.name == name), None)
     if chosen is None:
-        raise ValueError(f"backend: got {name!r}, expected one of {', '.join(backend_names())}")
+        names = ", ".join(b.name for b in backends)
+        raise ValueError(f"backend: got {name!r}, expected one of {names}")
     reasons = chosen.unsupported(call)
     if reasons:
         raise NotImplementedError(f"backend {name!r} cannot run this call: {'; '.join(reasons)}")

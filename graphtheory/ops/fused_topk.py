@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -13,6 +12,9 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused, reference
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
+
+# Modules that compute blocks, and how many facts of a row they keep for the backward pass.
+_FACTS = {"_numba_topk": 4, "_triton_topk": 5}
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -38,15 +40,12 @@ def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
 ) -> Tensor:  # fmt: skip
-    module = import_module(f"graphtheory.ops.backends.{backend}")
     wide = _wide(query.dtype)
-    logits = module.edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
+    logits = fused._module(backend).edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
     if bias is not None:
         logits += bias.to(wide)
     if backend == "numba_csr":
-        from graphtheory.ops.backends import _numba_topk
-
-        return _numba_topk.top_edges(indptr, logits, k)
+        return fused._module("_numba_topk").top_edges(indptr, logits, k)
     return reference.largest(logits, Neighborhood(indptr, indices, len(key), validate=False), k)
 
 
@@ -76,13 +75,11 @@ def on_edges(call: AttentionCall, backend: str) -> Tensor:
 def _blocks(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
-    dropout: float,
+    dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    from graphtheory.ops.backends import _numba_topk
-
     if bucket is not None and table is not None:
         check_buckets(bucket, table)
-    return _numba_topk.attention(
+    return fused._module(backend).attention(
         query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout
     )
 
@@ -91,9 +88,9 @@ def _blocks(
 def _(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
-    dropout: float,
+    dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    facts = query.new_empty(*query.shape[:2], 4, dtype=_wide(query.dtype))
+    facts = query.new_empty(*query.shape[:2], _FACTS[backend], dtype=_wide(query.dtype))
     return query.new_empty(query.shape), facts
 
 
@@ -101,11 +98,9 @@ def _(
 def _blocks_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
-    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    from graphtheory.ops.backends import _numba_topk
-
-    return _numba_topk.attention_backward(
+    return fused._module(backend).attention_backward(
         grad, query, key, value, bias, bucket, table, seed, facts, blocks,
         with_bias, scale, dropout,
     )  # fmt: skip
@@ -115,34 +110,35 @@ def _blocks_grad(
 def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
-    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     count, dst, src = blocks
-    sizes = (count * dst * src if with_bias else 0, 0 if table is None else table.size(0))
+    edges, buckets = count * dst * src, 0 if table is None else table.size(0)
+    sizes = (edges if with_bias and bias is not None else 0, buckets if with_bias else 0)
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
     return *nodes, *(facts.new_empty(n, query.size(1)) for n in sizes)  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, blocks, _k, scale, dropout = inputs
+    *tensors, blocks, _k, scale, dropout, backend = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
-    ctx.blocks, ctx.options = blocks, (scale, dropout)
+    ctx.blocks, ctx.options = blocks, (scale, dropout, backend)
     ctx.save_for_backward(*tensors, output[1])
 
 
 def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    nothing = (None, None, None, None)
+    nothing = (None, None, None, None, None)
     if grad is None:
         return None, None, None, None, None, None, None, *nothing
     *tensors, facts = ctx.saved_tensors
     bias, table = tensors[3], tensors[5]
-    with_bias = bias is not None and ctx.needs_input_grad[3]
+    with_bias = ctx.needs_input_grad[3] or ctx.needs_input_grad[5]
     of_query, of_key, of_value, of_bias, of_table = _blocks_grad(
         grad, *tensors, facts, ctx.blocks, with_bias, *ctx.options
     )
-    of_bias = of_bias.to(bias.dtype) if with_bias else None
-    of_table = None if table is None else of_table.to(table.dtype)
+    of_bias = of_bias.to(bias.dtype) if with_bias and bias is not None else None
+    of_table = of_table.to(table.dtype) if with_bias and table is not None else None
     return of_query, of_key, of_value, of_bias, None, of_table, None, *nothing
 
 
@@ -150,12 +146,14 @@ _blocks.register_autograd(_backward, setup_context=_save)
 _blocks_grad.register_autograd(fused._second_backward)
 
 
-def on_blocks(call: AttentionCall) -> Tensor:
-    """Run a checked call on equal complete blocks, on a CPU."""
+def on_blocks(call: AttentionCall, backend: str | None = None) -> Tensor:
+    """Run a checked call on equal complete blocks by a module of `_FACTS`, or by the device's."""
     assert call.k is not None and call.neighborhood.blocks is not None
+    if backend is None:
+        backend = "_numba_topk" if call.query.device.type == "cpu" else "_triton_topk"
     bias, bucket, table = _parts(call)
     out, _ = _blocks(
         call.query, call.key, call.value, bias, bucket, table, call.seed,
-        call.neighborhood.blocks, call.k, call.scale, call.dropout,
+        call.neighborhood.blocks, call.k, call.scale, call.dropout, backend,
     )  # fmt: skip
     return out

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, ops
+from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import dispatch, reference
 from graphtheory.ops.additive import additive_score
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
     SIZES,
+    Inputs,
     allowed_error,
     assert_conforms,
     draw_inputs,
@@ -25,6 +27,7 @@ from tests.conformance.check import (
 from tests.conformance.test_primitives import SHAPES, draw, results
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
+from tests.ops.test_topk import assert_same, halves, run, with_gradients
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
@@ -35,18 +38,31 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 COMMON = [(8, 16), (4, 64), (1, 128)]
 
 
+def there(bias: Tensor | ops.BucketedBias | None) -> Tensor | ops.BucketedBias | None:
+    """A bias on the GPU."""
+    if isinstance(bias, ops.BucketedBias):
+        return ops.BucketedBias(bias.bucket.cuda(), bias.table.cuda())
+    return None if bias is None else bias.cuda()
+
+
 def on_gpu(
     query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
     bias: Tensor | ops.BucketedBias | None = None, **options: object,
 ) -> Tensor:  # fmt: skip
     """`ops.attention` of tensors on the CPU, computed on the GPU."""
-    if isinstance(bias, ops.BucketedBias):
-        bias = ops.BucketedBias(bias.bucket.cuda(), bias.table.cuda())
-    elif bias is not None:
-        bias = bias.cuda()
     nodes = (query.cuda(), key.cuda(), value.cuda())
-    out = ops.attention(*nodes, nb.to("cuda"), bias=bias, backend="triton_csr", **options)  # type: ignore[arg-type]
+    out = ops.attention(*nodes, nb.to("cuda"), bias=there(bias), backend="triton_csr", **options)  # type: ignore[arg-type]
     return out.cpu()
+
+
+def nearest_on_gpu(inputs: Inputs, nb: Neighborhood, k: int, dropout: float) -> list[Tensor]:
+    """Output and gradients of `ops.topk_attention` of tensors on the CPU, computed on the GPU."""
+    nodes = (inputs.query.cuda(), inputs.key.cuda(), inputs.value.cuda())
+    out = ops.topk_attention(
+        *nodes, nb.to("cuda"), k, bias=there(inputs.bias), dropout=dropout,
+        generator=torch.Generator().manual_seed(3), backend="blocks",
+    )  # fmt: skip
+    return with_gradients(out.cpu(), inputs)
 
 
 def power_law(nodes: int = 600) -> Neighborhood:
@@ -144,8 +160,48 @@ def test_additive_score(edge_dim: int) -> None:
         torch.testing.assert_close(mine.cpu(), true)
 
 
-def test_a_recorded_graph_runs_again_and_draws_anew() -> None:
-    nb = power_law().to("cuda")
+# Of blocks: neighbourhood, heads, head_dim, k.
+BLOCKS = {
+    "images": (cliques([197, 197]), 2, 64, 100),
+    "small": (bipartite([5] * 3, [7] * 3), 3, 1, 4),
+    "wide heads": (bipartite([70], [40]), 1, 128, 1),
+    "longest rows": (bipartite([9, 9], [1024, 1024]), 2, 16, 900),
+    "all of a row": (cliques([33]), 1, 16, 1000),
+}
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+    ids=["float32", "bfloat16", "float16"],
+)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_k_nearest_on_blocks(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    nb, heads, dim, k = BLOCKS[name]
+    for bias in BIASES:
+        # Products are exact, so that float64 chooses the same; many are equal.
+        inputs = halves(draw_inputs(nb, heads, dim, bias, dtype))
+        for given, dropout in ((inputs, 0.0), (expanded(inputs), 0.4)):
+            exact = given.to(torch.float64)
+            options = {"dropout": dropout, "generator": torch.Generator().manual_seed(3)}
+            true = with_gradients(run(exact, nb, k, "reference", **options), exact)
+            assert_same(nearest_on_gpu(given, nb, k, dropout), true, tolerance)
+
+
+def test_k_nearest_twice_gives_the_same_bits() -> None:
+    nb, heads, dim, k = BLOCKS["images"]
+    inputs = draw_inputs(nb, heads, dim, "buckets")
+    once, again = (nearest_on_gpu(inputs, nb, k, 0.3) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
+
+
+@pytest.mark.parametrize("k", [None, 7])
+def test_a_recorded_graph_runs_again_and_draws_anew(k: int | None) -> None:
+    nb = (power_law() if k is None else cliques([60] * 3)).to("cuda")
+    attend = partial(ops.attention, backend="triton_csr")
+    if k is not None:
+        attend = partial(ops.topk_attention, k=k, backend="blocks")
     inputs = draw_inputs(nb, 8, 16)
     leaves = [t.detach().cuda().requires_grad_() for t in (inputs.query, inputs.key, inputs.value)]
     bucket = (torch.arange(nb.num_edges, device="cuda") % 5).to(torch.uint8)
@@ -154,7 +210,7 @@ def test_a_recorded_graph_runs_again_and_draws_anew() -> None:
 
     def step(dropout: float) -> tuple[Tensor, ...]:
         bias = ops.BucketedBias(bucket, table)
-        out = ops.attention(*leaves, nb, bias=bias, dropout=dropout, backend="triton_csr")
+        out = attend(*leaves, nb, bias=bias, dropout=dropout)
         return out.detach(), *torch.autograd.grad(out, [*leaves, table], up)
 
     for dropout in (0.0, 0.5):

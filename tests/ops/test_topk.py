@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -37,6 +39,20 @@ def by_hand(inputs: Inputs, nb: Neighborhood, k: int) -> Tensor:
 def run(inputs: Inputs, nb: Neighborhood, k: int, backend: str | None = None, **options) -> Tensor:
     nodes = (inputs.query, inputs.key, inputs.value)
     return ops.topk_attention(*nodes, nb, k, bias=inputs.bias, backend=backend, **options)
+
+
+def halves(inputs: Inputs) -> Inputs:
+    """Few different numbers, whose products are exact in any order: many logits are equal."""
+
+    def few(t: Tensor) -> Tensor:
+        return (t.detach() * 2).round().div(2).requires_grad_()
+
+    query, key, bias = few(inputs.query), few(inputs.key), inputs.bias
+    if isinstance(bias, ops.BucketedBias):
+        bias = ops.BucketedBias(bias.bucket, few(bias.table))
+    elif bias is not None:
+        bias = few(bias)
+    return replace(inputs, query=query, key=key, bias=bias)
 
 
 def with_gradients(out: Tensor, inputs: Inputs) -> list[Tensor]:
@@ -177,16 +193,34 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
     edges = inputs.bias if isinstance(inputs.bias, Tensor) else None
     bucket, table = inputs.bias if isinstance(inputs.bias, ops.BucketedBias) else (None, None)
     nodes, seed = (inputs.query, inputs.key, inputs.value), torch.tensor(5)
-    torch.library.opcheck(
-        torch.ops.graphtheory.topk_blocks,
-        (*nodes, edges, bucket, table, seed, nb.blocks, 2, 0.5, 0.25),
-    )
+    registered, options = torch.ops.graphtheory, (0.5, 0.25, "_numba_topk")
+    given = (*nodes, edges, bucket, table, seed)
+    torch.library.opcheck(registered.topk_blocks, (*given, nb.blocks, 2, *options))
+    _, facts = registered.topk_blocks(*given, nb.blocks, 2, *options)
+    given = tuple(None if t is None else t.detach() for t in given)
+    for wanted in (True, False):
+        torch.library.opcheck(
+            registered.topk_blocks_backward,
+            (inputs.grad, *given, facts, nb.blocks, wanted, *options),
+        )
     plain = [t.detach() for t in nodes]
     for backend in ("numba_csr", "torch_csr"):
         torch.library.opcheck(
-            torch.ops.graphtheory.top_edges,
+            registered.top_edges,
             (*plain[:2], None, nb.indptr, nb.indices, 2, 0.5, backend),
         )
+
+
+def test_a_table_without_a_gradient_changes_no_other() -> None:
+    nb = cliques([9, 9])
+    inputs = draw_inputs(nb, 2, 3, "buckets")
+    fixed = replace(inputs, bias=ops.BucketedBias(inputs.bias.bucket, inputs.bias.table.detach()))
+    nodes = [inputs.query, inputs.key, inputs.value]
+    found, true = (
+        torch.autograd.grad(run(given, nb, 3, "blocks"), nodes, inputs.grad)
+        for given in (fixed, inputs)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(found, true, strict=True))
 
 
 @pytest.mark.parametrize("graph", ["clique", "random"])
@@ -211,7 +245,7 @@ def test_bad_input() -> None:
         ops.topk_attention(x, torch.ones(3, 1, 1), x, nb, 1)
     with pytest.raises(NotImplementedError, match="equal complete blocks"):
         ops.topk_attention(x, x, x, nb, 1, backend="blocks")
-    with pytest.raises(ValueError, match="backend: got 'fast'"):
+    with pytest.raises(ValueError, match="got 'fast', expected one of blocks, numba_csr, torch_"):
         ops.topk_attention(x, x, x, nb, 1, backend="fast")
     bias = ops.BucketedBias(torch.tensor([0, 9], dtype=torch.uint8), torch.zeros(2, 1))
     for backend in ("numba_csr", "torch_csr", "reference"):

@@ -198,14 +198,14 @@ def attention_backward(
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
     blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, the bias (no rows unless `with_bias`) and the table."""
+    """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value = _wide(grad, query, key, value)
     bias, bucket, table, number = _options(query, bias, bucket, table, scale)
     of_query, of_key, of_value = (torch.empty_like(t) for t in (query, key, value))
-    heads = query.size(1)
-    of_bias = query.new_empty(len(query) * blocks[2] if with_bias else 0, heads)
-    tables = query.new_empty(CHUNKS if len(table) else 0, len(table), heads)
+    heads, buckets = query.size(1), len(table) if with_bias else 0
+    of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
+    tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
     work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
     _call(
         backward_loop, CHUNKS, work, tuple(blocks), grad, query, key, value, bias, bucket, table,

@@ -15,6 +15,9 @@ from graphtheory.ops.backends._triton_bins import Bin, plan, power, tile
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
 # from one version to the next.
 OPTIONS = {"enable_fp_fusion": True}
+# Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
+# number of its own so that the order of the sum is the same on every device.
+_SHARES = 256
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 Outs = Sequence[Tensor | None]
 Merge = Callable[[Outs, Outs, Tensor, Tensor], None]
@@ -31,6 +34,20 @@ def sum_type(*tensors: Tensor) -> torch.dtype:
 def ceiling(count: int, size: int) -> int:
     """Groups of `size` that hold `count`."""
     return -(-count // size)
+
+
+def plain(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Without a graph and without gaps, as the kernels read them."""
+    return [None if t is None else t.detach().contiguous() for t in tensors]
+
+
+def options(
+    query: Tensor, table: Tensor | None, scale: float, dropout: float, seed: Tensor | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """The last arguments of the attention kernels, and constants of theirs."""
+    drawn = None if seed is None else seed.to(query.device)
+    numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
+    return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
 
 
 def launch(
@@ -134,3 +151,20 @@ def receivers(indptr: Tensor, edges: int) -> Tensor:
     """Receiver of each edge, without waiting for the device."""
     ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
     return torch.repeat_interleave(ids, indptr.diff(), output_size=edges)
+
+
+def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
+    """Sums [num_buckets, H] of values [E, H]."""
+    edges, heads = values.shape
+    if bucket is None or edges == 0:
+        return values.new_zeros(num_buckets, heads)
+    rows, group = min(power(num_buckets), 32), min(power(heads), 8)
+    step = 4096 // (rows * group)
+    shares = min(_SHARES, ceiling(edges, step))
+    out = values.new_empty(shares, num_buckets, heads)
+    launch(
+        _triton_sums.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
+        bucket.contiguous(), values, out, edges,
+        HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
+    )  # fmt: skip
+    return out.sum(0)

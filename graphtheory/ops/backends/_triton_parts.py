@@ -120,9 +120,15 @@ def _mix(x):
 
 
 @triton.jit
-def dropout_factor(edge, head, seed, threshold, kept, HEADS: tl.constexpr, ACC: tl.constexpr):
-    """Factor of each weight [R, B, G]: the rule of `ops.dropout.dropout_factor`."""
-    counter = edge[:, :, None] * HEADS + head[None, None, :]
+def factor_of(counter, seed, threshold, kept, ACC: tl.constexpr):
+    """Factor of the weights with these numbers: the rule of `ops.dropout.dropout_factor`."""
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
     draw = _mix(_mix(low ^ tl.load(seed).to(tl.uint32)) ^ high)
     return tl.where(draw.to(tl.int64) >= threshold, number(kept, ACC), 0.0)
+
+
+@triton.jit
+def dropout_factor(edge, head, seed, threshold, kept, HEADS: tl.constexpr, ACC: tl.constexpr):
+    """Factor of each weight [R, B, G]."""
+    counter = edge[:, :, None] * HEADS + head[None, None, :]
+    return factor_of(counter, seed, threshold, kept, ACC)

@@ -25,26 +25,18 @@ import torch
 from torch import Tensor
 
 from graphtheory.ops.backends import _triton_attention, _triton_edges, _triton_sums
-from graphtheory.ops.backends._triton_bins import power
 from graphtheory.ops.backends._triton_launch import (
     Outs,
-    ceiling,
-    launch,
+    by_bucket,
+    options,
     over_edges,
     over_logits,
     over_long,
     over_rows,
+    plain,
     receivers,
     sum_type,
 )
-
-# Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
-# number of its own so that the order of the sum is the same on every device.
-_SHARES = 256
-
-
-def _plain(*tensors: Tensor | None) -> list[Tensor | None]:
-    return [None if t is None else t.detach().contiguous() for t in tensors]
 
 
 def _merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
@@ -53,25 +45,16 @@ def _merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> Non
     over_long(_triton_attention.merge, long, bounds, part, [part_norm, *outs])
 
 
-def _options(
-    query: Tensor, table: Tensor | None, scale: float, dropout: float, seed: Tensor | None
-) -> tuple[list[Any], dict[str, Any]]:
-    """The last arguments of the two attention kernels, and their constants."""
-    drawn = None if seed is None else seed.to(query.device)
-    numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
-    return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
-
-
 def attention(
     indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the norm of rows [num_dst, 2, H]: see the kernel `forward`."""
-    numbers, constants = _options(query, table, scale, dropout, seed)
+    numbers, constants = options(query, table, scale, dropout, seed)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
     norm = query.new_empty(query.size(0), 2, query.size(1), dtype=constants["ACC"])
-    args = [*_plain(indices, query, key, value, bias, bucket, table), *numbers]
+    args = [*plain(indices, query, key, value, bias, bucket, table), *numbers]
     shape = (query.size(1), query.size(2))
     over_rows(
         _triton_attention.forward, indptr, shape, [out, norm], args, _merge_softmax, **constants
@@ -86,7 +69,7 @@ def attention_backward(
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
-    numbers, constants = _options(query, table, scale, dropout, seed)
+    numbers, constants = options(query, table, scale, dropout, seed)
     acc, shape = constants["ACC"], (query.size(1), query.size(2))
     grad_query, grad_key, grad_value = (
         torch.empty_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)
@@ -95,31 +78,14 @@ def attention_backward(
         query.new_empty(indices.size(0), query.size(1), dtype=acc) for _ in range(2)
     )
     args = [
-        *_plain(grad, out, norm), weights, grad_logits,
-        *_plain(indices, query, key, value, bias, bucket, table), *numbers,
+        *plain(grad, out, norm), weights, grad_logits,
+        *plain(indices, query, key, value, bias, bucket, table), *numbers,
     ]  # fmt: skip
     over_rows(_triton_attention.receivers, indptr, shape, [grad_query], args, **constants)
-    args = [*_plain(senders_rows, perm, grad_logits, query, weights, grad), scale]
+    args = [*plain(senders_rows, perm, grad_logits, query, weights, grad), scale]
     over_rows(_triton_sums.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
-    grad_table = _by_bucket(bucket, grad_logits, num_buckets)
+    grad_table = by_bucket(bucket, grad_logits, num_buckets)
     return grad_query, grad_key, grad_value, grad_logits, grad_table
-
-
-def _by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
-    """Sums [num_buckets, H] of values [E, H]."""
-    edges, heads = values.shape
-    if bucket is None or edges == 0:
-        return values.new_zeros(num_buckets, heads)
-    rows, group = min(power(num_buckets), 32), min(power(heads), 8)
-    step = 4096 // (rows * group)
-    shares = min(_SHARES, ceiling(edges, step))
-    out = values.new_empty(shares, num_buckets, heads)
-    launch(
-        _triton_sums.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
-        bucket.contiguous(), values, out, edges,
-        HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
-    )  # fmt: skip
-    return out.sum(0)
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -135,7 +101,7 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
 
 def _rows_of_logits(kernel: Any, indptr: Tensor, inputs: Sequence[Tensor]) -> Tensor:
     out = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
-    over_logits(kernel, indptr, out.size(1), [*_plain(*inputs), out], sum_type(*inputs))
+    over_logits(kernel, indptr, out.size(1), [*plain(*inputs), out], sum_type(*inputs))
     return out
 
 
@@ -154,7 +120,7 @@ def aggregate(
 ) -> Tensor:
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    args = [*_plain(indices, perm, weights, value), None, None, 1.0]
+    args = [*plain(indices, perm, weights, value), None, None, 1.0]
     shape, acc = (value.size(1), value.size(2)), sum_type(weights, value)
     over_rows(_triton_sums.weighted, indptr, shape, [out, None], args, ACC=acc)
     return out

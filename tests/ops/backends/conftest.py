@@ -1,6 +1,24 @@
 """Triton decides when it is imported whether it interprets, so that its kernels' tests on the CPU
-have a process of their own, which `test_triton_csr.py` starts."""
+have a process of their own, which `triton_harness.py` starts."""
 
 import os
+from pathlib import Path
 
-collect_ignore = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["interpreted_triton.py"]
+import pytest
+
+from tests.ops.backends.triton_harness import Launches
+
+INTERPRETED = ["interpreted_triton.py", "interpreted_triton_topk.py"]
+collect_ignore = [] if os.environ.get("TRITON_INTERPRET") == "1" else INTERPRETED
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
+    """Nothing runs; the launching side is asked what it would run."""
+    from graphtheory.ops.backends import _triton_launch, _triton_topk
+
+    found = Launches()
+    for module in (_triton_launch, _triton_topk):
+        monkeypatch.setattr(module, "launch", found)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    return found

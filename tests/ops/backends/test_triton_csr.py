@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood
+from tests.ops.backends.triton_harness import Launches, assert_interpreted_tests_pass
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-
-HERE = Path(__file__).parent
-NAMES = {
-    torch.float64: "fp64", torch.float32: "fp32", torch.bfloat16: "bf16",
-    torch.int64: "i64", torch.int32: "i32", torch.uint8: "u8",
-}  # fmt: skip
-
 
 IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machine
 
@@ -33,70 +23,14 @@ IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machin
     "which", [IN_PARTS, f"attention and not ({IN_PARTS})", f"not attention and not ({IN_PARTS})"]
 )
 def test_interpreted_kernels_fulfil_the_definition(which: str) -> None:
-    command = [sys.executable, "-m", "pytest", str(HERE / "interpreted_triton.py"), "-k", which]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTEST_XDIST_WORKER", None)
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    run = subprocess.run(
-        command + options, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-5000:]
-    assert "passed" in run.stdout and "skipped" not in run.stdout
+    assert_interpreted_tests_pass("interpreted_triton.py", "-k", which)
 
 
-class Launches:
-    """Collects what would be launched, each different program once."""
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphtheory.ops.backends import _triton_bins
 
-    def __init__(self) -> None:
-        self.programs: dict[str, tuple[Any, dict[str, str], dict[str, Any], int]] = {}
-
-    def __call__(
-        self, kernel: Any, grid: tuple[int, ...], like: Tensor, *args: Any,
-        warps: int = 4, **constants: Any,
-    ) -> None:  # fmt: skip
-        from graphtheory.ops.backends import _triton_launch
-
-        constants["ACC"] = _triton_launch._TYPES[constants["ACC"]]
-        signature = {}
-        for parameter, arg in zip(kernel.params, args, strict=False):
-            if isinstance(arg, Tensor):
-                signature[parameter.name] = f"*{NAMES[arg.dtype]}"
-            elif arg is None:
-                constants[parameter.name] = None
-            else:
-                signature[parameter.name] = parameter.annotation_type or "i32"
-        signature |= dict.fromkeys(constants, "constexpr")
-        signature = {name: signature[name] for name in kernel.arg_names}
-        name = f"{kernel.fn.__name__} {signature} {constants} {warps}"
-        self.programs[name] = kernel, signature, constants, warps
-
-    def compile(self, capability: int) -> Iterator[tuple[str, Any]]:
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-
-        from graphtheory.ops.backends import _triton_launch
-
-        for name, (kernel, signature, constants, warps) in self.programs.items():
-            pointers = [i for i, kind in enumerate(signature.values()) if kind[0] == "*"]
-            aligned = {(i,): [["tt.divisibility", 16]] for i in pointers}
-            source = ASTSource(kernel, signature, constants, aligned)
-            target = GPUTarget("cuda", capability, 32)
-            options = {"num_warps": warps} | _triton_launch.OPTIONS
-            yield name, triton.compile(source, target=target, options=options)
-
-
-@pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
-    """Nothing runs; the launching side is asked what it would run."""
-    from graphtheory.ops.backends import _triton_bins, _triton_launch, triton_csr
-
-    found = Launches()
-    monkeypatch.setattr(_triton_launch, "launch", found)
-    monkeypatch.setattr(triton_csr, "launch", found)
     monkeypatch.setattr(_triton_bins, "CHUNK", 20)
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    return found
 
 
 def graph(degrees: list[int]) -> Neighborhood:
@@ -158,17 +92,6 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
 }
 
 
-def stack(binary: bytes, folder: Path) -> int:
-    """Bytes a thread keeps in memory for want of registers."""
-    from triton import knobs
-
-    path = folder / "kernel.cubin"
-    path.write_bytes(binary)
-    command = [knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
-    usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return int(usage.partition("STACK:")[2].split()[0])
-
-
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("name", CASES)
 def test_every_kernel_compiles_and_fits_the_registers(
@@ -177,6 +100,4 @@ def test_every_kernel_compiles_and_fits_the_registers(
     run, different = CASES[name]
     run()
     assert len(launches.programs) == different, list(launches.programs)
-    for program, compiled in launches.compile(capability):
-        assert compiled.metadata.shared <= 48 * 1024, program
-        assert stack(compiled.asm["cubin"], tmp_path) <= 16, program
+    launches.assert_fits(capability, tmp_path)
