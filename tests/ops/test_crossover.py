@@ -22,7 +22,7 @@ def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = 
         (cliques([15] * 4), cliques([16] * 4)),
         (cliques([40, 50]), cliques([50, 51])),
         (causal([30] * 2), causal([31] * 2)),
-        (causal([150, 151]), causal([160, 170])),
+        (causal([120, 121]), causal([130, 131])),
         (star([500] * 3), bipartite([4] * 3, [500] * 3)),  # one receiver a set
         (star([500, 700]), bipartite([4, 4], [500, 700])),
     ],
