@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from graphtheory import Neighborhood, cliques
+from graphtheory import Neighborhood, causal, cliques
 
 
 def power_law(nodes: int, edges: int, exponent: float) -> Neighborhood:
@@ -45,6 +45,12 @@ def molecules(count: int) -> Neighborhood:
     return Neighborhood.from_edge_index(torch.cat([one_way, one_way.flip(0)], 1), first)
 
 
+def sentences(count: int) -> Neighborhood:
+    """Sequences of 20 to 200 tokens side by side, each token seeing those before it."""
+    generator = torch.Generator().manual_seed(0)
+    return causal(torch.randint(20, 201, (count,), generator=generator))
+
+
 def uniform(nodes: int, edges: int) -> Neighborhood:
     """Uniform senders and receivers."""
     ends = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
@@ -58,6 +64,7 @@ GRAPHS: dict[str, Callable[[], Neighborhood]] = {
     "k16": lambda: fixed_degree(50_000, 16),
     "molecules": lambda: molecules(256),
     "vit": lambda: cliques([197] * 32),
+    "sentences": lambda: sentences(64),
 }
 
 

@@ -334,7 +334,7 @@ def main(
     """Time attention forward and backward on a GPU beside PyG, FlexAttention and others.
 
     Args:
-        graphs: Of pubmed, arxiv, k16, molecules, vit.
+        graphs: Of pubmed, arxiv, k16, molecules, vit, sentences.
         shapes: Heads x head_dim.
         dtypes: Of bf16, fp32.
         repeats: Rounds; every round runs everything once.

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from graphtheory.graph import Neighborhood, bipartite, cliques, star
+from graphtheory.graph import Neighborhood, bipartite, causal, cliques, star
 
 __version__ = "0.1.0"
-__all__ = ["Neighborhood", "accelerate", "bipartite", "cliques", "star"]
+__all__ = ["Neighborhood", "accelerate", "bipartite", "causal", "cliques", "star"]
 
 if TYPE_CHECKING:
     from graphtheory.integrations.pyg import accelerate

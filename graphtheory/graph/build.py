@@ -1,14 +1,14 @@
-"""Neighbourhoods that follow from sizes alone: cliques, bipartite blocks, stars."""
+"""Neighbourhoods that follow from sizes alone: cliques, bipartite blocks, stars, prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphtheory.graph.neighborhood import Neighborhood
+from graphtheory.graph.sets import Sets, rows
 
 
 def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> list[int]:
@@ -47,18 +47,10 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
         raise ValueError(
             f"sizes_src: {len(src)} blocks, expected {len(dst)} as many as sizes_dst has"
         )
-    edges = sum(d * s for d, s in zip(dst, src, strict=True))
-    rows, columns = torch.tensor(dst, dtype=torch.int64), torch.tensor(src, dtype=torch.int64)
-    degree, first = (  # of each receiver: its senders, and the first of them
-        t.repeat_interleave(rows, output_size=sum(dst))
-        for t in (columns, columns.cumsum(0) - columns)
-    )
-    indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    start = (first - indptr[:-1]).repeat_interleave(degree, output_size=edges)
-    blocks = (len(dst), dst[0], src[0]) if len(set(dst)) == len(set(src)) == 1 else None
-    return Neighborhood(
-        indptr, torch.arange(edges) + start, sum(src), blocks=blocks, validate=False
-    )
+    sets = Sets(tuple(dst), tuple(src))
+    blocks = (len(dst), dst[0], src[0]) if sets.equal else None
+    ragged = None if blocks or not dst else sets
+    return Neighborhood(*rows(sets), sum(src), blocks=blocks, sets=ragged, validate=False)
 
 
 def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
@@ -73,3 +65,21 @@ def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
     """
     counts = _as_sizes("sizes", sizes)
     return bipartite([1] * len(counts), counts)
+
+
+def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
+    """Sequences side by side: a token aggregates from those before it in its own, and from itself.
+
+    Args:
+        sizes: Tokens of each sequence.
+
+    Raises:
+        ValueError: Entries that are no counts.
+
+    Example:
+        >>> causal([3, 1]).edge_index().tolist()
+        [[0, 0, 1, 0, 1, 2, 3], [0, 1, 1, 2, 2, 2, 3]]
+    """
+    counts = tuple(_as_sizes("sizes", sizes))
+    sets = Sets(counts, counts, causal=True)
+    return Neighborhood(*rows(sets), sum(counts), sets=sets, validate=False)

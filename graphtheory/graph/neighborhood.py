@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.csr import check_edge_index, check_index, csr_from_edges, csr_transpose
+from graphtheory.graph.groups import Group, edge_places, group_sets
+from graphtheory.graph.sets import Sets, check_sets
 
 
 class Neighborhood:
@@ -29,6 +31,7 @@ class Neighborhood:
             identity.
         blocks: (count, dst, src) when the edges are equal complete blocks, row-major; lets dense
             kernels run.
+        sets: The same for complete or causal sets of any size each; at most one of both is given.
         validate: Check all of the above, which reads the tensors once; off inside the library.
 
     Raises:
@@ -52,13 +55,17 @@ class Neighborhood:
         distance: Tensor | None = None,
         perm: Tensor | None = None,
         blocks: tuple[int, int, int] | None = None,
+        sets: Sets | None = None,
         validate: bool = True,
     ) -> None:
         self.indptr, self.indices = indptr, indices
         self.num_dst: int = indptr.size(0) - 1
         self.num_src: int = self.num_dst if num_src is None else num_src
-        self.weight, self.distance, self.perm, self.blocks = weight, distance, perm, blocks
+        self.weight, self.distance, self.perm = weight, distance, perm
+        self.blocks, self.sets = blocks, sets
         self._receivers: Tensor | None = None
+        self._groups: list[Group] | None = None
+        self._edge_places: list[Tensor] | None = None
         self._transpose: Neighborhood | None = None
         if validate and not torch.compiler.is_compiling():
             _validate(self)
@@ -136,11 +143,32 @@ class Neighborhood:
         """PyG's edge list [2, E] in the order of the rows: senders first, receivers second."""
         return torch.stack([self.indices, self.receivers()])
 
+    def groups(self) -> list[Group]:
+        """The `sets` as few dense groups, those without edges left out (cached)."""
+        assert self.sets is not None
+        if self._groups is None:
+            with _outside_inference():
+                self._groups = group_sets(self.sets, self.device)
+        return self._groups
+
+    def edge_places(self) -> list[Tensor]:
+        """Which edge stands in each place of each of the `groups` (cached)."""
+        groups = self.groups()
+        if self._edge_places is None:
+            with _outside_inference():
+                self._edge_places = [edge_places(g, self.indptr, self.num_edges) for g in groups]
+        return self._edge_places
+
     def transpose(self) -> Neighborhood:
         """The same edges by sender (cached); its `perm` is each edge's position in this object."""
         if self._transpose is None:
             with _outside_inference():
                 self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
+            assert self._transpose is not None
+            if self.blocks is not None:  # row-major again, since receivers ascend for each sender
+                count, dst, src = self.blocks
+                self._transpose.blocks = (count, src, dst)
+            self._transpose.sets = None if self.sets is None else self.sets.transpose()
         assert self._transpose is not None
         return self._transpose
 
@@ -186,7 +214,7 @@ class Neighborhood:
         fields = {"weight": self.weight, "distance": self.distance} | changes
         return Neighborhood(
             self.indptr, self.indices, self.num_src,
-            perm=self.perm, blocks=self.blocks, validate=False, **fields,
+            perm=self.perm, blocks=self.blocks, sets=self.sets, validate=False, **fields,
         )  # fmt: skip
 
     def to(self, device: torch.device | str) -> Neighborhood:
@@ -199,7 +227,7 @@ class Neighborhood:
         }
         return Neighborhood(
             self.indptr.to(device), self.indices.to(device), self.num_src,
-            blocks=self.blocks, validate=False, **moved,
+            blocks=self.blocks, sets=self.sets, validate=False, **moved,
         )  # fmt: skip
 
     def to_dense(self) -> Tensor:
@@ -211,7 +239,8 @@ class Neighborhood:
 
     def __repr__(self) -> str:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
-        extra = [n for n in ("weight", "distance", "blocks") if getattr(self, n) is not None]
+        names = ("weight", "distance", "blocks", "sets")
+        extra = [n for n in names if getattr(self, n) is not None]
         return f"Neighborhood({', '.join([facts, *extra])})"
 
 
@@ -253,18 +282,13 @@ def _validate(nb: Neighborhood) -> None:
             _check_edge_vector(name, getattr(nb, name), nb.num_edges)
     if nb.perm is not None and nb.perm.shape != nb.indices.shape:
         raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
+    if nb.blocks is not None and nb.sets is not None:
+        raise ValueError(f"sets: given beside blocks {nb.blocks}, expected one of both")
     if nb.blocks is not None:
-        _validate_blocks(nb, *nb.blocks)
-
-
-def _validate_blocks(nb: Neighborhood, count: int, dst: int, src: int) -> None:
-    if (count * dst, count * src) != (nb.num_dst, nb.num_src):
-        raise ValueError(
-            f"blocks: {nb.blocks} makes {count * dst} receivers and {count * src} senders, "
-            f"expected {nb.num_dst} and {nb.num_src}"
-        )
-    block = torch.arange(count, device=nb.device).repeat_interleave(dst)
-    senders = block[:, None] * src + torch.arange(src, device=nb.device)
-    same_rows = bool((nb.degree() == src).all())
-    if not same_rows or not torch.equal(nb.indices, senders.flatten()):
-        raise ValueError(f"blocks: {nb.blocks} given, but the edges are not those complete blocks")
+        count, dst, src = nb.blocks
+        equal = Sets((dst,) * count, (src,) * count)
+        check_sets("blocks", nb.blocks, equal, nb.indptr, nb.indices, nb.num_src)
+    if nb.sets is not None:
+        if not isinstance(nb.sets, Sets):
+            raise TypeError(f"sets: got {type(nb.sets).__name__}, expected graph.Sets")
+        check_sets("sets", nb.sets, nb.sets, nb.indptr, nb.indices, nb.num_src)

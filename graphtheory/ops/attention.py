@@ -46,7 +46,8 @@ def attention(
         generator: Source of the dropout's seed; the same seed drops the same edges on every
             backend. None takes torch's global one of the tensors' device, which
             `torch.compile(fullgraph=True)` and CUDA graphs need.
-        backend: A name of `ops.backend_names()`, or None for the first that can run the call.
+        backend: A name of `ops.backend_names()`, or None for the first that can run the call; on a
+            CPU sets of short rows go to `numba_csr` before `blocks`, which is slower there.
 
     Shapes:
         query [num_dst, heads, head_dim], key and value [num_src, heads, head_dim],

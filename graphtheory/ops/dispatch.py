@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphtheory.ops import fused, fused_topk, reference
 from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.crossover import dense_is_faster
 from graphtheory.ops.kernels import triton_objections
 
 HALF = (torch.float16, torch.bfloat16)
@@ -26,12 +27,15 @@ class Backend:
         run: The computation, differentiable.
         unsupported: Reasons why a call cannot run here; empty when it can.
         tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
+        slower: Whether a backend further down is known to run a call faster; then only the name
+            asks for this one.
     """
 
     name: str
     run: Callable[[AttentionCall], Tensor]
     unsupported: Callable[[AttentionCall], list[str]]
     tolerance: dict[torch.dtype, float]
+    slower: Callable[[AttentionCall], bool] = lambda call: False
 
 
 _TOLERANCE = {
@@ -53,13 +57,18 @@ def _devices(call: AttentionCall) -> set[str]:
 
 def _blocks_unsupported(call: AttentionCall) -> list[str]:
     reasons = []
-    if call.neighborhood.blocks is None:
-        reasons.append("the neighborhood is not made of equal complete blocks")
+    if call.neighborhood.blocks is None and call.neighborhood.sets is None:
+        reasons.append("the neighborhood is not made of complete or causal sets")
     if call.dropout > 0:
         reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
     if call.neighborhood.num_edges == 0:
         reasons.append("there are no edges")
     return reasons
+
+
+def _blocks_slower(call: AttentionCall) -> bool:
+    on_cpu = call.query.device.type == "cpu"
+    return on_cpu and not dense_is_faster(call) and not _numba_unsupported(call)
 
 
 def _numba_unsupported(call: AttentionCall) -> list[str]:
@@ -115,7 +124,7 @@ def _anything(call: AttentionCall) -> list[str]:
 
 
 BACKENDS = (
-    Backend("blocks", _run_blocks, _blocks_unsupported, _TOLERANCE),
+    Backend("blocks", _run_blocks, _blocks_unsupported, _TOLERANCE, _blocks_slower),
     Backend(
         "numba_csr", partial(fused.attention, backend="numba_csr"), _numba_unsupported, _TOLERANCE
     ),
@@ -149,7 +158,7 @@ def backend_names() -> list[str]:
 
 
 def choose(call: AttentionCall, name: str | None = None) -> Backend:
-    """The backend of that name, or the first that can run the call.
+    """The backend of that name, or the first that can run the call and is not known to be slower.
 
     Raises:
         ValueError: An unknown name.
@@ -157,7 +166,7 @@ def choose(call: AttentionCall, name: str | None = None) -> Backend:
     """
     backends = BACKENDS if call.k is None else TOPK_BACKENDS
     if name is None:
-        return next(b for b in backends if not b.unsupported(call))
+        return next(b for b in backends if not b.unsupported(call) and not b.slower(call))
     chosen = next((b for b in backends if b.name == name), None)
     if chosen is None:
         names = ", ".join(b.name for b in backends)

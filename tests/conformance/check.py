@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, bipartite, cliques, ops, star
+from graphtheory import Neighborhood, bipartite, causal, cliques, ops, star
 from graphtheory.ops import reference
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.patterns import AddSelf, Compose, KHop, Sample
@@ -51,12 +51,21 @@ GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "blocks": lambda n: bipartite([3] * n, [2] * n),
     "unequal cliques": lambda n: cliques([n // 2, 0, n - n // 2, 1]),
     "star": lambda n: star([n, 0, 2]),
+    "ragged": lambda n: bipartite([3, 0, n, 17, 2], [n, 4, 5, 2, 0]),
+    "ragged star": lambda n: star([n, 2, n + 17, 3]),
+    "causal": lambda n: causal([(n + 1) // 2] * 2),
+    "ragged causal": lambda n: causal([n // 2 + 1, 0, n, 1]),
     "transposed": lambda n: _random(n, n, 3 * n).transpose(),
     "2 hops and self": lambda n: Compose(KHop(2), AddSelf())(_random(n, n, 2 * n)),
     "3 of 2 hops": lambda n: Compose(KHop(2), Sample(3))(
         _random(n, n, 2 * n), generator=torch.Generator().manual_seed(0)
     ),
 }
+
+
+def has_sets(nb: Neighborhood) -> bool:
+    """Whether the backend `blocks` takes it."""
+    return nb.num_edges > 0 and (nb.blocks is not None or nb.sets is not None)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Neighbourhoods from sizes: cliques, bipartite blocks, stars."""
+"""Neighbourhoods from sizes: cliques, bipartite blocks, stars, causal cliques."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphtheory import Neighborhood, bipartite, cliques, star
+from graphtheory import Neighborhood, bipartite, causal, cliques, star
+from graphtheory.graph import Sets
 
 sizes = st.lists(st.integers(0, 5), max_size=5)
 
@@ -25,10 +26,11 @@ def test_bipartite_is_complete_in_each_block(pairs: list[tuple[int, int]]) -> No
     dst, src = [a for a, _ in pairs], [b for _, b in pairs]
     nb = bipartite(dst, src)
     assert torch.equal(nb.to_dense(), complete(dst, src))
-    again = Neighborhood(nb.indptr, nb.indices, nb.num_src, blocks=nb.blocks)  # validates
-    assert again.blocks == nb.blocks
+    facts = {"blocks": nb.blocks, "sets": nb.sets}
+    Neighborhood(nb.indptr, nb.indices, nb.num_src, **facts)  # validates
     equal = len(set(dst)) == len(set(src)) == 1
     assert nb.blocks == ((len(dst), dst[0], src[0]) if equal else None)
+    assert nb.sets == (None if equal else Sets(tuple(dst), tuple(src)))
 
 
 @given(sizes)
@@ -40,7 +42,16 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
         assert torch.equal(ours.indptr, theirs.indptr)
         assert torch.equal(ours.indices, theirs.indices)
         assert (ours.num_src, ours.num_dst) == (theirs.num_src, theirs.num_dst)
-        assert ours.blocks == theirs.blocks
+        assert (ours.blocks, ours.sets) == (theirs.blocks, theirs.sets)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=5))
+def test_causal_cliques_look_back(counts: list[int]) -> None:
+    nb = causal(counts)
+    assert torch.equal(nb.to_dense(), complete(counts, counts).tril())
+    assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True)
+    assert nb.blocks is None
+    Neighborhood(nb.indptr, nb.indices, nb.num_src, sets=nb.sets)  # validates
 
 
 def test_sizes_of_other_kinds() -> None:
@@ -54,7 +65,7 @@ def test_senders_ascend_in_a_row() -> None:
 
 
 def test_no_blocks_at_all() -> None:
-    for nb in (cliques([]), star([]), bipartite([], []), cliques([0])):
+    for nb in (cliques([]), star([]), bipartite([], []), cliques([0]), causal([]), causal([0])):
         assert (nb.num_dst, nb.num_src, nb.num_edges) == (0, 0, 0)
     assert star([0]).indptr.tolist() == [0, 0]
 
@@ -67,6 +78,7 @@ def test_no_blocks_at_all() -> None:
         (lambda: cliques([[2]]), "sizes: got"),
         (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
         (lambda: star([-1]), "sizes: got"),
+        (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
         (lambda: bipartite([1], [-1]), "sizes_src: got"),
         (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
     ],

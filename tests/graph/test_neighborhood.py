@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from graphtheory import Neighborhood, cliques
+from graphtheory import Neighborhood, bipartite, causal, cliques
+from graphtheory.graph import Sets
 from graphtheory.ops import aggregate
 
 # 1 and 2 send to 0 (2 twice), 0 sends to 2, 3 has a loop; 1 receives from nobody.
@@ -94,6 +95,8 @@ def test_keep_takes_everything_along(nb: Neighborhood) -> None:
     half = plain.keep(plain.indices == 0)
     assert half.perm.tolist() == [0, 2]
     assert half.blocks is None
+    ragged = causal([2, 1])
+    assert ragged.keep(ragged.indices == 0).sets is None
 
 
 def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
@@ -102,12 +105,30 @@ def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
     assert torch.equal(turned.distance, nb.distance[turned.perm])
 
 
+@pytest.mark.parametrize(
+    ("given", "blocks", "sets"),
+    [
+        (bipartite([3, 3], [2, 2]), (2, 2, 3), None),
+        (bipartite([3, 0, 1], [2, 4, 0]), None, Sets((2, 4, 0), (3, 0, 1))),
+        (causal([3, 2]), None, None),  # a sender's receivers are those after it
+        (causal([2, 2]), None, None),
+    ],
+)
+def test_transpose_turns_what_is_known_of_the_edges(
+    given: Neighborhood, blocks: tuple[int, int, int] | None, sets: Sets | None
+) -> None:
+    turned = given.transpose()
+    assert (turned.blocks, turned.sets) == (blocks, sets)
+    Neighborhood(turned.indptr, turned.indices, turned.num_src, blocks=blocks, sets=sets)
+
+
 def test_with_replaces_and_keeps_the_rest(nb: Neighborhood) -> None:
     bare = nb.with_(weight=None)
     assert bare.weight is None
     assert torch.equal(bare.distance, nb.distance)
     assert torch.equal(bare.perm, nb.perm)
     assert cliques([2]).with_(weight=torch.ones(4)).blocks == (1, 2, 2)
+    assert causal([2]).with_(weight=torch.ones(3)).sets == Sets((2,), (2,), causal=True)
     with pytest.raises(TypeError, match="unknown field 'indices'"):
         nb.with_(indices=nb.indices)
     with pytest.raises(ValueError, match=r"weight: shape \(2,\)"):
@@ -138,6 +159,10 @@ def test_to_moves_every_part(nb: Neighborhood) -> None:
         assert getattr(moved, name).device.type == "meta"
     assert (moved.num_src, moved.num_dst, moved.num_edges) == (4, 4, 5)
     assert cliques([2]).to("meta").blocks == (1, 2, 2)
+    ragged = cliques([2, 1])
+    assert ragged.groups()[0].receivers.device.type == "cpu"
+    assert ragged.to("meta").sets == ragged.sets == Sets((2, 1), (2, 1))
+    assert ragged.to("meta").groups()[0].receivers.device.type == "meta"
 
 
 def test_sizes_come_from_the_edges_where_not_given() -> None:
@@ -157,6 +182,7 @@ def test_subclasses_become_plain_tensors() -> None:
 
 def test_a_copy_through_pickle_is_the_same(nb: Neighborhood) -> None:
     nb.transpose()
+    assert pickle.loads(pickle.dumps(causal([2, 1]))).sets == causal([2, 1]).sets
     copy = pickle.loads(pickle.dumps(nb))
     assert torch.equal(copy.to_dense(), nb.to_dense())
     assert torch.equal(copy.transpose().perm, nb.transpose().perm)
@@ -166,6 +192,7 @@ def test_it_shows_its_size(nb: Neighborhood) -> None:
     expected = "Neighborhood(num_dst=4, num_src=4, num_edges=5, weight, distance)"
     assert repr(nb) == expected
     assert repr(cliques([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=4, blocks)"
+    assert repr(causal([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=3, sets)"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +254,17 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
             {"blocks": (1, 2, 2)},
             ValueError,
             "not those complete blocks",
+        ),
+        (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
+        (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 senders, exp.* 2"),
+        (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those complete sets"),
+        (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those causal sets"),
+        (
+            INDPTR,
+            INDICES,
+            {"sets": Sets((2,), (2,)), "blocks": (1, 2, 2)},
+            ValueError,
+            r"sets: given beside blocks \(1, 2, 2\), expected one of both",
         ),
     ],
 )

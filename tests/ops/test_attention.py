@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from graphtheory import Neighborhood, cliques, ops
+from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.ops import BucketedBias
-from tests.conformance.check import BIASES, GRAPHS, assert_conforms, draw_inputs
+from tests.conformance.check import BIASES, GRAPHS, assert_conforms, draw_inputs, has_sets
 
 CSR = ["numba_csr", "torch_csr", "reference"]
 EDGES = torch.tensor([[0, 1, 2, 2, 3, 3], [1, 0, 2, 0, 0, 0]])
@@ -25,7 +25,7 @@ EDGES = torch.tensor([[0, 1, 2, 2, 3, 3], [1, 0, 2, 0, 0, 0]])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "blocks"])
 def test_derivatives(backend: str, graph: str, bias: str) -> None:
     nb = GRAPHS[graph](4)
-    if backend == "blocks" and nb.blocks is None:
+    if backend == "blocks" and not has_sets(nb):
         nb = cliques([2, 2])
     inputs = draw_inputs(nb, 2, 3, bias, torch.float64)
     dropout = 0.0 if backend == "blocks" else 0.3
@@ -189,7 +189,22 @@ def in_parts(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> T
 
 
 def on_cliques(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> Tensor:
-    return ops.attention(q, k, v, cliques([2, 2]))
+    return ops.attention(q, k, v, cliques([2, 2]), backend="blocks")
+
+
+def on_ragged_cliques(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> Tensor:
+    nb = cliques([3, 1])
+    bias = table[nb.indices % 2]
+    return ops.attention(q, k, v, nb, bias=bias, backend="blocks") + ops.attention(
+        q, k, v, nb, backend="blocks"
+    )
+
+
+def on_causal_cliques(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> Tensor:
+    nb = causal([1, 3])
+    bias = BucketedBias((nb.indices % 2).to(torch.uint8), table)
+    out = ops.attention(q, k, v, nb, bias=bias, backend="blocks")
+    return out + ops.attention(q, k, v, causal([2, 2]), backend="blocks")
 
 
 def compare(compiled: Callable[..., Tensor], eager: Callable[..., Tensor], *rest: Any) -> None:
@@ -207,7 +222,13 @@ def compare(compiled: Callable[..., Tensor], eager: Callable[..., Tensor], *rest
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("run", [from_edges, with_bias, with_buckets, in_parts, on_cliques])
+@pytest.mark.parametrize(
+    "run",
+    [
+        from_edges, with_bias, with_buckets, in_parts,
+        on_cliques, on_ragged_cliques, on_causal_cliques,
+    ],
+)  # fmt: skip
 def test_compiled_without_a_break_it_is_the_same(run: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
@@ -241,6 +262,25 @@ def test_a_neighborhood_enters_a_compiled_function() -> None:
 
     compare(run, lambda q, k, v: ops.attention(q, k, v, nb), *leaves())
     assert type(nb.transpose().perm) is Tensor  # what tracing cached is real
+
+
+@pytest.mark.parametrize("first", ["compiled", "eager"])
+@pytest.mark.parametrize("bias", ["none", "edges"])
+def test_ragged_sets_enter_a_compiled_function(first: str, bias: str) -> None:
+    torch._dynamo.reset()
+    nb = causal([3, 20, 0, 5])
+    inputs = draw_inputs(nb, 2, 3, bias)
+
+    def eager(*leaves: Tensor) -> Tensor:
+        return ops.attention(*leaves[:3], nb, bias=(*leaves, None)[3], backend="blocks")
+
+    compiled = torch.compile(eager, fullgraph=True, backend="aot_eager")
+    tensors = list(inputs.leaves().values())
+    if first == "eager":
+        eager(*tensors)
+    for _ in range(2):
+        compare(compiled, eager, *tensors)
+    assert all(type(g.receivers) is Tensor for g in nb.groups())
 
 
 def test_compiled_code_still_refuses_bad_indices() -> None:

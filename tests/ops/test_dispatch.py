@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphtheory import Neighborhood, cliques, ops
+from graphtheory import Neighborhood, causal, cliques, ops, star
 from graphtheory.ops import dispatch
 from graphtheory.ops.call import AttentionCall
 
@@ -31,9 +31,15 @@ def test_names_in_the_order_of_choice() -> None:
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        (call(cliques([3, 3])), "blocks"),
-        (call(cliques([3, 3]), dropout=0.5), "numba_csr"),
+        (call(cliques([16, 16])), "blocks"),
+        (call(cliques([16, 16]), dropout=0.5), "numba_csr"),
+        (call(cliques([3, 3])), "numba_csr"),
+        (call(cliques([60, 50])), "blocks"),
         (call(cliques([3, 2])), "numba_csr"),
+        (call(cliques([3, 2]), device="meta"), "blocks"),
+        (call(causal([200, 150])), "blocks"),
+        (call(causal([20, 15])), "numba_csr"),
+        (call(star([1000])), "numba_csr"),
         (call(cliques([0, 0])), "numba_csr"),
         (call(GRAPH), "numba_csr"),
         (call(GRAPH, device="meta"), "torch_csr"),
@@ -46,7 +52,7 @@ def test_the_first_that_can_is_taken(asked: AttentionCall, name: str) -> None:
     assert dispatch.choose(asked).name == name
 
 
-@pytest.mark.parametrize("name", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize("name", ["blocks", "numba_csr", "torch_csr", "reference"])
 def test_a_name_is_obeyed(name: str) -> None:
     assert dispatch.choose(call(cliques([3, 3])), name).name == name
 
@@ -54,10 +60,10 @@ def test_a_name_is_obeyed(name: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "name", "words"),
     [
-        (call(GRAPH), "blocks", "not made of equal complete blocks"),
+        (call(GRAPH), "blocks", "not made of complete or causal sets"),
         (call(cliques([2, 2]), 0.5), "blocks", "dropout is drawn by edge and head"),
         (call(cliques([0, 0])), "blocks", "there are no edges"),
-        (call(GRAPH, 0.5), "blocks", "blocks; dropout is drawn"),  # all reasons at once
+        (call(GRAPH, 0.5), "blocks", "sets; dropout is drawn"),  # all reasons at once
         (call(GRAPH, device="meta"), "numba_csr", "tensors lie on meta, expected cpu"),
         (call(GRAPH), "triton_csr", "tensors lie on cpu, expected cuda"),
         (call(cliques([0, 0]), k=2), "blocks", "there are no edges"),
@@ -84,6 +90,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_without_numba_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "find_spec", lambda name: None)
     assert dispatch.choose(call(GRAPH)).name == "torch_csr"
+    assert dispatch.choose(call(cliques([3, 2]))).name == "blocks"
     with pytest.raises(NotImplementedError, match="numba is not installed"):
         dispatch.choose(call(GRAPH), "numba_csr")
 

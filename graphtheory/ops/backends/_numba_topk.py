@@ -55,6 +55,12 @@ def rows_at_once(dst, src, dim):
     return -(-dst // max(-(-dst // most), 1))
 
 
+@njit(cache=True)
+def first_pair(pairs, chunk):
+    """Lowest pair of the chunk or after it: pair p is in chunk p * CHUNKS // pairs."""
+    return -(-pairs * chunk // CHUNKS)
+
+
 def edges_loop(start, stop, chunks, indptr, logits, k, out):
     """Write whether the entry of edge e and head h is chosen in its row."""
     for chunk in range(start, stop):
@@ -76,7 +82,7 @@ def forward_loop(
     queries, sums = np.empty((rows, dim), out.dtype), np.empty((rows, dim), out.dtype)
     keys, values = np.empty((src, dim), out.dtype), np.empty((src, dim), out.dtype)
     turned, logits = np.empty((dim, src), out.dtype), np.empty((rows, src), out.dtype)
-    for pair in range(count * heads * start // CHUNKS, count * heads * stop // CHUNKS):
+    for pair in range(first_pair(count * heads, start), first_pair(count * heads, stop)):
         b, h = divmod(pair, heads)
         take(key, b * src, h, keys)
         take(value, b * src, h, values)
@@ -109,7 +115,7 @@ def backward_loop(
     keys_turned, values_turned = np.empty_like(keys.T.copy()), np.empty_like(keys.T.copy())
     sum_key, sum_value, part = np.empty_like(keys), np.empty_like(keys), np.empty_like(keys)
     tables[start:stop] = 0
-    for pair in range(count * heads * start // CHUNKS, count * heads * stop // CHUNKS):
+    for pair in range(first_pair(count * heads, start), first_pair(count * heads, stop)):
         (b, h), chunk = divmod(pair, heads), CHUNKS * pair // (count * heads)
         take(value, b * src, h, part)
         values_turned[:] = part.T

@@ -1,26 +1,96 @@
-"""Equal complete blocks through torch's scaled_dot_product_attention: token sets at dense speed."""
+"""Token sets through torch's scaled_dot_product_attention: complete or causal, equal or ragged."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.reference import edge_bias
 
 
 def attention(call: AttentionCall) -> Tensor:
-    """Attention of every block at once; a bias becomes the kernel's mask [count, H, dst, src]."""
-    blocks = call.neighborhood.blocks
-    assert blocks is not None
-    count, dst, src = blocks
-    heads, dim = call.query.shape[1:]
-    query, key, value = (
-        t.view(count, rows, heads, dim).transpose(1, 2)  # [count, H, rows, D]
-        for t, rows in ((call.query, dst), (call.key, src), (call.value, src))
+    """Attention of every set; a bias becomes the kernel's mask [count, H, dst, src].
+
+    Equal sets are views of the nodes, and one call. Ragged ones are gathered into groups of
+    similar size, and each group is a call.
+    """
+    blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
+    nodes = (call.query, call.key, call.value)
+    if blocks is not None:
+        mask = None if call.bias is None else _mask(_edge_bias(call.bias), blocks, call.query.dtype)
+        return _dense(*nodes, blocks[0], call.scale, mask, causal=False)
+    assert sets is not None
+    if sets.equal and call.bias is None:
+        return _dense(*nodes, len(sets.dst), call.scale, None, causal=sets.causal)
+    return _ragged(call, sets.causal)
+
+
+def _dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    count: int,
+    scale: float,
+    mask: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """Attention of `count` sets of as many nodes each; [count * rows, H, D] in and out."""
+    heads, dim = query.shape[1:]
+    q, k, v = (
+        t.view(count, t.size(0) // count, heads, dim).transpose(1, 2)  # [count, H, rows, D]
+        for t in (query, key, value)
     )
-    mask = None
-    if call.bias is not None:
-        mask = edge_bias(call.bias).view(count, dst, src, heads).permute(0, 3, 1, 2).to(query.dtype)
-    out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=call.scale)
-    return out.transpose(1, 2).reshape(count * dst, heads, dim)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+    return out.transpose(1, 2).reshape(query.shape)
+
+
+def _edge_bias(bias: Tensor | BucketedBias) -> Tensor:
+    """The bias of each edge; a table is looked up, and its gradient summed, in float32 or wider."""
+    if isinstance(bias, BucketedBias):
+        wide = torch.promote_types(bias.table.dtype, torch.float32)
+        bias = BucketedBias(bias.bucket, bias.table.to(wide))
+    return edge_bias(bias)
+
+
+def _mask(bias: Tensor, shape: tuple[int, int, int], dtype: torch.dtype) -> Tensor:
+    """A bias [count * dst * src, H] as the kernel's mask [count, H, dst, src]."""
+    return bias.view(*shape, bias.size(1)).permute(0, 3, 1, 2).to(dtype)
+
+
+def _ragged(call: AttentionCall, causal: bool) -> Tensor:
+    groups = call.neighborhood.groups()
+    receivers, senders = [g.receivers for g in groups], [g.senders for g in groups]
+    parts = zip(
+        _take(call.query, receivers), _take(call.key, senders), _take(call.value, senders),
+        _masks(call, causal), groups, strict=True,
+    )  # fmt: skip
+    looks_back = causal and call.bias is None  # hides padded senders from every real receiver
+    out = [_dense(q, k, v, g.sets, call.scale, mask, looks_back) for q, k, v, mask, g in parts]
+    # What is computed for padded receivers goes to one more row, and from there nowhere.
+    rows = call.query.new_zeros(len(call.query) + 1, *call.query.shape[1:])
+    return rows.index_copy(0, torch.cat([g.rows for g in groups]), torch.cat(out))[:-1]
+
+
+def _take(rows: Tensor, places: list[Tensor]) -> tuple[Tensor, ...]:
+    """The rows that stand in the places of each group; one gather, so one sum of gradients."""
+    return rows.index_select(0, torch.cat(places)).split([len(p) for p in places])
+
+
+def _masks(call: AttentionCall, causal: bool) -> list[Tensor | None]:
+    """Of each group, -inf where there is no edge and elsewhere the bias; None where not needed."""
+    nb, dtype = call.neighborhood, call.query.dtype
+    if call.bias is None:
+        return [
+            None if causal or g.padded is None
+            else torch.zeros(g.padded.shape, dtype=dtype, device=g.padded.device)
+            .masked_fill(g.padded, -torch.inf)[:, None, None]
+            for g in nb.groups()
+        ]  # fmt: skip
+    bias = _edge_bias(call.bias)
+    nothing = bias.new_full((1, bias.size(1)), -torch.inf)
+    biases = _take(torch.cat([bias, nothing]), nb.edge_places())
+    return [
+        _mask(b, (g.sets, g.dst, g.src), dtype) for b, g in zip(biases, nb.groups(), strict=True)
+    ]

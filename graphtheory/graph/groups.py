@@ -1,0 +1,83 @@
+"""Sets of any size as few dense groups: which node or edge stands in which place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph.sets import Sets
+
+# Sets whose sizes round up to the same multiple of this share a group, padded to the largest of
+# them. Torch's dense attention on a CPU works on 16 numbers at once, so that sets of 24 take longer
+# than as many nodes in sets of 32, and fewer groups are fewer calls. Forward and backward on one
+# thread, 8 heads of 16 and 4 of 64, beside groups of one exact size each: 64 sets of 20 to 200
+# nodes (11 groups against 54) take 0.84 to 1.02 of the time, complete or causal, in multiples of 32
+# 0.91 to 1.13; 256 sets of 10 to 40 (3 against 31) 0.9 with narrow heads and 1.2 with wide ones,
+# where the loops over edges are faster than both.
+ROUND = 16
+
+
+class Group(NamedTuple):
+    """Sets side by side as one dense array [sets, dst, src].
+
+    Attributes:
+        sets: Number of sets.
+        dst: Receivers of the largest set.
+        src: Senders of the largest set.
+        receivers: Node in each of the [sets * dst] places, int64; where a set has fewer receivers,
+            its last one again.
+        senders: The same for the [sets * src] places of senders.
+        rows: `receivers`, but the number of receivers of all sets in a padded place.
+        padded: Bool [sets, src], True for a padded sender; None where all have `src` senders.
+    """
+
+    sets: int
+    dst: int
+    src: int
+    receivers: Tensor
+    senders: Tensor
+    rows: Tensor
+    padded: Tensor | None
+
+
+def group_sets(sets: Sets, device: torch.device) -> list[Group]:
+    """Sets of similar size together; those without edges are in no group."""
+    classes: dict[tuple[int, int], list[int]] = {}
+    for b, (dst, src) in enumerate(zip(sets.dst, sets.src, strict=True)):
+        if dst > 0 and src > 0:
+            classes.setdefault((-(-dst // ROUND), -(-src // ROUND)), []).append(b)
+    return [_group(sets, members, device) for members in classes.values()]
+
+
+def _group(sets: Sets, members: list[int], device: torch.device) -> Group:
+    receivers, no_receiver = _places(sets.dst, members, device)
+    senders, no_sender = _places(sets.src, members, device)
+    rows = receivers.masked_fill(no_receiver, sum(sets.dst)).flatten()
+    ragged = len({sets.src[b] for b in members}) > 1
+    return Group(
+        len(members), no_receiver.size(1), no_sender.size(1),
+        receivers.flatten(), senders.flatten(), rows, no_sender if ragged else None,
+    )  # fmt: skip
+
+
+def _places(
+    sizes: Sequence[int], members: list[int], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Node of each place, and whether the place is padded, [members, largest of their sizes]."""
+    first = list(accumulate(sizes, initial=0))
+    start = torch.tensor([first[b] for b in members], device=device)[:, None]
+    size = torch.tensor([sizes[b] for b in members], device=device)[:, None]
+    place = torch.arange(max(sizes[b] for b in members), device=device)
+    return start + torch.minimum(place, size - 1), place >= size
+
+
+def edge_places(group: Group, indptr: Tensor, num_edges: int) -> Tensor:
+    """Edge in each of the [sets * dst * src] places of a group, `num_edges` where there is none."""
+    nth = torch.arange(group.src, device=indptr.device)
+    edge = indptr[group.receivers][:, None] + nth
+    exists = edge < indptr[group.receivers + 1][:, None]
+    return torch.where(exists, edge, num_edges).flatten()

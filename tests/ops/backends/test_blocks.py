@@ -1,0 +1,150 @@
+"""Sets on torch's dense attention: how often it is called, with what, and what stays apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, bipartite, causal, cliques, ops, star
+from graphtheory.ops.backends import blocks
+from tests.conformance.check import draw_inputs
+
+Calls = list[dict[str, Any]]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """The options of every call of the dense kernel."""
+    found: Calls = []
+    run = blocks.scaled_dot_product_attention
+
+    def watched(query: Tensor, *rest: Tensor, **options: Any) -> Tensor:
+        found.append({"shape": tuple(query.shape), **options})
+        return run(query, *rest, **options)
+
+    monkeypatch.setattr(blocks, "scaled_dot_product_attention", watched)
+    return found
+
+
+def dense(nb: Neighborhood, bias: str = "none") -> Tensor:
+    inputs = draw_inputs(nb, 2, 4, bias)
+    return ops.attention(
+        inputs.query, inputs.key, inputs.value, nb, bias=inputs.bias, backend="blocks"
+    )
+
+
+@pytest.mark.parametrize("nb", [cliques([5] * 3), causal([5] * 3)])
+def test_equal_sets_are_one_call_without_a_mask_or_a_copy(nb: Neighborhood, calls: Calls) -> None:
+    dense(nb)
+    assert len(calls) == 1
+    assert calls[0]["shape"] == (3, 2, 5, 4)
+    assert calls[0]["attn_mask"] is None
+    assert calls[0]["is_causal"] == (nb.blocks is None)
+    assert nb._groups is None
+
+
+def test_ragged_causal_sets_need_no_mask(calls: Calls) -> None:
+    dense(causal([5, 20, 3, 0, 17]))
+    assert [c["shape"][:3] for c in calls] == [(2, 2, 5), (2, 2, 20)]
+    assert all(c["attn_mask"] is None and c["is_causal"] for c in calls)
+
+
+def test_ragged_complete_sets_hide_their_padding(calls: Calls) -> None:
+    dense(cliques([5, 20, 3, 0]))
+    assert calls[0]["attn_mask"].shape == (2, 1, 1, 5)
+    assert calls[0]["attn_mask"].isinf().sum() == 2
+    assert calls[1]["attn_mask"] is None  # alone in its group
+
+
+def test_stars_of_one_size_class_are_one_call(calls: Calls) -> None:
+    dense(star(range(1, 17)))
+    assert [c["shape"] for c in calls] == [(16, 2, 1, 4)]
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize(
+    "nb", [cliques([4, 4]), cliques([4, 3, 20]), causal([4, 4]), causal([4, 5, 20])]
+)
+@pytest.mark.parametrize("row", [3, 5, 6])
+def test_a_row_barred_by_its_bias_is_empty(nb: Neighborhood, row: int, trained: bool) -> None:
+    inputs = draw_inputs(nb, 2, 4, "edges")
+    barred = inputs.bias.detach().clone()
+    barred[nb.receivers() == row] = -torch.inf
+    barred.requires_grad_(trained)
+    nodes = [inputs.query, inputs.key, inputs.value]
+    leaves = [*nodes, barred] if trained else nodes
+    found, true = (
+        ops.attention(*nodes, nb, bias=barred, backend=b) for b in ("blocks", "reference")
+    )
+    assert found[row].eq(0).all()
+    for ours, theirs in zip(
+        torch.autograd.grad(found, leaves, inputs.grad),
+        torch.autograd.grad(true, leaves, inputs.grad),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("nb", [cliques([4, 3, 20]), causal([4, 5, 20]), bipartite([2, 3], [5, 7])])
+def test_nan_stays_in_its_set(nb: Neighborhood) -> None:
+    inputs = draw_inputs(nb, 2, 4)
+    bad = 1  # of the first set, whose neighbours share its group
+    mine, others = nb.sets.dst[0], slice(nb.sets.dst[0], None)
+    key = inputs.key.detach().clone()
+    key[bad] = torch.nan
+    leaves = [inputs.query, key.requires_grad_(), inputs.value]
+    out = ops.attention(*leaves, nb, backend="blocks")
+    clean = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="blocks")
+    assert torch.equal(out[others], clean[others])
+    seen = nb.receivers()[nb.indices == bad]
+    assert out[seen].isnan().all()
+    grads = torch.autograd.grad(out, leaves, inputs.grad)
+    true = torch.autograd.grad(clean, [inputs.query, inputs.key, inputs.value], inputs.grad)
+    for side, a, b in zip(("dst", "src", "src"), grads, true, strict=True):
+        first = mine if side == "dst" else nb.sets.src[0]
+        assert torch.equal(a[first:], b[first:])
+
+
+def test_nodes_without_edges_get_zeros_and_pass_no_gradient() -> None:
+    nb = bipartite([2, 3, 0, 4], [3, 0, 5, 2])
+    inputs = draw_inputs(nb, 2, 4)
+    out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="blocks")
+    assert out[2:5].eq(0).all()
+    grads = torch.autograd.grad(out, [inputs.query, inputs.key, inputs.value], inputs.grad)
+    assert grads[0][2:5].eq(0).all()
+    assert all(g[3:8].eq(0).all() for g in grads[1:])
+
+
+@pytest.mark.parametrize("nb", [cliques([2, 3]), causal([2, 3])])
+def test_a_second_derivative_where_the_kernel_has_one(nb: Neighborhood) -> None:
+    inputs = draw_inputs(nb, 1, 2, "edges", torch.float64)
+
+    def run(*leaves: Tensor) -> Tensor:
+        return ops.attention(*leaves[:3], nb, bias=leaves[3], backend="blocks")
+
+    assert torch.autograd.gradgradcheck(run, list(inputs.leaves().values()))
+
+
+def test_a_table_in_half_precision_sums_its_gradient_in_single() -> None:
+    nb = cliques([60, 70])
+    inputs = draw_inputs(nb, 1, 4, "buckets", torch.bfloat16)
+    found, true = (
+        torch.autograd.grad(
+            ops.attention(i.query, i.key, i.value, nb, bias=i.bias, backend=b).sum(),
+            i.bias.table,
+        )[0].double()
+        for i, b in ((inputs, "blocks"), (inputs.to(torch.float64), "reference"))
+    )
+    assert (found - true).abs().max() <= 0.03 * true.abs().max()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+@pytest.mark.parametrize("nb", [cliques([3, 2]), causal([3, 2]), causal([2, 2])])
+def test_no_heads_and_no_features(nb: Neighborhood, shape: tuple[int, int]) -> None:
+    x = torch.zeros(nb.num_dst, *shape, requires_grad=True)
+    out = ops.attention(x, x, x, nb, backend="blocks")
+    assert out.shape == x.shape
+    out.sum().backward()
