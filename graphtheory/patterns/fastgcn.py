@@ -15,8 +15,10 @@ from graphtheory.patterns.draw import (
     draw_device,
     edge_weight,
     importance_factor,
+    inclusion,
     sample_size,
     scale_columns,
+    total,
 )
 
 
@@ -33,19 +35,25 @@ class FastGCN(Pattern):
     sum to S, and :math:`A^s_{ij} = A_{ij} / \pi_j`; the mean is A again. A column of zeros is never
     drawn; without edges there is nothing to draw.
 
+    Not `unbiased`, different nodes are divided by S q_j as if they could come twice, as in the
+    authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: the senders of the largest
+    columns, which come for certain, count less than in A, the others more.
+
     Args:
         count: S, at least 1; without replacement at most the number of senders.
         share: S over the number of senders instead, above 0 and at most 1, rounded to at least one
             node. Default of both: half of them.
         replace: Whether a node can come twice.
+        unbiased: Keep the mean; False only without replacement.
 
     Raises:
-        ValueError: Both sizes, one out of its range, or more different nodes than there are.
+        ValueError: Both sizes, one out of its range, more different nodes than there are, or a
+            biased draw with replacement.
         TypeError: A generator that is none.
 
     Source:
-        Chen, Ma and Xiao (2018), eq. (10) and proposition 4. Differs from their code, which draws
-        without replacement and still divides by S q_j, so that its mean is not A.
+        Chen, Ma and Xiao (2018), eq. (10) and proposition 4. Their code draws different nodes one
+        after the other, which gives probabilities near pi_j that have no closed form.
 
     Example:
         >>> star = Neighborhood.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
@@ -56,10 +64,13 @@ class FastGCN(Pattern):
     count: int | None = None
     share: float | None = None
     replace: bool = True
+    unbiased: bool = True
     is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(self.count, self.share)
+        if self.replace and not self.unbiased:
+            raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -68,7 +79,20 @@ class FastGCN(Pattern):
         factor = importance_of_columns(
             neighborhood, self.count, self.share, self.replace, generator
         )
-        return scale_columns(neighborhood, factor)
+        return scale_columns(neighborhood, self._times_bias(neighborhood, factor))
+
+    def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
+        """`factor` [num_src] times pi_j / (S q_j), where that is not made up for."""
+        if self.unbiased:
+            return factor
+        norm = column_norms(neighborhood).to(factor.device)
+        alive = norm.nonzero().flatten()
+        if len(alive) == 0:
+            return factor
+        size = sample_size(self.count, self.share, neighborhood.num_src)
+        mass = norm[alive]
+        chance = inclusion(mass, size)
+        return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
 
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""
@@ -79,8 +103,11 @@ class FastGCN(Pattern):
         return torch.full((base.size(0),), -1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A itself."""
-        return neighborhood.with_(weight=edge_weight(neighborhood))
+        """A itself, less the bias where there is one."""
+        ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
+        factor = self._times_bias(neighborhood, ones)[neighborhood.indices]
+        weight = edge_weight(neighborhood)
+        return neighborhood.with_(weight=weight * factor.to(weight.dtype))
 
 
 def importance_of_columns(
@@ -96,6 +123,11 @@ def importance_of_columns(
     size = sample_size(count, share, nodes)
     if not replace and size > max(nodes, 1):
         raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
+    norm = column_norms(neighborhood).to(device)
+    return importance_factor(norm, size, replace=replace, generator=generator)
+
+
+def column_norms(neighborhood: Neighborhood) -> Tensor:
+    """Squared norm of each sender's column, float64 [num_src]."""
     square = edge_weight(neighborhood).detach().double().square()
-    norm = square.new_zeros(nodes).index_add(0, neighborhood.indices, square)
-    return importance_factor(norm.to(device), size, replace=replace, generator=generator)
+    return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)

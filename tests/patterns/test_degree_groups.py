@@ -105,21 +105,6 @@ def test_deviation_of_a_row_is_twice_what_is_left_out() -> None:
     assert before < 1e-7
 
 
-def test_requirement_on_the_samples_bounds_the_deviation() -> None:
-    # With S_l / N_l at the bound of (5.10), a row is off by at most 2 c1 e sum_l a_il / (L psi_l).
-    edges = both_ways([(0, i) for i in range(1, 7)] + [(1, 2), (3, 4)])
-    nb = Compose(AddSelf(), SymmetricNormalize())(Neighborhood.from_edge_index(edges, 7))
-    pattern = DegreeGroups(2)
-    groups = pattern.groups_of(nb)
-    degree = torch.stack([nb.degree()[groups.group == g].double().mean() for g in (0, 1)])
-    psi = (degree[-1] * degree).sqrt() * groups.size / (degree * groups.size).sum()
-    small, p_star = 0.2, torch.tensor([0.7, 0.3])
-    least = 1 / (1 + small / (2 * p_star * psi))
-    mass = torch.stack([nb.to_dense()[:, groups.group == g].sum(1) for g in (0, 1)], 1)
-    off = 2 * (mass * p_star * (1 - least)).sum(1)
-    assert (off <= 2 * small * (mass / (2 * psi)).sum(1)).all()
-
-
 def test_the_same_draw_for_any_number_of_threads(two_threads: None) -> None:
     graph = GRAPHS["clique"]
     two = DegreeGroups()(graph, generator=source(4))

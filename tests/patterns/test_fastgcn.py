@@ -41,6 +41,22 @@ def test_without_replacement_nobody_comes_twice() -> None:
     assert pairs(everyone) == pairs(nb)
 
 
+def test_biased_draws_divide_by_the_probability_of_one_draw() -> None:
+    star, pattern = GRAPHS["star"], FastGCN(count=3, replace=False, unbiased=False)
+    q = columns(star) / 12
+    assert q.tolist() == [0.5, *[pytest.approx(1 / 12)] * 6]
+    drawn = pattern(star, generator=source())
+    torch.testing.assert_close(drawn.weight, 1 / (3 * q[drawn.indices]))
+    fair = FastGCN(count=3, replace=False)(star, generator=source())
+    assert torch.equal(fair.edge_index(), drawn.edge_index())
+    # The hub comes for certain: 1 / 1.5. Two of the leaves come: 2 / 6 * 12 / 3.
+    effective = pattern.effective(star).to_dense()
+    torch.testing.assert_close(effective[1:, 0], torch.full((6,), 2 / 3))
+    torch.testing.assert_close(effective[0, 1:], torch.full((6,), 4 / 3))
+    with pytest.raises(ValueError, match="unbiased: got False with replace=True"):
+        FastGCN(unbiased=False)
+
+
 def test_a_silent_sender_is_never_drawn() -> None:
     weight = torch.tensor([0.0, 1.0])
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)

@@ -58,6 +58,7 @@ MORE: list[Pattern] = [
     DegreeGroups(share=0.7, symmetric=True),
     FastGCN(count=3),
     FastGCN(share=0.4, replace=False),
+    FastGCN(share=0.4, replace=False, unbiased=False),
     GraphSAGE(2),
     LADIES(share=0.4, replace=False, normalize=True),
     UniformNodes(share=0.6),
