@@ -73,15 +73,16 @@ def test_deviation_is_the_mean_over_draws(generator: torch.Generator) -> None:
     assert none == (0, 0)
 
 
-def test_deviation_shrinks_with_the_sample(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_deviation_shrinks_with_the_sample(symmetric: bool, generator: torch.Generator) -> None:
+    # (D.2) and (D.18).
     clique = KHop(1)(bipartite([20], [20]))
     means = [
-        deviation(DegreeGroups(count=s), clique, clique, generator=generator).mean
-        for s in (2, 5, 10, 15, 20)
+        deviation(pattern, clique, clique, generator=generator).mean
+        for pattern in (DegreeGroups(count=s, symmetric=symmetric) for s in (2, 5, 10, 15, 20))
     ]
-    assert means == sorted(means, reverse=True) and means[-1] == 0
-    one = deviation(GraphSAGE(3), clique, clique, generator=generator)
-    assert one.mean > 0
+    assert means == sorted(means, reverse=True) and means[-1] == pytest.approx(0, abs=1e-5)
+    assert deviation(GraphSAGE(3), clique, clique, generator=generator).mean > 0
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory import bipartite
+from graphtheory import Neighborhood, bipartite
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -52,6 +52,21 @@ def test_layers_are_different_draws_that_the_seed_decides(sampler: Pattern) -> N
     first, again = (per_layer(pattern, GRAPH, 3, generator=source(1)) for _ in range(2))
     assert [pairs(a) for a in first] == [pairs(b) for b in again]
     assert len({str(sorted(pairs(a))) for a in first}) == 3
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [*SAMPLERS, FastGCN(share=0.6), FastGCN(share=0.3, replace=False), LADIES(normalize=True)],
+    ids=repr,
+)
+def test_threads_change_nothing(sampler: Pattern, two_threads: None) -> None:
+    edges = torch.randint(50_000, (2, 200_000), generator=source())
+    weight = torch.rand(200_000, generator=source())
+    graph = Neighborhood.from_edge_index(edges, 50_000, weight=weight)
+    two = sampler(graph, generator=source(6))
+    torch.set_num_threads(1)
+    one = sampler(graph, generator=source(6))
+    assert torch.equal(one.indices, two.indices) and torch.equal(one.weight, two.weight)
 
 
 def test_ladies_goes_down_from_the_receivers_that_are_needed() -> None:
