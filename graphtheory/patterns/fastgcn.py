@@ -36,8 +36,8 @@ class FastGCN(Pattern):
     drawn; without edges there is nothing to draw.
 
     Not `unbiased`, different nodes are divided by S q_j as if they could come twice, as in the
-    authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: the senders of the largest
-    columns, which come for certain, count less than in A, the others more.
+    authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the senders that come for
+    certain the larger column counts less, all others are scaled alike.
 
     Args:
         count: S, at least 1; without replacement at most the number of senders.

@@ -29,7 +29,7 @@ def test_every_sampler_has_its_report(sampling: str) -> None:
         assert "mean of 4 draws" in norms.rows[1][0]
 
 
-def test_biased_fastgcn_takes_from_the_dominating_nodes() -> None:
+def test_biased_fastgcn_takes_from_the_largest_columns() -> None:
     rows = SamplingDiagnosis(sampling="fastgcn-biased", share=0.8).run()
     assert named(rows, "loses most")[0] < 1 < named(rows, "gains most")[0]
     hub = [r.parameters["node"] for r in rows if r.name == "loses most"]
