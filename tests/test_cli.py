@@ -23,10 +23,12 @@ from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.experiments import node_benchmark
 from graphtheory.experiments.rows import FIELDS
+from graphtheory.experiments.sampling import SAMPLERS
 from graphtheory.models import zoo
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
+SAMPLED = ("diagnose", "--dataset", "karate", "--sampling")
 BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
 
 
@@ -165,6 +167,26 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         (("bench", "--seeds", "0"), "--seeds: got 0"),
         (("bench", "--patience", "0"), "--patience: got 0"),
         (("tune", "--budget", "0"), "--budget: got 0"),
+        (
+            (*SAMPLED, "fastgnc"),
+            r"--sampling: unknown name 'fastgnc'; did you mean 'fastgcn'\? known: degree-groups,",
+        ),
+        (
+            ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--share", "2"),
+            "share: got 2",
+        ),
+        (
+            ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--draws", "1"),
+            "--draws: got 1",
+        ),
+        (
+            (*SAMPLED, "uniform", "--p-star", "much"),
+            "--p-star: got 'much', expected numbers",
+        ),
+        (
+            (*SAMPLED, "uniform", "--p-star", "1,1"),
+            "p_star: 2 numbers, expected one for each of 3 groups",
+        ),
         (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
         (("diagnose", "--dataset", "karate", "--max-distance", "300"), "max_distance: got 300"),
     ],
@@ -405,6 +427,23 @@ def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     }  # fmt: skip
     found = json.loads((folder / "diagnosis.json").read_text())
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
+
+
+def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:
+    words = ("--sampling", "degree-groups", "--p-star", "1,0.5,0.25", "--draws", "3")
+    code, out, _ = run("diagnose", "--dataset", "Karate", *words)
+    assert code == 0 and "norm of A*, closed form" in out and "loses most" in out
+    folder = tmp_path / "runs/diagnose-karate-degree-groups"
+    written = {file.name for file in folder.iterdir()}
+    assert written == {"sampling.json", "sampling.csv", "influence.png"}
+    rows = json.loads((folder / "sampling.json").read_text())["rows"]
+    kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
+    assert kept == pytest.approx([1, 0.5, 0.25])
+
+
+def test_help_names_every_sampler(run: Run) -> None:
+    out = run("diagnose", "--help")[1]
+    assert all(name in out for name in SAMPLERS)
 
 
 def test_diagnose_sets_the_printed_numbers_beside(run: Run, data_root: Path) -> None:

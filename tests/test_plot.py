@@ -61,6 +61,7 @@ BARS = [
     for name, shift in (("found", 0), ("printed", 5))
     for c in (1, 2, 3)
 ]
+INFLUENCE = [{"degree": d, "median": 1 / d, "q20": 0.5 / d, "q80": 2 / d} for d in (2, 30, 5)]
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
     "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
@@ -70,6 +71,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
     "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
+    "influence_over_degree": lambda **o: plot.influence_over_degree(INFLUENCE, **o),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
 }
 every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
@@ -194,6 +196,15 @@ def test_scores_over_labels_are_medians() -> None:
 def test_margins_are_drawn_in_the_order_of_distance() -> None:
     (axes,) = plot.winning_margin(MARGIN).axes
     assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
+
+
+def test_influence_is_a_line_in_a_band_over_the_degree() -> None:
+    (axes,) = plot.influence_over_degree(INFLUENCE).axes
+    assert lines(axes) == {"nodes of the degree": ([2, 5, 30], [1 / 2, 1 / 5, 1 / 30])}
+    (band,) = (c for c in axes.collections if isinstance(c, PolyCollection))
+    assert band.get_paths()[0].get_extents().ymax == pytest.approx(1)
+    with pytest.raises(ValueError, match="rows: no rows"):
+        plot.influence_over_degree([])
 
 
 def test_groups_have_a_bar_for_each_series_and_a_line() -> None:

@@ -68,7 +68,8 @@ class Diagnosis:
         return list(self._rows())
 
     def _rows(self) -> Iterator[Row]:
-        x, y, graph = self._load()
+        x, y, graph = load_graph(self.name, self.root, self.seed)
+        graph = graph if self.directed else both_ways(graph)
         yield from self._sizes(x, y, graph)
         labelled = y >= 0
         for c, size in enumerate(torch.bincount(y[labelled]).tolist(), 1):
@@ -82,7 +83,7 @@ class Diagnosis:
             yield from self._margins(x, y, graph, moment)
 
     def _sizes(self, x: Tensor | None, y: Tensor, graph: Neighborhood) -> Iterator[Row]:
-        edges = _both_ways(graph).edge_index()
+        edges = both_ways(graph).edge_index()
         sizes = {
             "nodes": len(y),
             "edges": int((edges[0] < edges[1]).sum()),
@@ -92,16 +93,6 @@ class Diagnosis:
             sizes["features"] = x.size(1)
         for name, size in sizes.items():
             yield Row.of(name, size, "1", dataset=self.name)
-
-    def _load(self) -> tuple[Tensor | None, Tensor, Neighborhood]:
-        try:
-            data = graphs.load(self.dataset, self.root, seed=self.seed)
-        except FileNotFoundError:
-            if self.name != "PubMed":
-                raise
-            data = graphs.load_topology(self.dataset, self.root)
-        graph = Neighborhood.from_edge_index(data.edge_index, len(data.y))
-        return data.x, data.y, graph if self.directed else _both_ways(graph)
 
     def _margins(self, x: Tensor, y: Tensor, graph: Neighborhood, moment: str) -> Iterator[Row]:
         where = {"dataset": self.name, "moment": moment}
@@ -156,6 +147,26 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
                 yield Row.of("positive margin", share, "%", **where, distance=z, nodes=nodes)
 
 
-def _both_ways(graph: Neighborhood) -> Neighborhood:
+def load_graph(
+    name: str, root: Path | None, seed: int
+) -> tuple[Tensor | None, Tensor, Neighborhood]:
+    """Features, labels and edges as published; a PubMed whose features are missing has None.
+
+    Args:
+        name: As `graphs.describe` writes it.
+        root: Folder with the raw files.
+        seed: Of a synthetic graph.
+    """
+    try:
+        data = graphs.load(name, root, seed=seed)
+    except FileNotFoundError:
+        if name != "PubMed":
+            raise
+        data = graphs.load_topology(name, root)
+    return data.x, data.y, Neighborhood.from_edge_index(data.edge_index, len(data.y))
+
+
+def both_ways(graph: Neighborhood) -> Neighborhood:
+    """Every edge in both directions, once."""
     edges = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     return Neighborhood.from_edge_index(edges, graph.num_dst)

@@ -1,5 +1,34 @@
-"""Measures of what a network attends to."""
+"""Measures of what a network attends to, and of what sampling makes of a graph."""
 
+from graphtheory.metrics.adjacency import (
+    Deviation,
+    InfluenceChange,
+    deviation,
+    infinity_distance,
+    infinity_norm,
+    influence,
+    influence_change,
+)
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
+from graphtheory.metrics.sampling_bounds import (
+    group_degrees,
+    largest_scaling,
+    psi,
+    smallest_share,
+)
 
-__all__ = ["mass_by_distance", "mass_on"]
+__all__ = [
+    "Deviation",
+    "InfluenceChange",
+    "deviation",
+    "group_degrees",
+    "infinity_distance",
+    "infinity_norm",
+    "influence",
+    "influence_change",
+    "largest_scaling",
+    "mass_by_distance",
+    "mass_on",
+    "psi",
+    "smallest_share",
+]

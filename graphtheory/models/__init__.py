@@ -1,6 +1,7 @@
 """Networks."""
 
 from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.stack import ResidualStack, Stack
 
-__all__ = ["GraphTransformer", "ResidualStack", "Stack"]
+__all__ = ["GraphTransformer", "ResidualStack", "SampledGCN", "Stack"]

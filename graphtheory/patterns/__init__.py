@@ -1,17 +1,33 @@
 """Who aggregates from whom: rules that make or narrow neighbourhoods."""
 
 from graphtheory.patterns.base import Compose, Pattern
+from graphtheory.patterns.degree_groups import DegreeGroups
+from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
+from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
+from graphtheory.patterns.ladies import LADIES
+from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
+from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.uniform import AddSelf, Sample, pair_distance
+from graphtheory.patterns.uniform_nodes import UniformNodes
 
 __all__ = [
+    "LADIES",
     "AddSelf",
     "AtDistance",
     "Compose",
+    "DegreeGroups",
+    "Effective",
+    "EffectiveAdjacency",
+    "FastGCN",
+    "GraphSAGE",
     "KHop",
     "Pattern",
     "Sample",
     "SymmetricNormalize",
+    "UniformNodes",
+    "effective_adjacency",
     "pair_distance",
+    "per_layer",
 ]

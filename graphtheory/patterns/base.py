@@ -36,8 +36,23 @@ class Pattern(ABC):
         """
 
     def row_size(self, base: Tensor) -> Tensor:
-        """Senders of each row of the result, int64 [dst], for a dense Bool [dst, src]."""
+        """Senders of each row of the result, int64 [dst], for a dense Bool [dst, src].
+
+        -1 where the draw decides, as it does where whole columns are kept or dropped.
+        """
         return self.mask(base).sum(1)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """The mean of the result's weights over all draws, E[A^s], where it is known exactly.
+
+        An edge without a weight weighs 1, a pair that is not drawn 0. None where only draws tell:
+        `effective_adjacency` estimates it then.
+        """
+        return None if self.is_random else self(neighborhood)
+
+    def effective(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """The effective adjacency A* of the rule: its mean, unless the rule's source differs."""
+        return self.expected(neighborhood)
 
 
 @dataclass(frozen=True, init=False)
@@ -96,9 +111,26 @@ class Compose(Pattern):
             if pattern.is_random:
                 size = pattern.row_size(base)
             else:
-                size = size + after.sum(1) - base.sum(1)
+                size = torch.where(size < 0, size, size + after.sum(1) - base.sum(1))
             base = after
         return size
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """Known where nothing is drawn before the last pattern, and known of that one."""
+        return self._of_last("expected", neighborhood)
+
+    def effective(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """Known where `expected` is."""
+        return self._of_last("effective", neighborhood)
+
+    def _of_last(self, matrix: str, neighborhood: Neighborhood) -> Neighborhood | None:
+        """`expected` or `effective` of the last pattern; None where others are random, too."""
+        if not self.patterns:
+            return neighborhood
+        *before, last = self.patterns
+        if any(pattern.is_random for pattern in before):
+            return None
+        return getattr(last, matrix)(Compose(*before)(neighborhood))
 
 
 def require_square(neighborhood: Neighborhood, who: str) -> int:

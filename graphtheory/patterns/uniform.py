@@ -12,6 +12,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Pattern, require_square
+from graphtheory.patterns.draw import edge_weight
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -107,6 +108,14 @@ class Sample(Pattern):
     def row_size(self, base: Tensor) -> Tensor:
         """At most n."""
         return self.mask(base).sum(1).clamp(max=self.n)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """Each weight times min(1, n / senders of the row); not known of `whole_graph`."""
+        if self.whole_graph:
+            return None
+        share = (self.n / neighborhood.degree().double()).clamp(max=1)
+        weight = edge_weight(neighborhood)
+        return neighborhood.with_(weight=weight * share[neighborhood.receivers()].to(weight))
 
 
 @dataclass(frozen=True)

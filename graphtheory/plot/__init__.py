@@ -9,7 +9,7 @@ Example:
 
 from graphtheory.plot.attention import attention_mass, learned_bias
 from graphtheory.plot.scores import accuracy_over_labels, paired_differences, score_bars
-from graphtheory.plot.structure import grouped_bars, winning_margin
+from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
 from graphtheory.plot.training import learning_curves
 
@@ -17,6 +17,7 @@ __all__ = [
     "accuracy_over_labels",
     "attention_mass",
     "grouped_bars",
+    "influence_over_degree",
     "learned_bias",
     "learning_curves",
     "paired_differences",

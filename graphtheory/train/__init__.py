@@ -4,19 +4,26 @@ from graphtheory.train.batch import NodeBatch
 from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.task import AdamOptions, Evaluation, NodeTask
+from graphtheory.train.topology_sampling import SampledRun, train_on_samples
 
 __all__ = [
     "AdamOptions",
+    "Algorithm2",
     "CheckpointError",
     "Evaluation",
     "FitResult",
     "FullGraph",
     "NodeBatch",
     "NodeTask",
+    "Perturbation",
+    "Regularizers",
     "SampledGraph",
+    "SampledRun",
     "fit",
     "load_parameters",
     "read_checkpoint",
+    "train_on_samples",
 ]

@@ -43,7 +43,8 @@ class FullGraph(LightningDataModule):
     """Train and evaluate on all nodes at once.
 
     A deterministic pattern is applied once. A random one is drawn afresh in every training step, as
-    a function of (seed, epoch); evaluation always sees the same draw.
+    a function of (seed, epoch); evaluation always sees the same draw, or what `evaluation` makes of
+    the graph, such as `patterns.Effective` of the pattern.
 
     Args:
         data: A graph with x [N, F], y int64 [N], edge_index [2, E] (row 0 sends), train_mask and
@@ -51,6 +52,7 @@ class FullGraph(LightningDataModule):
             masks may have any label.
         pattern: Who aggregates from whom, given the graph; None is the graph itself.
         seed: Of the random pattern, 0 or more.
+        evaluation: What evaluation sees in place of a random pattern; None is the same pattern.
 
     Raises:
         TypeError: A tensor is missing or of the wrong dtype.
@@ -66,13 +68,23 @@ class FullGraph(LightningDataModule):
         Neighborhood(num_dst=4, num_src=4, num_edges=3)
     """
 
-    def __init__(self, data: Data, pattern: Pattern | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern | None = None,
+        *,
+        seed: int = 0,
+        evaluation: Pattern | None = None,
+    ) -> None:
         super().__init__()
         check_data(data)
+        if evaluation is not None and (pattern is None or not pattern.is_random):
+            raise ValueError(f"evaluation: got {evaluation}, expected None beside {pattern}")
         if seed < 0:
             raise ValueError(f"seed: got {seed}, expected 0 or more")
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.seed = data, pattern, seed
+        self.evaluation = evaluation
         self.device = torch.device("cpu")
         self._evaluation: NodeBatch | None = None
 
@@ -82,12 +94,13 @@ class FullGraph(LightningDataModule):
 
     def describe(self) -> dict[str, Any]:
         """What a resumed run must find unchanged."""
-        return {
+        found: dict[str, Any] = {
             "name": str(self.data.get("name") or "unnamed"),
             "sha256": fingerprint(self.data),
             "pattern": repr(self.pattern),
             "seed": self.seed,
         }
+        return found if self.evaluation is None else found | {"evaluation": repr(self.evaluation)}
 
     def setup(self, stage: str) -> None:
         """Lightning's hook: keep what does not change on the device of the trainer."""
@@ -107,7 +120,8 @@ class FullGraph(LightningDataModule):
         """All nodes, with the validation nodes as mask, and the test nodes (made once)."""
         if self._evaluation is None:
             data = self.data
-            neighborhood = apply(self.pattern, self.graph, derive(self.seed, _EVALUATION))
+            seen = self.pattern if self.evaluation is None else self.evaluation
+            neighborhood = apply(seen, self.graph, derive(self.seed, _EVALUATION))
             batch = NodeBatch(data.x, neighborhood, data.y, data.val_mask, data.get("test_mask"))
             self._evaluation = batch.to(self.device)
         return self._evaluation

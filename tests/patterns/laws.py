@@ -109,7 +109,8 @@ def draws_from_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
     for _ in range(3):
         out = pattern(graph, generator=drawn)
         assert not (dense(out) & ~mask).any(), "drew outside the mask"
-        assert torch.equal(out.degree(), pattern.row_size(dense(graph)))
+        size = pattern.row_size(dense(graph))  # -1 where the draw decides
+        assert torch.equal(torch.where(size < 0, size, out.degree()), size)
         assert len(set(map(tuple, out.edge_index().t().tolist()))) == out.num_edges, "a pair twice"
 
 
@@ -140,6 +141,24 @@ def draws_uniformly(pattern: Pattern, graph: Neighborhood, draws: int = 400) -> 
     freedom = int((of - 1)[free].sum())
     assert freedom > 0
     assert 1e-4 < chi2.sf(float(statistic.sum()), freedom) < 1 - 1e-6
+
+
+def weighted(graph: Neighborhood, seed: int = 8) -> Neighborhood:
+    """The same edges with float64 weights, away from 0 and of both signs."""
+    draw = torch.rand(graph.num_edges, generator=source(seed), dtype=torch.float64) + 0.5
+    sign = torch.randint(0, 2, (graph.num_edges,), generator=source(seed + 1)) * 2 - 1
+    return graph.with_(weight=draw * sign)
+
+
+def means_what_it_expects(pattern: Pattern, graph: Neighborhood, draws: int = 2000) -> None:
+    """Every entry of the mean of the draws is within 4 standard errors of `expected`."""
+    nb, drawn = weighted(graph), source(11)
+    known = pattern.expected(nb)
+    assert known is not None, "no closed form"
+    sample = torch.stack([pattern(nb, generator=drawn).to_dense() for _ in range(draws)])
+    error = sample.std(0) / draws**0.5
+    off = (sample.mean(0) - known.to_dense()).abs()
+    assert (off <= 4 * error + 1e-12).all(), f"off by {(off / (error + 1e-12)).max():.1f} errors"
 
 
 def carries_distances(pattern: Pattern, graph: Neighborhood) -> None:

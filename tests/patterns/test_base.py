@@ -2,7 +2,18 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, bipartite
-from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample, SymmetricNormalize
+from graphtheory.patterns import (
+    AddSelf,
+    AtDistance,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    KHop,
+    Sample,
+    SymmetricNormalize,
+    UniformNodes,
+)
 from tests.patterns.laws import GRAPHS, dense, pairs, source
 
 PATH = GRAPHS["path"]
@@ -52,7 +63,14 @@ def test_what_is_no_pattern_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [AddSelf(), Sample(2, whole_graph=True), SymmetricNormalize(), KHop(1), AtDistance(1)],
+    [
+        AddSelf(),
+        Sample(2, whole_graph=True),
+        SymmetricNormalize(),
+        KHop(1),
+        AtDistance(1),
+        DegreeGroups(),
+    ],
     ids=repr,
 )
 def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
@@ -65,3 +83,19 @@ def test_sample_narrows_a_bipartite_neighbourhood() -> None:
     drawn = Sample(2)(bipartite([2], [3]), generator=source())
     assert isinstance(drawn, Neighborhood)
     assert drawn.degree().tolist() == [2, 2] and drawn.num_src == 3
+
+
+def test_row_size_that_the_draw_decides_stays_unknown() -> None:
+    loops_after = Compose(KHop(1), UniformNodes(), AddSelf())
+    assert loops_after.row_size(dense(PATH)).tolist() == [-1] * 6
+
+
+def test_mean_is_that_of_the_last_pattern() -> None:
+    clique = GRAPHS["clique"]
+    weights = Compose(AddSelf(), SymmetricNormalize())(clique).weight
+    for sampler in (FastGCN(), UniformNodes(), GraphSAGE(2)):
+        mean = Compose(AddSelf(), SymmetricNormalize(), sampler).expected(clique)
+        assert mean is not None and torch.equal(mean.weight, weights)
+    assert Compose().expected(clique) is clique
+    assert Compose(Sample(2), AddSelf()).expected(clique) is None
+    assert Compose(Sample(2), UniformNodes()).effective(clique) is None

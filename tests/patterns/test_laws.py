@@ -11,13 +11,19 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, patterns
 from graphtheory.patterns import (
+    LADIES,
     AddSelf,
     AtDistance,
     Compose,
+    DegreeGroups,
+    Effective,
+    FastGCN,
+    GraphSAGE,
     KHop,
     Pattern,
     Sample,
     SymmetricNormalize,
+    UniformNodes,
 )
 from tests.patterns import laws
 from tests.patterns.laws import GRAPHS
@@ -48,8 +54,20 @@ MORE: list[Pattern] = [
     Compose(AddSelf(), SymmetricNormalize()),
     Compose(KHop(2), Sample(3), AddSelf()),
     Compose(AtDistance(2), Sample(2)),
+    DegreeGroups((3,), share=(0.5, 0.6), p_star=(0.7, 0.3)),
+    DegreeGroups(share=0.7, symmetric=True),
+    FastGCN(count=3),
+    FastGCN(share=0.4, replace=False),
+    FastGCN(share=0.4, replace=False, unbiased=False),
+    GraphSAGE(2),
+    LADIES(share=0.4, replace=False, normalize=True),
+    UniformNodes(share=0.6),
+    Compose(AddSelf(), SymmetricNormalize(), FastGCN(share=0.5)),
+    Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())),
 ]
-ALL = [*(kind() for kind in every_kind()), *MORE]
+# Divided by degrees, some of these graphs have a group that is empty.
+ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups != 1)]
+ALL = [*(kind() for kind in every_kind()), *ANY_GRAPH]
 FIXED = [p for p in ALL if not p.is_random]
 RANDOM = [p for p in ALL if p.is_random]
 CARRYING = [
@@ -58,6 +76,9 @@ CARRYING = [
     Sample(3, whole_graph=True),
     Compose(Sample(3, whole_graph=True), AddSelf()),
 ]
+# n of n leave no choice.
+NO_CHOICE = (Sample(), GraphSAGE())
+KNOWN_MEAN = [p for p in [*ALL, *MORE] if p.is_random and p.expected(GRAPHS["star"]) is not None]
 UNIFORM = [Sample(1), Sample(3), Sample(3, whole_graph=True), Compose(KHop(2), Sample(3))]
 
 on_every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
@@ -112,7 +133,7 @@ def test_random_pattern_draws_from_its_mask(pattern: Pattern, graph: Neighborhoo
     laws.draws_from_its_mask(pattern, graph)
 
 
-@of([p for p in RANDOM if p != Sample()])  # 20 of 20 leave no choice
+@of([p for p in RANDOM if p not in NO_CHOICE])
 def test_seed_decides_what_is_drawn(pattern: Pattern) -> None:
     laws.seed_decides(pattern, laws.random_directed(20, 0.25, seed=1))
 
@@ -121,6 +142,16 @@ def test_seed_decides_what_is_drawn(pattern: Pattern) -> None:
 def test_draws_are_uniform(pattern: Pattern) -> None:
     laws.draws_uniformly(pattern, GRAPHS["random directed"])
     laws.draws_uniformly(pattern, GRAPHS["clique"])
+
+
+@of(list(dict.fromkeys(KNOWN_MEAN)))
+def test_mean_of_the_draws_is_the_expected_one(pattern: Pattern) -> None:
+    laws.means_what_it_expects(pattern, laws.random_directed(7, 0.4, seed=2))
+
+
+def test_every_sampler_of_weights_has_a_known_mean() -> None:
+    kinds = {type(p) for p in KNOWN_MEAN}
+    assert kinds >= {DegreeGroups, FastGCN, GraphSAGE, LADIES, Sample, UniformNodes}
 
 
 @on_every_graph
@@ -205,6 +236,68 @@ class OffByOneDistance(KHop):
         ball = super().__call__(neighborhood)
         assert ball.distance is not None
         return ball.with_(distance=ball.distance - 1)
+
+
+@dataclass(frozen=True)
+class NotRescaled(DegreeGroups):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        drawn = super().__call__(neighborhood, generator=generator)
+        groups = self.groups_of(neighborhood)
+        share = (groups.drawn / groups.size.double())[groups.group[drawn.indices]]
+        return drawn.with_(weight=drawn.weight * share.to(drawn.weight))
+
+
+@dataclass(frozen=True)
+class RowsForColumns(DegreeGroups):
+    """Scales the receiver's row where the sender's column is meant."""
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        drawn = super().__call__(neighborhood, generator=generator)
+        groups = self.groups_of(neighborhood)
+        of_node = groups.p_star[groups.group]
+        return drawn.with_(
+            weight=drawn.weight * of_node[drawn.receivers()] / of_node[drawn.indices]
+        )
+
+
+@dataclass(frozen=True)
+class NextColumn(FastGCN):
+    """Each weight is divided by the probability of the node beside."""
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        drawn = super().__call__(neighborhood, generator=generator)
+        square = neighborhood.weight.square()
+        norm = square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
+        wrong = norm / norm.roll(1)
+        return drawn.with_(weight=drawn.weight * wrong[drawn.indices])
+
+
+@dataclass(frozen=True)
+class DegreeForgotten(GraphSAGE):
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return Sample(self.n)(neighborhood, generator=generator)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        NotRescaled(share=0.5),
+        RowsForColumns((3,), share=0.6, p_star=(0.7, 0.3)),
+        NextColumn(count=4),
+        DegreeForgotten(2),
+    ],
+)
+def test_planted_fault_moves_the_mean(pattern: Pattern) -> None:
+    with pytest.raises(AssertionError, match="off by"):
+        laws.means_what_it_expects(pattern, laws.random_directed(7, 0.4, seed=2), draws=500)
 
 
 @pytest.mark.parametrize(

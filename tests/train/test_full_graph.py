@@ -2,7 +2,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.patterns import KHop, Sample
+from graphtheory.patterns import (
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    Effective,
+    KHop,
+    Sample,
+    SymmetricNormalize,
+)
 from graphtheory.train import FullGraph
 
 
@@ -44,6 +52,21 @@ def test_evaluation_sees_one_draw(data: Data) -> None:
     assert one.evaluation_batch().neighborhood is first
     assert torch.equal(first.indices, second.indices)
     assert not torch.equal(first.indices, one.train_batch(0).neighborhood.indices)
+
+
+def test_evaluation_can_see_the_effective_adjacency(data: Data) -> None:
+    sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.5))
+    module = FullGraph(data, sampler, evaluation=Effective(sampler))
+    star = sampler.effective(module.graph)
+    assert torch.equal(module.evaluation_batch().neighborhood.weight, star.weight)
+    plain = FullGraph(data, sampler)
+    drawn = module.train_batch(1).neighborhood
+    assert torch.equal(drawn.edge_index(), plain.train_batch(1).neighborhood.edge_index())
+    assert drawn.num_edges < star.num_edges
+    assert module.describe() != plain.describe()
+    assert "evaluation" not in plain.describe()
+    with pytest.raises(ValueError, match=r"evaluation: got KHop.*expected None beside None"):
+        FullGraph(data, evaluation=KHop(2))
 
 
 def test_global_random_state_is_left_alone(data: Data) -> None:

@@ -1,0 +1,148 @@
+"""What a sampler makes of a graph: its effective adjacency, and who gains and loses by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphtheory import metrics
+from graphtheory.data import graphs
+from graphtheory.experiments.diagnose import both_ways, load_graph
+from graphtheory.experiments.rows import Row
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    Pattern,
+    SymmetricNormalize,
+    UniformNodes,
+    effective_adjacency,
+)
+
+SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
+    "degree-groups": lambda s: s.by_degree(symmetric=False),
+    "degree-groups-symmetric": lambda s: s.by_degree(symmetric=True),
+    "fastgcn": lambda s: FastGCN(share=s.share),
+    "fastgcn-biased": lambda s: FastGCN(share=s.share, replace=False, unbiased=False),
+    "ladies": lambda s: LADIES(share=s.share),
+    "ladies-normalized": lambda s: LADIES(share=s.share, normalize=True),
+    "graphsage": lambda s: GraphSAGE(),
+    "uniform": lambda s: UniformNodes(share=s.share),
+}
+_SHOWN = 5  # nodes at either end
+_NOTHING = 1e-6  # rounding of the weights
+
+
+@dataclass(frozen=True)
+class SamplingDiagnosis:
+    """Effective adjacency of one sampler on one graph, A the GCN's matrix with self-loops.
+
+    Attributes:
+        dataset: Name of a graph.
+        sampling: Name of a sampler, one of `SAMPLERS`; graphsage draws 10 senders a row, LADIES
+            for all receivers.
+        root: Folder with the raw files; not needed for embedded sets.
+        share: Part of the nodes that is drawn.
+        groups: Degree groups of the table, and of the samplers that draw by them.
+        p_star: p*_l of each group for the samplers by degree groups; () is 1.
+        draws: For what is estimated, at least 2.
+        tolerance: tau of (5.10) and (D.17), whose constants are taken as 1.
+        seed: Of the draws, and of the synthetic graph.
+    """
+
+    dataset: str = "karate"
+    sampling: str = "degree-groups"
+    root: Path | None = None
+    share: float = 0.5
+    groups: int = 3
+    p_star: tuple[float, ...] = ()
+    draws: int = 20
+    tolerance: float = 0.1
+    seed: int = 0
+
+    @cached_property
+    def name(self) -> str:
+        """The data set's name as it is usually written."""
+        return graphs.describe(self.dataset).name
+
+    def by_degree(self, *, symmetric: bool) -> DegreeGroups:
+        """Sampling by degree groups with these options."""
+        return DegreeGroups(
+            self.groups, share=self.share, p_star=self.p_star or 1.0, symmetric=symmetric
+        )
+
+    def run(self) -> list[Row]:
+        """Norms, degree groups, the nodes that change most, and influence over the degree.
+
+        Raises:
+            ValueError: An unknown name, or a number out of range.
+            FileNotFoundError: Raw files are missing.
+        """
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
+        if self.sampling not in SAMPLERS:
+            raise ValueError(f"sampling: got {self.sampling!r}, expected one of {list(SAMPLERS)}")
+        pattern = SAMPLERS[self.sampling](self)
+        _, _, graph = load_graph(self.name, self.root, self.seed)
+        nb = Compose(AddSelf(), SymmetricNormalize())(both_ways(graph))
+        drawn = torch.Generator().manual_seed(self.seed)
+        exact = pattern.expected(nb) is not None
+        found = effective_adjacency(
+            pattern, nb, draws=None if exact else self.draws, generator=drawn
+        )
+        star = found.neighborhood
+        yield self._row("norm of A", metrics.infinity_norm(nb))
+        yield self._row("norm of A*", metrics.infinity_norm(star), draws=found.draws)
+        off = metrics.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
+        yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
+        yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
+        change = metrics.influence_change(nb, star)
+        group = self.by_degree(symmetric=False).groups_of(nb).group
+        yield from self._groups(nb, group, change)
+        yield from self._nodes(nb, group, change.ratio)
+
+    def _groups(
+        self, nb: Neighborhood, group: Tensor, change: metrics.InfluenceChange
+    ) -> Iterator[Row]:
+        degree, size = metrics.group_degrees(nb, group), torch.bincount(group)
+        psi = metrics.psi(degree, size)
+        p_star = torch.tensor(self.p_star or [1.0] * self.groups, dtype=torch.float64)
+        symmetric = self.sampling.endswith("symmetric")
+        before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
+        columns = {
+            "nodes": size,
+            "mean degree": degree,
+            "psi": psi,
+            "largest p*": metrics.largest_scaling(psi, symmetric=symmetric),
+            "smallest share": metrics.smallest_share(
+                psi, p_star, tolerance=self.tolerance, symmetric=symmetric
+            ),
+            "influence of A* over A": after / before,
+        }
+        for name, values in columns.items():
+            for index, value in enumerate(values.tolist(), 1):
+                yield self._row(f"group {name}", value, group=index)
+
+    def _nodes(self, nb: Neighborhood, group: Tensor, ratio: Tensor) -> Iterator[Row]:
+        degree = nb.degree()
+        order = ratio.argsort(stable=True).tolist()
+        for name, nodes, sign in (("loses most", order, -1), ("gains most", order[::-1], 1)):
+            changed = [n for n in nodes[:_SHOWN] if sign * (float(ratio[n]) - 1) > _NOTHING]
+            for node in changed:
+                where = {"node": node, "degree": int(degree[node]), "group": int(group[node]) + 1}
+                yield self._row(name, float(ratio[node]), **where)
+        for value in degree.unique().tolist():
+            yield self._row("influence", ratio[degree == value].tolist(), degree=value)
+
+    def _row(self, name: str, value: float | list[float], **parameters: int) -> Row:
+        return Row.of(name, value, "1", dataset=self.name, sampling=self.sampling, **parameters)

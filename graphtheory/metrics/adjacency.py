@@ -1,0 +1,136 @@
+"""What sampling does to the adjacency: norms, influence, and what the theory asks of a sample."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns import Pattern
+
+
+def infinity_norm(neighborhood: Neighborhood) -> float:
+    r"""Largest absolute row sum: :math:`\|A\|_\infty = \max_i \sum_j |A_{ij}|`; 0 without edges.
+
+    An edge without a weight weighs 1; edges that come twice are summed first.
+    """
+    return _largest_row(*_entries(neighborhood))
+
+
+def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
+    r""":math:`\|A - B\|_\infty`, of matrices with the same or with different edges.
+
+    Raises:
+        ValueError: Other numbers of receivers or senders.
+    """
+    shapes = [(nb.num_dst, nb.num_src) for nb in (first, second)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"second: {shapes[1]} receivers and senders, expected {shapes[0]}")
+    code, value = (torch.cat(parts) for parts in zip(*map(_codes, (first, second)), strict=True))
+    value[first.num_edges :] *= -1
+    return _largest_row(*_summed(code, value, first))
+
+
+class Deviation(NamedTuple):
+    r"""Mean of :math:`\|A^s - A^*\|_\infty` over draws, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def deviation(
+    pattern: Pattern,
+    neighborhood: Neighborhood,
+    effective: Neighborhood,
+    *,
+    draws: int = 20,
+    generator: torch.Generator | None = None,
+) -> Deviation:
+    r"""How far draws are from the effective adjacency: mean of :math:`\|A^s - A^*\|_\infty`.
+
+    Args:
+        pattern: A sampler.
+        neighborhood: A.
+        effective: A*.
+        draws: At least 2.
+        generator: Source of randomness of the draws.
+
+    Raises:
+        ValueError: Fewer than two draws.
+
+    Source:
+        Li (2024), lemmas D.1.2 and D.1.3, left sides of (D.2) and (D.18).
+    """
+    if draws < 2:
+        raise ValueError(f"draws: got {draws}, expected at least 2")
+    found = torch.tensor(
+        [
+            infinity_distance(pattern(neighborhood, generator=generator), effective)
+            for _ in range(draws)
+        ],
+        dtype=torch.float64,
+    )
+    return Deviation(float(found.mean()), float(found.std() / draws**0.5))
+
+
+def influence(neighborhood: Neighborhood) -> Tensor:
+    r"""What each sender sends, float64 [num_src]: column sums :math:`\sum_i A_{ij}`."""
+    weight = _weights(neighborhood)
+    return weight.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, weight)
+
+
+class InfluenceChange(NamedTuple):
+    """Influence of each sender, float64 [num_src] each.
+
+    Attributes:
+        before: Column sums of A.
+        after: Column sums of A*.
+        ratio: after / before; 1 where both are 0.
+    """
+
+    before: Tensor
+    after: Tensor
+    ratio: Tensor
+
+
+def influence_change(original: Neighborhood, effective: Neighborhood) -> InfluenceChange:
+    """Which nodes gain and which lose influence when A* takes the place of A.
+
+    Raises:
+        ValueError: Other numbers of senders.
+    """
+    if original.num_src != effective.num_src:
+        raise ValueError(f"effective: {effective.num_src} senders, expected {original.num_src}")
+    before, after = influence(original), influence(effective)
+    same = (before == 0) & (after == 0)
+    return InfluenceChange(before, after, torch.where(same, 1.0, after / before))
+
+
+def _weights(neighborhood: Neighborhood) -> Tensor:
+    if neighborhood.weight is None:
+        return torch.ones(neighborhood.num_edges, dtype=torch.float64, device=neighborhood.device)
+    return neighborhood.weight.detach().double()
+
+
+def _codes(neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
+    code = neighborhood.receivers() * neighborhood.num_src + neighborhood.indices
+    return code, _weights(neighborhood).clone()
+
+
+def _entries(neighborhood: Neighborhood) -> tuple[Tensor, Tensor, int]:
+    return _summed(*_codes(neighborhood), neighborhood)
+
+
+def _summed(code: Tensor, value: Tensor, like: Neighborhood) -> tuple[Tensor, Tensor, int]:
+    """Rows and values of the matrix's entries, each pair once."""
+    pair, place = code.unique(return_inverse=True)
+    entry = value.new_zeros(len(pair)).index_add(0, place, value)
+    rows = torch.div(pair, max(like.num_src, 1), rounding_mode="floor")
+    return rows, entry, like.num_dst
+
+
+def _largest_row(rows: Tensor, entry: Tensor, num_dst: int) -> float:
+    sums = entry.new_zeros(num_dst).index_add(0, rows, entry.abs())
+    return float(sums.max()) if num_dst else 0.0

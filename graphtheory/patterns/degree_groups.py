@@ -1,0 +1,187 @@
+"""Graph topology sampling: nodes drawn group by group, groups by degree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern, require_square
+from graphtheory.patterns.draw import draw_device, edge_weight, ranks, scale_columns
+from graphtheory.patterns.groups import (
+    check_assignment,
+    check_boundaries,
+    digest,
+    each_group,
+    group_by_degree,
+    group_sizes,
+)
+
+Numbers = tuple[float, ...]
+
+
+class Groups(NamedTuple):
+    """What a neighbourhood's groups are; l from 0, in the order of growing degree.
+
+    Attributes:
+        group: Of each node, int64 [N].
+        size: N_l, int64 [L].
+        drawn: S_l, int64 [L].
+        p_star: p*_l, float64 [L].
+    """
+
+    group: Tensor
+    size: Tensor
+    drawn: Tensor
+    p_star: Tensor
+
+
+@dataclass(frozen=True)
+class DegreeGroups(Pattern):
+    r"""S_l of the N_l nodes of each degree group, uniformly without replacement, rescaled.
+
+    .. math::
+        A^s = A P^s, \qquad P^s_{ii} = p^*_l\, \frac{N_l}{S_l} \text{ if i was drawn, else } 0,
+        \qquad A^* = A P^* = E[A^s], \quad P^*_{ii} = p^*_l
+
+    Symmetric: :math:`A^s = P^s A P^s` with :math:`P^s_{ii} = \sqrt{p^*_l N_l / S_l}`, and
+    :math:`A^* = P^* A P^*` with :math:`P^*_{ii} = \sqrt{p^*_l}` (`effective`). That is the mean on
+    the diagonal alone: of two different nodes of groups l and k both must be drawn, and the mean
+    (`expected`) is A*_ij times
+    :math:`\sqrt{S_l S_k / (N_l N_k)}`, or times :math:`(S_l - 1) / (N_l - 1)` within one group.
+
+    A node's degree is the number of senders in its row. A graph without nodes stays as it is.
+
+    Args:
+        groups: L, whose limits then lie evenly on a log scale between the smallest degree (at
+            least 1) and the largest; or the L - 1 limits: group l has limit_l <= degree <
+            limit_(l+1).
+        share: S_l / N_l, above 0 and at most 1, one for all groups or one each, rounded to at least
+            one node. Default of this and `count`: half of each group.
+        count: S_l instead, one for all groups or one each.
+        p_star: p*_l, 0 or more, dimensionless, one for all groups or one each; 1 makes A* = A.
+        symmetric: Scale rows and columns.
+        assignment: The group of each node instead, int64 [N], every one of 0..L-1 at least once.
+
+    Raises:
+        ValueError: An argument out of its range, S_l > N_l, a group without a node, or a graph
+            whose senders and receivers are different nodes.
+        TypeError: An assignment that is no int64, or a generator that is none.
+
+    Source:
+        Li (2024), section 5.3.2, eqs. (5.6), (5.7); symmetric: section D.1.1, eqs. (D.14), (D.15).
+        There groups are given and differ in the order of their degrees.
+
+    Example:
+        >>> star = Neighborhood.from_edge_index(
+        ...     torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]]), num_nodes=4)
+        >>> hub_and_leaves = DegreeGroups(groups=2, share=1.0, p_star=(0.5, 1.0))
+        >>> hub_and_leaves(star).to_dense()[0].tolist()
+        [0.0, 0.5, 0.5, 0.5]
+    """
+
+    groups: int | Numbers = 1
+    share: float | Numbers | None = None
+    count: int | tuple[int, ...] | None = None
+    p_star: float | Numbers = 1.0
+    symmetric: bool = False
+    assignment: Tensor | None = field(default=None, repr=False, compare=False)
+    assignment_sha256: str = field(init=False, default="")  # compares and prints in its place
+    is_random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "share", "count", "p_star"):
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(value))
+        if self.share is not None and self.count is not None:
+            raise ValueError(f"count: got {self.count} beside share={self.share}, expected one")
+        check_boundaries(self.groups)
+        if self.assignment is not None:
+            if self.groups != 1:
+                raise ValueError(f"groups: got {self.groups} beside assignment, expected one")
+            check_assignment(self.assignment)
+            object.__setattr__(self, "assignment_sha256", digest(self.assignment))
+
+    def groups_of(self, neighborhood: Neighborhood) -> Groups:
+        """Groups of the nodes, their sizes, and how many are drawn of each.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        nodes = require_square(neighborhood, "DegreeGroups")
+        index = self.assignment
+        if index is None:
+            index = group_by_degree(neighborhood.degree(), self.groups)
+        elif len(index) != nodes:
+            raise ValueError(f"assignment: {len(index)} nodes, expected the graph's {nodes}")
+        size = group_sizes(index, self.groups).cpu()
+        p_star = each_group("p_star", self.p_star, len(size), least=0.0)
+        parts = (index, size, self._drawn(size), p_star)
+        return Groups(*(part.to(neighborhood.device) for part in parts))
+
+    def _drawn(self, size: Tensor) -> Tensor:
+        """S_l."""
+        if self.count is None:
+            given = 0.5 if self.share is None else self.share
+            share = each_group("share", given, len(size), least=0.0, most=1.0, above=True)
+            return (share * size).round().long().clamp(min=1)
+        count = each_group("count", self.count, len(size), least=1.0).long()
+        if bool((count > size).any()):
+            group = int((count > size).nonzero()[0])
+            raise ValueError(
+                f"count: S_l = {int(count[group])} for group {group}, expected at most its "
+                f"{int(size[group])} nodes"
+            )
+        return count
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draw."""
+        device = draw_device(generator, neighborhood)
+        if require_square(neighborhood, "DegreeGroups") == 0:
+            return neighborhood
+        groups = self.groups_of(neighborhood)
+        kept = ranks(groups.group, generator, device) < groups.drawn[groups.group]
+        factor = kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
+        if not self.symmetric:
+            return scale_columns(neighborhood, factor)
+        drawn = scale_columns(neighborhood, factor.sqrt())
+        rows, weight = factor.sqrt()[drawn.receivers()], edge_weight(drawn)
+        return drawn.with_(weight=weight * rows.to(weight)).keep(rows != 0)
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The pairs it may draw: those there are."""
+        return base
+
+    def row_size(self, base: Tensor) -> Tensor:
+        """The draw decides."""
+        return torch.full((base.size(0),), -1)
+
+    def effective(self, neighborhood: Neighborhood) -> Neighborhood:
+        """A* of eq. (5.6), symmetric of eq. (D.14), on the same edges."""
+        if neighborhood.num_dst == 0:
+            return neighborhood
+        groups = self.groups_of(neighborhood)
+        factor = groups.p_star[groups.group[neighborhood.indices]]
+        if self.symmetric:
+            factor = (factor * groups.p_star[groups.group[neighborhood.receivers()]]).sqrt()
+        weight = edge_weight(neighborhood)
+        return neighborhood.with_(weight=weight * factor.to(weight))
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
+        """A*, symmetric less what the class says."""
+        star = self.effective(neighborhood)
+        if not self.symmetric or neighborhood.num_dst == 0:
+            return star
+        group, size, drawn, _ = self.groups_of(neighborhood)
+        share = drawn / size.double()
+        ends = group[torch.stack([neighborhood.indices, neighborhood.receivers()])]  # [2, E]
+        within = ((drawn - 1) / (size - 1).clamp(min=1).double())[ends[0]]
+        both = torch.where(ends[0] == ends[1], within, share[ends].prod(0).sqrt())
+        both[neighborhood.indices == neighborhood.receivers()] = 1.0
+        assert star.weight is not None
+        return star.with_(weight=star.weight * both.to(star.weight))

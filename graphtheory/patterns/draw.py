@@ -1,0 +1,126 @@
+"""How samplers draw nodes, and how a draw becomes weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+
+
+def draw_device(generator: torch.Generator | None, neighborhood: Neighborhood) -> torch.device:
+    """Where to draw: a generator's seed gives the same draw wherever the graph lies.
+
+    Raises:
+        TypeError: `generator` is neither a `torch.Generator` nor None.
+    """
+    if generator is None:
+        return neighborhood.device
+    if not isinstance(generator, torch.Generator):
+        kind = type(generator).__name__
+        raise TypeError(f"generator: got {kind}, expected a torch.Generator or None")
+    return generator.device
+
+
+def edge_weight(neighborhood: Neighborhood) -> Tensor:
+    """Weight of each edge [num_edges]; ones where there are none."""
+    if neighborhood.weight is not None:
+        return neighborhood.weight
+    return torch.ones(neighborhood.num_edges, device=neighborhood.device)
+
+
+def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
+    """A P for the diagonal P with `factor` [num_src]; edges of a factor of 0 are dropped."""
+    factor = factor.to(neighborhood.device)
+    weight = edge_weight(neighborhood)
+    scaled = weight * factor[neighborhood.indices].to(weight.dtype)
+    kept = (factor != 0)[neighborhood.indices]
+    return neighborhood.with_(weight=scaled).keep(kept)
+
+
+def check_size(count: int | None, share: float | None) -> None:
+    """Raise unless at most one of the two ways to give a sample's size is used, and in range."""
+    if count is not None and share is not None:
+        raise ValueError(f"count: got {count} beside share={share}, expected one of the two")
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ValueError(f"count: got {count!r}, expected a whole number of nodes, at least 1")
+    if share is not None and not 0 < share <= 1:
+        raise ValueError(f"share: got {share}, expected a part of the nodes, above 0 and at most 1")
+
+
+def sample_size(count: int | None, share: float | None, nodes: int) -> int:
+    """Nodes to draw of `nodes`: `count`, or `share` of them (default half), at least one."""
+    if count is not None:
+        return count
+    return max(1, round((0.5 if share is None else share) * nodes))
+
+
+def ranks(group: Tensor, generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """Place of each node in a random order of its group [N]: below S, it is one of a uniform S."""
+    key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
+    order = torch.argsort(group + key.to(group.device), stable=True)
+    first = torch.bincount(group).cumsum(0) - torch.bincount(group)
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(len(group), device=group.device) - first[group[order]]
+    return rank
+
+
+def total(values: Tensor) -> Tensor:
+    """Their sum, the same bits for any number of threads."""
+    return values.cumsum(0)[-1]
+
+
+def importance_factor(
+    mass: Tensor, count: int, *, replace: bool, generator: torch.Generator | None
+) -> Tensor:
+    """Draw nodes in proportion to `mass`; a factor for each whose mean over all draws is 1.
+
+    With replacement `count` independent draws of q = mass / sum, and the factor is the number of
+    times that a node came over count q. Without, `count` different nodes by systematic sampling in
+    random order, node j with probability pi_j = min(1, c q_j), and the factor is 1 / pi_j of those
+    that came. Nodes of mass 0 never come and have the factor 0.
+
+    Args:
+        mass: float64 [n], not negative, on the device to draw on.
+        count: Draws.
+        replace: Whether a node can come twice.
+        generator: Source of randomness.
+    """
+    factor = torch.zeros_like(mass)
+    alive = mass.nonzero().flatten()
+    if len(alive):
+        drawn = _with_replacement if replace else _systematic
+        factor[alive] = drawn(mass[alive], count, generator)
+    return factor
+
+
+def _with_replacement(mass: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    reach = mass.cumsum(0)
+    key = torch.rand(count, generator=generator, dtype=torch.float64, device=mass.device)
+    drawn = torch.searchsorted(reach, key * reach[-1], right=True).clamp(max=len(mass) - 1)
+    return torch.bincount(drawn, minlength=len(mass)) * reach[-1] / (count * mass)
+
+
+def inclusion(mass: Tensor, count: int) -> Tensor:
+    """Probabilities pi_j = min(1, c mass_j) that sum to `count`, for positive masses [n]."""
+    certain = torch.zeros(len(mass), dtype=torch.bool, device=mass.device)
+    if count >= len(mass):
+        return torch.ones_like(mass)
+    while True:
+        left = count - int(certain.sum())
+        chance = torch.where(certain, 1.0, left * mass / total(torch.where(certain, 0.0, mass)))
+        above = chance > 1
+        if not bool(above.any()):
+            return chance
+        certain |= above
+
+
+def _systematic(mass: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    chance = inclusion(mass, count)
+    order = torch.randperm(len(mass), generator=generator, device=mass.device)
+    start = torch.rand(1, generator=generator, dtype=torch.float64, device=mass.device)
+    order = order[chance[order] < 1]  # the others come for certain
+    steps = (chance[order].cumsum(0) - start).ceil()
+    came = chance.new_ones(len(mass))
+    came[order] = steps.diff(prepend=steps.new_zeros(1))
+    return came / chance

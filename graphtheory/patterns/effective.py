@@ -1,0 +1,146 @@
+"""A*, the adjacency that training on samples learns for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import sort_by_key
+from graphtheory.patterns.base import Compose, Pattern
+from graphtheory.patterns.draw import edge_weight
+
+_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class EffectiveAdjacency:
+    """What `effective_adjacency` finds.
+
+    Attributes:
+        neighborhood: A*, with weights.
+        mean: E[A^s] on the same edges; it differs from A* for symmetric `DegreeGroups` only.
+        error: Standard error of each weight [num_edges] where it was estimated; None of a closed
+            form.
+        draws: How many it was estimated from; 0 of a closed form.
+    """
+
+    neighborhood: Neighborhood
+    mean: Neighborhood
+    error: Tensor | None = None
+    draws: int = 0
+
+
+def effective_adjacency(
+    pattern: Pattern,
+    neighborhood: Neighborhood,
+    *,
+    draws: int | None = None,
+    generator: torch.Generator | None = None,
+) -> EffectiveAdjacency:
+    r"""The effective adjacency A* of a sampler: what replaces A in its predictions.
+
+    .. math:: A^*_{ij} = E[A^s_{ij}] \approx \frac1n \sum_{s=1}^n A^s_{ij}, \qquad
+        \text{standard error} = \sqrt{\frac{\sum_s (A^s_{ij} - \bar A_{ij})^2}{n (n - 1)}}
+
+    A pair that no draw brought has no edge in an estimate, and neither has it an error.
+
+    Args:
+        pattern: The sampler.
+        neighborhood: A.
+        draws: Estimate from so many draws, at least 2. Default: the closed form, or 1000 draws of a
+            pattern that has none.
+        generator: Source of randomness of the draws.
+
+    Raises:
+        ValueError: Fewer than two draws, or what the pattern refuses.
+
+    Source:
+        Li (2024), eqs. (5.6), (5.7); other samplers by their mean, as section 5.4.2 reads FastGCN.
+
+    Example:
+        >>> from graphtheory.patterns import DegreeGroups
+        >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> effective_adjacency(DegreeGroups(p_star=0.3), pair).neighborhood.weight.tolist()
+        [0.3..., 0.3...]
+    """
+    if draws is None:
+        star, mean = pattern.effective(neighborhood), pattern.expected(neighborhood)
+        if star is not None and mean is not None:
+            return EffectiveAdjacency(_weighted(star), _weighted(mean))
+        draws = _DRAWS
+    if not isinstance(draws, int) or draws < 2:
+        raise ValueError(f"draws: got {draws!r}, expected at least 2")
+    sample = (pattern(neighborhood, generator=generator) for _ in range(draws))
+    mean, error = _mean_and_error(sample, draws)
+    return EffectiveAdjacency(mean, mean, error, draws)
+
+
+@dataclass(frozen=True)
+class Effective(Pattern):
+    """The effective adjacency A* of another pattern, as a pattern without randomness.
+
+    `FullGraph(data, sampler, evaluation=Effective(sampler))` trains on draws and predicts with A*.
+
+    Args:
+        pattern: A pattern whose A* has a closed form.
+
+    Raises:
+        ValueError: There is no closed form; give `effective_adjacency` a number of draws instead.
+
+    Source:
+        Li (2024), section 5.3.3: predictions use F_{A*}.
+    """
+
+    pattern: Pattern = field(default_factory=Compose)
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """A*."""
+        star = self.pattern.effective(neighborhood)
+        if star is None:
+            raise ValueError(
+                f"pattern: {self.pattern} has no closed form, expected one that has; "
+                "effective_adjacency estimates it"
+            )
+        return star
+
+    def mask(self, base: Tensor) -> Tensor:
+        """Every pair that the pattern may draw."""
+        return self.pattern.mask(base)
+
+
+def _weighted(neighborhood: Neighborhood) -> Neighborhood:
+    return neighborhood.with_(weight=edge_weight(neighborhood))
+
+
+def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:
+    """Moments over the union of all pairs that came, duplicates within a draw summed."""
+    first = next(sample)
+    pair = torch.empty(0, dtype=torch.int64, device=first.device)
+    moments = torch.zeros(2, 0, dtype=torch.float64, device=first.device)
+    for one in (first, *sample):
+        code, place = (one.receivers() * one.num_src + one.indices).unique(return_inverse=True)
+        value = torch.zeros(len(code), dtype=torch.float64, device=one.device)
+        value.index_add_(0, place, edge_weight(one).detach().double())
+        known, place = torch.cat([pair, code]).unique(return_inverse=True)
+        if len(known) > len(pair):
+            wider = moments.new_zeros(2, len(known))
+            wider[:, place[: len(pair)]] = moments
+            pair, moments = known, wider
+        moments[:, place[-len(code) :] if len(code) else place[:0]] += torch.stack(
+            [value, value.square()]
+        )
+    mean = moments[0] / draws
+    variance = ((moments[1] - draws * mean.square()) / (draws - 1)).clamp(min=0)
+    rows = torch.div(pair, max(first.num_src, 1), rounding_mode="floor")
+    indptr, _ = sort_by_key(rows, first.num_dst)
+    found = Neighborhood(
+        indptr, pair % max(first.num_src, 1), first.num_src,
+        weight=mean.to(edge_weight(first).dtype), validate=False,
+    )  # fmt: skip
+    return found, (variance / draws).sqrt()

@@ -1,0 +1,133 @@
+"""FastGCN: importance sampling of senders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.draw import (
+    check_size,
+    draw_device,
+    edge_weight,
+    importance_factor,
+    inclusion,
+    sample_size,
+    scale_columns,
+    total,
+)
+
+
+@dataclass(frozen=True)
+class FastGCN(Pattern):
+    r"""S senders for the whole layer, in proportion to the squared norms of their columns.
+
+    .. math::
+        q_j = \frac{\sum_i A_{ij}^2}{\sum_{ij} A_{ij}^2}, \qquad
+        A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j}, \qquad E[A^s] = A
+
+    with :math:`c_j` the number of times that j came in S independent draws. Without replacement the
+    S draws are of different nodes, j comes with probability :math:`\pi_j = \min(1, c\, q_j)`, these
+    sum to S, and :math:`A^s_{ij} = A_{ij} / \pi_j`; the mean is A again. A column of zeros is never
+    drawn; without edges there is nothing to draw.
+
+    Not `unbiased`, different nodes are divided by S q_j as if they could come twice, as in the
+    authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the senders that come for
+    certain the larger column counts less, all others are scaled alike.
+
+    Args:
+        count: S, at least 1; without replacement at most the number of senders.
+        share: S over the number of senders instead, above 0 and at most 1, rounded to at least one
+            node. Default of both: half of them.
+        replace: Whether a node can come twice.
+        unbiased: Keep the mean; False only without replacement.
+
+    Raises:
+        ValueError: Both sizes, one out of its range, more different nodes than there are, or a
+            biased draw with replacement.
+        TypeError: A generator that is none.
+
+    Source:
+        Chen, Ma and Xiao (2018), eq. (10) and proposition 4. Their code draws different nodes one
+        after the other, which gives probabilities near pi_j that have no closed form.
+
+    Example:
+        >>> star = Neighborhood.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
+        >>> FastGCN(share=1.0, replace=False)(star).weight.tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    count: int | None = None
+    share: float | None = None
+    replace: bool = True
+    unbiased: bool = True
+    is_random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_size(self.count, self.share)
+        if self.replace and not self.unbiased:
+            raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draw."""
+        factor = importance_of_columns(
+            neighborhood, self.count, self.share, self.replace, generator
+        )
+        return scale_columns(neighborhood, self._times_bias(neighborhood, factor))
+
+    def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
+        """`factor` [num_src] times pi_j / (S q_j), where that is not made up for."""
+        if self.unbiased:
+            return factor
+        norm = column_norms(neighborhood).to(factor.device)
+        alive = norm.nonzero().flatten()
+        if len(alive) == 0:
+            return factor
+        size = sample_size(self.count, self.share, neighborhood.num_src)
+        mass = norm[alive]
+        chance = inclusion(mass, size)
+        return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The pairs it may draw: those there are."""
+        return base
+
+    def row_size(self, base: Tensor) -> Tensor:
+        """The draw decides."""
+        return torch.full((base.size(0),), -1)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
+        """A itself, less the bias where there is one."""
+        ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
+        factor = self._times_bias(neighborhood, ones)[neighborhood.indices]
+        weight = edge_weight(neighborhood)
+        return neighborhood.with_(weight=weight * factor.to(weight.dtype))
+
+
+def importance_of_columns(
+    neighborhood: Neighborhood,
+    count: int | None,
+    share: float | None,
+    replace: bool,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Factor of each sender [num_src], float64, drawn by the squared norms of the columns."""
+    device = draw_device(generator, neighborhood)
+    nodes = neighborhood.num_src
+    size = sample_size(count, share, nodes)
+    if not replace and size > max(nodes, 1):
+        raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
+    norm = column_norms(neighborhood).to(device)
+    return importance_factor(norm, size, replace=replace, generator=generator)
+
+
+def column_norms(neighborhood: Neighborhood) -> Tensor:
+    """Squared norm of each sender's column, float64 [num_src]."""
+    square = edge_weight(neighborhood).detach().double().square()
+    return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)

@@ -1,0 +1,96 @@
+"""Degree groups: which node is in which, and numbers that are given group by group."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+
+def check_boundaries(groups: int | tuple[float, ...]) -> None:
+    """Raise unless this is a number of groups, or limits that grow."""
+    if isinstance(groups, tuple):
+        if not groups or any(b <= a for a, b in pairwise(groups)):
+            raise ValueError(f"groups: got {groups}, expected degrees that grow, at least one")
+    elif not isinstance(groups, int) or groups < 1:
+        raise ValueError(f"groups: got {groups!r}, expected a number of 1 or more, or degrees")
+
+
+def group_by_degree(degree: Tensor, groups: int | tuple[float, ...]) -> Tensor:
+    """Group of each node, int64 [N], from 0 in the order of growing degree.
+
+    Args:
+        degree: int64 [N].
+        groups: How many, evenly on a log scale, or the degrees at which the next one begins.
+    """
+    if isinstance(groups, int):
+        if groups == 1 or len(degree) == 0:
+            return torch.zeros_like(degree)
+        least, most = (max(int(end), 1) for end in (degree.min(), degree.max()))
+        groups = tuple(least * (most / least) ** (k / groups) for k in range(1, groups))
+    limits = torch.tensor(groups, dtype=torch.float64, device=degree.device)
+    return torch.bucketize(degree.double(), limits, right=True)
+
+
+def group_sizes(index: Tensor, groups: int | tuple[float, ...]) -> Tensor:
+    """N_l, int64 [L].
+
+    Raises:
+        ValueError: A group without a node.
+    """
+    expected = groups if isinstance(groups, int) else len(groups) + 1
+    size = torch.bincount(index, minlength=expected)
+    if bool((size == 0).any()):
+        empty = int((size == 0).nonzero()[0])
+        raise ValueError(
+            f"groups: group {empty} of 0..{len(size) - 1} has no node, expected at least one; "
+            f"sizes are {size.tolist()}"
+        )
+    return size
+
+
+def each_group(
+    name: str,
+    value: float | tuple[float, ...],
+    groups: int,
+    *,
+    least: float,
+    most: float = math.inf,
+    above: bool = False,
+) -> Tensor:
+    """One number for each group, float64 [L], from one for all or one each.
+
+    Raises:
+        ValueError: As many as there are not groups, or one out of range; `above` leaves `least`
+            itself out.
+    """
+    values = value if isinstance(value, tuple) else (value,) * groups
+    if len(values) != groups:
+        raise ValueError(f"{name}: {len(values)} numbers, expected one for each of {groups} groups")
+    for group, number in enumerate(values):
+        low = number > least if above else number >= least
+        if not (low and number <= most and math.isfinite(number)):
+            limits = f"{'above ' if above else ''}{least:g}" + (
+                " or more" if most == math.inf and not above else f" to {most:g}"
+            )
+            raise ValueError(f"{name}: got {number} for group {group}, expected {limits}")
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def check_assignment(assignment: Tensor) -> None:
+    """Raise unless this is a group for each node."""
+    if not isinstance(assignment, Tensor) or assignment.dtype != torch.int64:
+        kind = getattr(assignment, "dtype", type(assignment).__name__)
+        raise TypeError(f"assignment: got {kind}, expected an int64 tensor [N]")
+    if assignment.dim() != 1 or (len(assignment) and int(assignment.min()) < 0):
+        raise ValueError(
+            f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more a node"
+        )
+
+
+def digest(assignment: Tensor) -> str:
+    """What two equal assignments have in common, hexadecimal."""
+    return hashlib.sha256(assignment.cpu().contiguous().numpy().tobytes()).hexdigest()[:16]

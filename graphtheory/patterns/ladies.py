@@ -1,0 +1,104 @@
+"""LADIES: importance sampling of senders, layer by layer from the top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_index
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.draw import check_size, edge_weight, scale_columns
+from graphtheory.patterns.fastgcn import importance_of_columns
+
+
+@dataclass(frozen=True)
+class LADIES(Pattern):
+    r"""S senders for the rows in use, in proportion to what those rows hear of them.
+
+    .. math::
+        q_j = \frac{\sum_{i \in R} A_{ij}^2}{\sum_{i \in R} \sum_k A_{ik}^2}, \qquad
+        A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j} \text{ for } i \in R, \qquad E[A^s] = A \text{ on } R
+
+    R are the receivers in use: the senders that the layer above drew (`per_layer` goes down from
+    the top). Rows outside R are empty. Draws as in `FastGCN`, which is this with R all nodes.
+
+    Args:
+        count: S, at least 1; without replacement at most the number of senders.
+        share: S over the number of senders instead; default of both: half of them.
+        replace: Whether a node can come twice.
+        normalize: Divide every row by its sum afterwards, as the paper does. The mean is not A
+            then, and is known from draws only.
+
+    Raises:
+        ValueError: Both sizes, one out of its range, or more different nodes than there are.
+        TypeError: A generator that is none, or receivers that are no int64.
+        IndexError: A receiver that does not exist.
+
+    Source:
+        Zou et al. (2019), algorithm 1. Differs: the mean is A by default, and the receivers
+        themselves are not added to what was drawn.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> LADIES(count=1)(path, receivers=torch.tensor([2])).edge_index().tolist()
+        [[1], [2]]
+    """
+
+    count: int | None = None
+    share: float | None = None
+    replace: bool = True
+    normalize: bool = False
+    is_random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_size(self.count, self.share)
+
+    def __call__(
+        self,
+        neighborhood: Neighborhood,
+        *,
+        generator: torch.Generator | None = None,
+        receivers: Tensor | None = None,
+    ) -> Neighborhood:
+        """Draw for `receivers`, int64 node ids; None is every row."""
+        if receivers is not None:
+            neighborhood = only_rows(neighborhood, receivers)
+        factor = importance_of_columns(
+            neighborhood, self.count, self.share, self.replace, generator
+        )
+        drawn = scale_columns(neighborhood, factor)
+        return _row_normalized(drawn) if self.normalize else drawn
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The pairs it may draw: those there are."""
+        return base
+
+    def row_size(self, base: Tensor) -> Tensor:
+        """The draw decides."""
+        return torch.full((base.size(0),), -1)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """A itself, where rows are not normalised."""
+        if self.normalize:
+            return None
+        return neighborhood.with_(weight=edge_weight(neighborhood))
+
+
+def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:
+    """The same neighbourhood with every other row empty."""
+    if receivers.dtype != torch.int64:
+        raise TypeError(f"receivers: dtype {receivers.dtype}, expected int64 node ids")
+    check_index("receivers", receivers, neighborhood.num_dst)
+    used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
+    used[receivers] = True
+    return neighborhood.keep(used[neighborhood.receivers()])
+
+
+def _row_normalized(neighborhood: Neighborhood) -> Neighborhood:
+    weight, rows = edge_weight(neighborhood), neighborhood.receivers()
+    sums = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)[rows]
+    return neighborhood.with_(weight=weight / torch.where(sums == 0, 1, sums))

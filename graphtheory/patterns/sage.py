@@ -1,0 +1,68 @@
+"""GraphSAGE's neighbour sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.draw import draw_device, edge_weight
+from graphtheory.patterns.uniform import Sample
+
+
+@dataclass(frozen=True)
+class GraphSAGE(Pattern):
+    r"""n senders a row, uniformly without replacement, their weights rescaled.
+
+    .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
+
+    A row of n senders or fewer stays as it is.
+
+    Args:
+        n: Senders a row, at least 1.
+
+    Raises:
+        ValueError: n is no whole number, or below 1.
+        TypeError: A generator that is none.
+
+    Source:
+        Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn senders is this
+        on rows of weights 1/|T^i|; `Sample` draws the same without rescaling.
+
+    Example:
+        >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> GraphSAGE(1)(pair, generator=torch.Generator().manual_seed(0)).weight.tolist()
+        [2.0]
+    """
+
+    n: int = 10
+    is_random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Sample(self.n)  # which checks n
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draw."""
+        draw_device(generator, neighborhood)
+        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.receivers()]
+        weight = edge_weight(neighborhood)
+        scaled = neighborhood.with_(weight=weight * factor.to(weight.dtype))
+        return Sample(self.n)(scaled, generator=generator)
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The pairs it may draw: those there are."""
+        return base
+
+    def row_size(self, base: Tensor) -> Tensor:
+        """At most n."""
+        return base.sum(1).clamp(max=self.n)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
+        """A itself."""
+        return neighborhood.with_(weight=edge_weight(neighborhood))

@@ -1,0 +1,81 @@
+"""Uniform sampling of nodes over the whole graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.draw import (
+    check_size,
+    draw_device,
+    edge_weight,
+    ranks,
+    sample_size,
+    scale_columns,
+)
+
+
+@dataclass(frozen=True)
+class UniformNodes(Pattern):
+    r"""S of the N senders, uniformly without replacement; every row hears those and no others.
+
+    .. math:: A^s_{ij} = A_{ij}\, \frac NS \text{ if j was drawn, else } 0, \qquad E[A^s] = A
+
+    Without senders there is nothing to draw.
+
+    Args:
+        count: S, 1 to N nodes.
+        share: S / N instead, above 0 and at most 1, rounded to at least one node. Default of both:
+            half of the nodes.
+
+    Raises:
+        ValueError: Both sizes, one out of its range, or more nodes than there are.
+        TypeError: A generator that is none.
+
+    Source:
+        Li (2024), section 5.3.2 with one group and p* = 1.
+
+    Example:
+        >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> UniformNodes(count=1)(pair, generator=torch.Generator().manual_seed(0)).weight.tolist()
+        [2.0]
+    """
+
+    count: int | None = None
+    share: float | None = None
+    is_random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_size(self.count, self.share)
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draw."""
+        device = draw_device(generator, neighborhood)
+        nodes = neighborhood.num_src
+        if nodes == 0:
+            return neighborhood
+        size = sample_size(self.count, self.share, nodes)
+        if size > nodes:
+            raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
+        one_group = torch.zeros(nodes, dtype=torch.int64, device=neighborhood.device)
+        drawn = ranks(one_group, generator, device) < size
+        return scale_columns(neighborhood, drawn.double() * (nodes / size))
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The pairs it may draw: those there are."""
+        return base
+
+    def row_size(self, base: Tensor) -> Tensor:
+        """The draw decides."""
+        return torch.full((base.size(0),), -1)
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
+        """A itself."""
+        return neighborhood.with_(weight=edge_weight(neighborhood))

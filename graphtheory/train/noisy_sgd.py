@@ -1,0 +1,120 @@
+"""Options of noisy SGD: perturbations, penalties, steps and decay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+def _not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name}: got {value}, expected 0 or more")
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    r"""Randomness that the analysis needs and practice does not; none by default.
+
+    Args:
+        sigma_w: Standard deviation of W^rho, which smooths W.
+        sigma_v: Standard deviation of V^rho.
+        signs: Multiply the learned parts by a random diagonal Sigma of signs.
+        noise: Standard deviation of what noisy SGD adds to every gradient.
+
+    Raises:
+        ValueError: A negative deviation.
+
+    Source:
+        Li (2024), section 5.3.3.
+    """
+
+    sigma_w: float = 0.0
+    sigma_v: float = 0.0
+    signs: bool = False
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative(sigma_w=self.sigma_w, sigma_v=self.sigma_v, noise=self.noise)
+
+    @classmethod
+    def of_theory(cls, m_1: int, m_2: int, *, noise: float = 0.0) -> Perturbation:
+        r"""Table 5.1: :math:`\sigma_w = m_1^{-0.99}`, :math:`\sigma_v = m_2^{-0.51}`, and signs."""
+        return cls(m_1**-0.99, m_2**-0.51, signs=True, noise=noise)
+
+
+@dataclass(frozen=True)
+class Regularizers:
+    r""":math:`\lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2`.
+
+    The first norm is over columns: :math:`\|W\|_{2,4}^4 = \sum_i \|w_i\|_2^4`. None by default.
+
+    Args:
+        lambda_w: Of W, 0 or more.
+        lambda_v: Of V, 0 or more.
+
+    Raises:
+        ValueError: A negative coefficient.
+
+    Source:
+        Li (2024), eqs. (5.1), (5.11).
+    """
+
+    lambda_w: float = 0.0
+    lambda_v: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative(lambda_w=self.lambda_w, lambda_v=self.lambda_v)
+
+    @classmethod
+    def of_theory(cls, m_1: int, m_2: int, *, epsilon_0: float, c_0: float) -> Regularizers:
+        r"""Coefficients of table 5.1.
+
+        .. math:: \lambda_w = 2 \epsilon_0 m_1^{2.998} / C_0^4, \qquad
+            \lambda_v = 2 \epsilon_0 m_2 / m_1^{0.99}
+        """
+        return cls(2 * epsilon_0 * m_1**2.998 / c_0**4, 2 * epsilon_0 * m_2 / m_1**0.99)
+
+    def __call__(self, w: Tensor, v: Tensor, scale: float) -> Tensor:
+        """The two terms of (5.11) for the learned parts and lambda_t = `scale`."""
+        columns = w.square().sum(0)
+        return (
+            self.lambda_w * scale**2 * columns.square().sum()
+            + self.lambda_v * scale * v.square().sum()
+        )
+
+
+@dataclass(frozen=True)
+class Algorithm2:
+    r"""Options of `train_on_samples`.
+
+    Args:
+        step_size: eta, above 0 and below 1.
+        outer: T, at least 1.
+        inner: T_w steps in each outer loop, at least 1.
+        batch_size: Labelled nodes a step, at least 1; fewer where there are not so many.
+        decay: :math:`\lambda_{t+1} = (1 - \eta) \lambda_t`; otherwise lambda stays 1.
+        one_draw: The same A^s in all three layers; otherwise each layer has its own.
+        perturbation: Smoothing, signs and noise.
+        regularizers: Penalties on the learned parts.
+
+    Raises:
+        ValueError: A number out of range.
+    """
+
+    step_size: float = 1e-3
+    outer: int = 1
+    inner: int = 1000
+    batch_size: int = 5
+    decay: bool = True
+    one_draw: bool = False
+    perturbation: Perturbation = field(default_factory=Perturbation)
+    regularizers: Regularizers = field(default_factory=Regularizers)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step_size < 1:
+            raise ValueError(f"step_size: got {self.step_size}, expected above 0 and below 1")
+        for name in ("outer", "inner", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")

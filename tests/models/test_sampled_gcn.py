@@ -1,0 +1,189 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphtheory import Neighborhood
+from graphtheory.data import graphs
+from graphtheory.models import SampledGCN
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    Effective,
+    FastGCN,
+    GraphSAGE,
+    Pattern,
+    SymmetricNormalize,
+    UniformNodes,
+    effective_adjacency,
+    per_layer,
+)
+from graphtheory.train import Algorithm2, FullGraph, NodeTask, fit, train_on_samples
+from tests.models.conftest import Tiny
+
+SAMPLERS = [DegreeGroups(p_star=0.7), FastGCN(), LADIES(), GraphSAGE(2), UniformNodes()]
+
+
+def adjacency(graph: Neighborhood) -> Neighborhood:
+    nb = Compose(AddSelf(), SymmetricNormalize())(graph)
+    return nb.with_(weight=nb.weight.double())
+
+
+def formula(model: SampledGCN, x: Tensor, layers: list[Neighborhood]) -> Tensor:
+    """Eq. (5.4) with dense matrices."""
+    first, second, third = (nb.to_dense() for nb in layers)
+    row = torch.ones(len(x), 1, dtype=x.dtype)
+    hidden = torch.relu(first @ x @ model.W + row * model.B1)
+    return third @ torch.relu(second @ hidden @ model.V + row * model.B2) @ model.C
+
+
+@pytest.mark.parametrize("hidden", [3, (4, 9), (9, 4)])
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_output_and_gradients_are_those_of_the_formula(
+    tiny: Tiny, sampler: Pattern, fixed: bool, hidden: Any, generator: torch.Generator
+) -> None:
+    model = SampledGCN(6, hidden, 3, fixed=fixed, generator=generator).double()
+    x = tiny.x.double().requires_grad_()
+    layers = per_layer(sampler, adjacency(tiny.graph), 3, generator=generator)
+    found, true = model(x, layers), formula(model, x, layers)
+    torch.testing.assert_close(found, true, rtol=1e-12, atol=1e-12)
+    upstream = torch.randn(true.shape, generator=generator, dtype=torch.float64)
+    inputs = [x, *model.parameters()]
+    assert len(inputs) == (3 if fixed else 6)
+    for one, other in zip(
+        *(torch.autograd.grad((out * upstream).sum(), inputs) for out in (found, true)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_layers_are_applied_first_to_last(tiny: Tiny, generator: torch.Generator) -> None:
+    model = SampledGCN(6, 5, 3, generator=generator).double()
+    a = adjacency(tiny.graph)
+    layers = [a, a.with_(weight=2 * a.weight), a.with_(weight=-a.weight)]
+    x = tiny.x.double()
+    torch.testing.assert_close(model(x, layers), formula(model, x, layers))
+    assert not torch.allclose(model(x, layers), model(x, layers[::-1]))
+
+
+def test_one_neighbourhood_is_for_all_layers(tiny: Tiny) -> None:
+    model, a = SampledGCN(6, 5, 3).double(), adjacency(tiny.graph)
+    assert torch.equal(model(tiny.x.double(), a), model(tiny.x.double(), [a] * 3))
+
+
+def test_prediction_with_the_effective_adjacency(tiny: Tiny, generator: torch.Generator) -> None:
+    # Without an activation in the way the mean of the outputs is the output of the mean: with
+    # the biases far above 0 every unit is on, and the layers are drawn apart.
+    model = SampledGCN(6, 4, 2, fixed=True, generator=generator).double()
+    model.B1.fill_(50.0)
+    model.B2.fill_(500.0)
+    a, x = adjacency(tiny.graph), tiny.x.double()
+    sampler = DegreeGroups(share=0.8, p_star=0.7)
+    star = effective_adjacency(sampler, a).neighborhood
+    with torch.no_grad():
+        outputs = torch.stack(
+            [model(x, per_layer(sampler, a, 3, generator=generator)) for _ in range(1500)]
+        )
+        error = outputs.std(0) / 1500**0.5
+        assert ((outputs.mean(0) - model(x, star)).abs() <= 4 * error + 1e-9).all()
+        assert ((outputs.mean(0) - model(x, a)).abs() > 4 * error).all()
+
+
+def test_sparse_features(tiny: Tiny) -> None:
+    model, a = SampledGCN(6, 8, 3).double(), adjacency(tiny.graph)
+    x = tiny.x.double()
+    torch.testing.assert_close(model(x.to_sparse_csr(), a), model(x, a))
+
+
+def test_what_learns_and_what_stays() -> None:
+    theory, practice = SampledGCN(6, 5, 3, fixed=True), SampledGCN(6, 5, 3)
+    assert {n for n, _ in theory.named_parameters()} == {"W", "V"}
+    assert {n for n, _ in practice.named_parameters()} == {"W", "V", "B1", "B2", "C"}
+    assert set(theory.state_dict()) == set(practice.state_dict())
+    assert not practice.B1.any() and not practice.B2.any()
+    assert theory.B1.all() and theory.B2.all()
+
+
+def test_variances_at_the_start(generator: torch.Generator) -> None:
+    model = SampledGCN(200, (300, 500), 100, fixed=True, generator=generator)
+    for value, variance in (
+        (model.W, 1 / 300), (model.B1, 1 / 300), (model.V, 1 / 500), (model.B2, 1 / 500),
+        (model.C, 1),
+    ):  # fmt: skip
+        error = variance * (2 / value.numel()) ** 0.5
+        assert abs(float(value.detach().square().mean()) - variance) < 4 * error
+
+
+def test_the_generator_decides_the_parameters() -> None:
+    one, same, other = (
+        SampledGCN(6, 5, 3, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)
+    )
+    assert torch.equal(one.V, same.V) and torch.equal(one.C, same.C)
+    assert not torch.equal(one.V, other.V)
+
+
+def test_dropout_is_for_training_only(tiny: Tiny) -> None:
+    model, a = SampledGCN(6, 50, 3, dropout=0.5).double(), adjacency(tiny.graph)
+    x = tiny.x.double()
+    assert not torch.equal(model(x, a), model(x, a))
+    model.eval()
+    torch.testing.assert_close(model(x, a), formula(model, x, [a] * 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((0, 5, 3), {}, "in_channels: got 0, expected at least 1"),
+        ((6, (5, 0), 3), {}, "hidden_channels: got 0"),
+        ((6, 5, -1), {}, "out_channels: got -1"),
+        ((6, 5, 3), {"dropout": 1.0}, "dropout: got 1.0, expected a probability"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SampledGCN(*arguments, **options)
+
+
+def test_one_or_three_neighbourhoods(tiny: Tiny) -> None:
+    with pytest.raises(ValueError, match="neighborhoods: got 2, expected one or 3"):
+        SampledGCN(6, 5, 3)(tiny.x, [tiny.graph] * 2)
+
+
+def karate() -> Data:
+    data = graphs.load("karate")
+    part = torch.arange(34) % 3
+    masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
+    return Data(x=data.x, y=data.y, edge_index=data.edge_index, **masks)
+
+
+def test_it_learns_classes_by_adam_and_predicts_with_the_effective_adjacency() -> None:
+    data = karate()
+    sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(share=0.9))
+    model = SampledGCN(data.x.size(1), 16, 4, generator=torch.Generator().manual_seed(0))
+    task = NodeTask(model, num_classes=4)
+    found = fit(
+        task, FullGraph(data, sampler, evaluation=Effective(sampler)), epochs=60, progress=False
+    )
+    assert found.test is not None and found.test > 0.6
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_it_learns_by_algorithm_2(fixed: bool) -> None:
+    data = karate()
+    nb = Compose(AddSelf(), SymmetricNormalize())(Neighborhood.from_edge_index(data.edge_index, 34))
+    y = torch.nn.functional.one_hot(data.y, 4).float()
+    drawn = torch.Generator().manual_seed(0)
+    model = SampledGCN(data.x.size(1), 32, 4, fixed=fixed, dropout=0.1, generator=drawn)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    run = train_on_samples(
+        model, data.x, y, data.train_mask, nb, DegreeGroups(share=0.9),
+        algorithm=Algorithm2(step_size=0.02, outer=3, inner=150), generator=drawn,
+    )  # fmt: skip
+    assert sum(run.losses[-100:]) < 0.6 * sum(run.losses[:100])
+    stayed = {n for n, value in model.state_dict().items() if torch.equal(value, start[n])}
+    assert stayed == ({"B1", "B2", "C"} if fixed else set())

@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+from graphtheory import Neighborhood, bipartite
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    KHop,
+    Pattern,
+    Sample,
+    SymmetricNormalize,
+    UniformNodes,
+    per_layer,
+)
+from tests.patterns.laws import GRAPHS, pairs, random_directed, source
+
+GRAPH = random_directed(7, 0.4, seed=2)
+SAMPLERS: list[Pattern] = [
+    DegreeGroups(share=0.6),
+    FastGCN(count=4),
+    FastGCN(count=4, replace=False),
+    GraphSAGE(2),
+    LADIES(count=4),
+    LADIES(count=4, replace=False),
+    UniformNodes(share=0.6),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_product_of_the_layers_has_the_mean_of_the_powers(sampler: Pattern) -> None:
+    base = Compose(AddSelf(), SymmetricNormalize())(GRAPH)
+    base = base.with_(weight=base.weight.double())
+    drawn = source(3)
+    found = torch.stack(
+        [
+            layers[1].to_dense() @ layers[0].to_dense()
+            for layers in (per_layer(sampler, base, 2, generator=drawn) for _ in range(2000))
+        ]
+    )
+    error = found.std(0) / 2000**0.5
+    expected = base.to_dense() @ base.to_dense()
+    assert ((found.mean(0) - expected).abs() <= 4 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_layers_are_different_draws_that_the_seed_decides(sampler: Pattern) -> None:
+    pattern = Compose(AddSelf(), sampler)
+    first, again = (per_layer(pattern, GRAPH, 3, generator=source(1)) for _ in range(2))
+    assert [pairs(a) for a in first] == [pairs(b) for b in again]
+    assert len({str(sorted(pairs(a))) for a in first}) == 3
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [*SAMPLERS, FastGCN(share=0.6), FastGCN(share=0.3, replace=False), LADIES(normalize=True)],
+    ids=repr,
+)
+def test_threads_change_nothing(sampler: Pattern, two_threads: None) -> None:
+    edges = torch.randint(50_000, (2, 200_000), generator=source())
+    weight = torch.rand(200_000, generator=source())
+    graph = Neighborhood.from_edge_index(edges, 50_000, weight=weight)
+    two = sampler(graph, generator=source(6))
+    torch.set_num_threads(1)
+    one = sampler(graph, generator=source(6))
+    assert torch.equal(one.indices, two.indices) and torch.equal(one.weight, two.weight)
+
+
+def test_ladies_goes_down_from_the_receivers_that_are_needed() -> None:
+    needed = torch.tensor([3])
+    low, middle, top = per_layer(
+        LADIES(count=3), AddSelf()(GRAPH), 3, generator=source(), receivers=needed
+    )
+    assert top.receivers().unique().tolist() == [3]
+    assert set(middle.receivers().tolist()) <= set(top.indices.tolist())
+    assert set(low.receivers().tolist()) <= set(middle.indices.tolist())
+
+
+def test_ladies_behind_other_patterns_still_goes_down() -> None:
+    pattern = Compose(Compose(AddSelf(), SymmetricNormalize()), LADIES(count=2))
+    _, top = per_layer(pattern, GRAPH, 2, generator=source(), receivers=torch.tensor([0]))
+    assert top.receivers().unique().tolist() == [0]
+
+
+def test_what_is_not_random_is_made_once() -> None:
+    first, second = per_layer(KHop(2), GRAPH, 2)
+    assert first is second
+    assert len(per_layer(Compose(Sample(1), AddSelf()), GRAPH, 1, generator=source())) == 1
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match=f"num_layers: got {wrong}, expected at least 1"):
+            per_layer(FastGCN(), GRAPH, wrong)
+    with pytest.raises(ValueError, match="3 senders and 2 receivers"):
+        per_layer(FastGCN(), bipartite([2], [3]), 2)
+    assert len(per_layer(FastGCN(), GRAPHS["no nodes"], 2)) == 2
