@@ -84,6 +84,9 @@ class SeedLoader(DataLoader[Data]):
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
         batches.seed = seed
+        # A pattern that does not fit says so here and not in a worker; and what is computed once a
+        # graph is there before workers are forked.
+        batches.draw(batches.nodes[:1], torch.Generator())
         order = _Order(len(batches.nodes), batch_size, shuffle, drop_last, seed)
         super().__init__(
             batches, sampler=order, batch_size=None, collate_fn=_unchanged,

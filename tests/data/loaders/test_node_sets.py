@@ -145,3 +145,18 @@ def test_refusals_name_what_was_wrong(data, change, error, match):
     given = {"data": data, "pattern": GraphSAGE(2), "num_layers": 2} | change
     with pytest.raises(error, match=match):
         NodeSetLoader(given["data"], given["pattern"], given["num_layers"])
+
+
+def test_ways_out_that_the_refusal_of_types_names():
+    hetero = HeteroData()
+    hetero["paper"].x, hetero["author"].x = torch.eye(3), torch.eye(3)[:2]
+    hetero["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    hetero["author", "writes", "paper"].edge_index = torch.tensor([[0, 1], [0, 2]])
+    with pytest.raises(TypeError, match="HeteroData"):
+        NodeSetLoader(hetero, GraphSAGE(2), 1)
+    cites = hetero["paper", "cites", "paper"].edge_index
+    one = Data(x=hetero["paper"].x, edge_index=cites)
+    (batch,) = NodeSetLoader(one, GraphSAGE(2), 1, batch_size=3)
+    assert batch.neighborhoods[0].num_edges == 2
+    (batch,) = NodeSetLoader(hetero.to_homogeneous(), GraphSAGE(2), 1, batch_size=5)
+    assert batch.neighborhoods[0].num_edges == 4

@@ -1,5 +1,7 @@
 """Order, epochs and workers: a batch is a function of (seed, epoch, place)."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -49,6 +51,13 @@ def test_draws_differ_by_epoch_without_shuffling(data):
     (first,), (second,) = loader, loader
     assert torch.equal(first.input_id, second.input_id)
     assert first.neighborhood.indices.tolist() != second.neighborhood.indices.tolist()
+
+
+def test_shuffling_puts_every_epoch_into_another_order(data):
+    loader = MAKERS[0](data, **OPTIONS)
+    orders = [torch.cat([batch.input_id for batch in loader]).tolist() for _ in range(3)]
+    assert len({tuple(order) for order in orders}) == 3
+    assert all(sorted(order) == list(range(40)) != order for order in orders)
 
 
 def test_global_random_state_is_neither_read_nor_changed(data, same):
@@ -105,3 +114,15 @@ def test_refusals_name_what_was_wrong(data, options, error, match):
 def test_epoch_is_a_whole_number(data):
     with pytest.raises(ValueError, match="epoch: got -1"):
         MAKERS[0](data).set_epoch(-1)
+
+
+def test_pattern_that_does_not_fit_says_so_before_the_first_batch(data):
+    with pytest.raises(ValueError, match="count: got 41"):
+        NodeSetLoader(data, LADIES(41, replace=False), 2)
+
+
+def test_batches_can_be_sent_to_a_process_that_was_not_forked(data, same):
+    loader = MAKERS[2](data, **OPTIONS)
+    sent = pickle.loads(pickle.dumps(loader.dataset))
+    key = (torch.tensor([3, 1]), 4, 2)
+    assert same([sent[key]], [loader.dataset[key]])
