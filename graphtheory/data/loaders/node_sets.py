@@ -37,7 +37,9 @@ class NodeSetLoader(SeedLoader):
     ``model(batch.x, batch.neighborhoods)`` is how `models.SampledGCN` reads it. Attributes of edges
     stay behind, but for `edge_weight`, which the sampler reads. Numbers and strings are in every
     batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in the batch, at
-    their distance in the whole graph; any other attribute that may speak of pairs is refused.
+    their distance in the whole graph; any other attribute that may speak of pairs is refused. What
+    is refused is told by name and shape: node ids *in* an attribute with a row for each node stay
+    those of the whole graph, which `n_id` translates.
 
     What comes before a random pattern in a `Compose` is applied once. `GraphSAGE`, `Sample`,
     `LADIES` and `UniformNodes` then cost what the rows cost, other samplers a pass over the edges

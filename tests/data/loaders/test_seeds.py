@@ -16,9 +16,14 @@ MAKERS = [
     ),
     lambda data, **options: AttentionSetLoader(data, SharedAnchors(5), **options),
 ]
+forking = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning",
+    "ignore:This DataLoader will create:UserWarning",  # a machine with fewer cores than workers
+)
 OPTIONS = {"batch_size": 6, "shuffle": True, "seed": 3}
 
 
+@forking
 @pytest.mark.parametrize("make", [MAKERS[0], MAKERS[3]])
 def test_any_number_of_workers_gives_the_same_bits(data, make, same):
     alone = make(data, **OPTIONS)

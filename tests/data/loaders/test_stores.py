@@ -60,6 +60,7 @@ def test_stores_give_what_data_gives(plain, load, pair, same):
     assert same(list(load(pair(plain), **options)), list(load(plain, **options)))
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_stores_cross_into_workers(plain, same):
     alone = LOADERS[0](stores(plain), batch_size=9)
     assert same(list(LOADERS[0](stores(plain), batch_size=9, num_workers=1)), list(alone))
