@@ -47,6 +47,14 @@ def _stable_order(key: Tensor, num_keys: int) -> Tensor:
     return torch.from_numpy(order)
 
 
+def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(indptr [R + 1], places [E']) of some rows, in their order: where their entries lie."""
+    starts, counts = indptr[rows], indptr.diff()[rows]
+    ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    offset = torch.repeat_interleave(starts - ends[:-1], counts)
+    return ends, torch.arange(len(offset), device=indptr.device) + offset
+
+
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     """Return (indptr [num_keys + 1], order [E]): equal keys side by side, in their given order.
 

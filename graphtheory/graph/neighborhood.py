@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph.csr import check_edge_index, check_index, csr_from_edges, csr_transpose
+from graphtheory.graph.csr import (
+    check_edge_index,
+    check_index,
+    csr_from_edges,
+    csr_transpose,
+    row_places,
+)
 from graphtheory.graph.groups import Group, edge_places, group_sets
 from graphtheory.graph.sets import Sets, check_sets
 
@@ -201,6 +207,15 @@ class Neighborhood:
             weight=weight, distance=distance, perm=perm, validate=False,
         )  # fmt: skip
 
+    def rows(self, nodes: Tensor) -> Neighborhood:
+        """Some rows, in the order of `nodes`, int64 ids of receivers; the senders stay the same."""
+        indptr, at = row_places(self.indptr, nodes)
+        weight, distance = (None if t is None else t[at] for t in (self.weight, self.distance))
+        return Neighborhood(
+            indptr, self.indices[at], self.num_src, weight=weight, distance=distance,
+            perm=at if self.perm is None else self.perm[at], validate=False,
+        )  # fmt: skip
+
     def with_(self, **changes: Any) -> Neighborhood:
         """The same structure with another `weight` or `distance` (edge order of this object)."""
         unknown = set(changes) - {"weight", "distance"}
@@ -217,16 +232,18 @@ class Neighborhood:
             perm=self.perm, blocks=self.blocks, sets=self.sets, validate=False, **fields,
         )  # fmt: skip
 
-    def to(self, device: torch.device | str) -> Neighborhood:
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Neighborhood:
         """A copy on `device`; itself when it is already there."""
         if torch.device(device) == self.device:
             return self
         names = ("weight", "distance", "perm")
-        moved = {
-            n: None if getattr(self, n) is None else getattr(self, n).to(device) for n in names
-        }
+
+        def move(tensor: Tensor | None) -> Any:
+            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+
+        moved = {name: move(getattr(self, name)) for name in names}
         return Neighborhood(
-            self.indptr.to(device), self.indices.to(device), self.num_src,
+            move(self.indptr), move(self.indices), self.num_src,
             blocks=self.blocks, sets=self.sets, validate=False, **moved,
         )  # fmt: skip
 

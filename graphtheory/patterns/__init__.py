@@ -8,6 +8,7 @@ from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
 from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
+from graphtheory.patterns.rows import on_rows
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.uniform import AddSelf, Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
@@ -28,6 +29,7 @@ __all__ = [
     "SymmetricNormalize",
     "UniformNodes",
     "effective_adjacency",
+    "on_rows",
     "pair_distance",
     "per_layer",
 ]

@@ -47,7 +47,7 @@ def per_layer(
     if not isinstance(num_layers, int) or num_layers < 1:
         raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
     require_square(neighborhood, "per_layer")
-    fixed, sampler = _split(pattern)
+    fixed, sampler = split(pattern)
     base = Compose(*fixed)(neighborhood, generator=generator)
     if sampler is None:
         return [base] * num_layers
@@ -60,9 +60,9 @@ def per_layer(
     return layers
 
 
-def _split(pattern: Pattern) -> tuple[list[Pattern], Pattern | None]:
+def split(pattern: Pattern) -> tuple[list[Pattern], Pattern | None]:
     """The parts before the first random one, and all from there on as one pattern."""
-    parts = _flat(pattern)
+    parts = flat(pattern)
     first = next((i for i, part in enumerate(parts) if part.is_random), None)
     if first is None:
         return parts, None
@@ -70,7 +70,8 @@ def _split(pattern: Pattern) -> tuple[list[Pattern], Pattern | None]:
     return parts[:first], rest[0] if len(rest) == 1 else Compose(*rest)
 
 
-def _flat(pattern: Pattern) -> list[Pattern]:
+def flat(pattern: Pattern) -> list[Pattern]:
+    """The patterns of a `Compose`, those inside another one too; any other pattern alone."""
     if not isinstance(pattern, Compose):
         return [pattern]
-    return [part for inner in pattern.patterns for part in _flat(inner)]
+    return [part for inner in pattern.patterns for part in flat(inner)]

@@ -37,7 +37,7 @@ def _device(generator: torch.Generator | None, graph: Neighborhood) -> torch.dev
     return graph.device if generator is None else generator.device
 
 
-def _distinct(
+def distinct(
     rows: int, n: int, limit: int, generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
     """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once."""
@@ -94,7 +94,7 @@ class Sample(Pattern):
     def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
         nodes = require_square(graph, "Sample(whole_graph=True)")
         n = min(self.n, nodes)
-        drawn = _distinct(nodes, n, nodes, generator, _device(generator, graph))
+        drawn = distinct(nodes, n, nodes, generator, _device(generator, graph))
         senders = drawn.flatten().to(graph.device)
         indptr = torch.arange(nodes + 1, device=graph.device) * n
         rows = torch.arange(nodes, device=graph.device).repeat_interleave(n)
@@ -127,21 +127,26 @@ class AddSelf(Pattern):
     ) -> Neighborhood:
         """Add the missing loops, at the end of their rows."""
         nodes = require_square(neighborhood, "AddSelf")
-        rows = neighborhood.receivers()
-        has_loop = torch.zeros(nodes, dtype=torch.bool, device=rows.device)
-        has_loop[rows[neighborhood.indices == rows]] = True
-        loops = (~has_loop).nonzero().flatten()
-        indptr, order = sort_by_key(torch.cat([rows, loops]), nodes)
-
-        def longer(old: Tensor | None, fill: int) -> Tensor | None:
-            return None if old is None else torch.cat([old, old.new_full(loops.shape, fill)])[order]
-
-        weight, distance = longer(neighborhood.weight, 1), longer(neighborhood.distance, 0)
-        indices = torch.cat([neighborhood.indices, loops])[order]
-        return Neighborhood(
-            indptr, indices, nodes, weight=weight, distance=distance, validate=False
-        )
+        return add_self(neighborhood, torch.arange(nodes, device=neighborhood.device))
 
     def mask(self, base: Tensor) -> Tensor:
         """The diagonal added."""
         return base | torch.eye(base.size(0), dtype=torch.bool)
+
+
+def add_self(rows: Neighborhood, receivers: Tensor) -> Neighborhood:
+    """`AddSelf` where row i is the one of node receivers[i]; senders are all nodes."""
+    row = rows.receivers()
+    has_self = torch.zeros(rows.num_dst, dtype=torch.bool, device=rows.device)
+    has_self[row[rows.indices == receivers[row]]] = True
+    lacking = (~has_self).nonzero().flatten()
+    indptr, order = sort_by_key(torch.cat([row, lacking]), rows.num_dst)
+
+    def longer(old: Tensor | None, fill: int) -> Tensor | None:
+        return None if old is None else torch.cat([old, old.new_full(lacking.shape, fill)])[order]
+
+    indices = torch.cat([rows.indices, receivers[lacking]])[order]
+    return Neighborhood(
+        indptr, indices, rows.num_src, weight=longer(rows.weight, 1),
+        distance=longer(rows.distance, 0), validate=False,
+    )  # fmt: skip

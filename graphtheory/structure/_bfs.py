@@ -235,13 +235,13 @@ def _levels(indptr, indices, row, radius, mark, queue, level_end):
 
 
 @njit(cache=True, nogil=True)
-def count_ball(indptr, indices, start, stop, inner, radius, count):
-    """count[v] = nodes whose distance to v is in inner..radius, for rows start..stop-1."""
+def count_ball(indptr, indices, centres, start, stop, inner, radius, count):
+    """count[i] = nodes whose distance to centres[i] is in inner..radius, for i start..stop-1."""
     mark, queue = np.zeros(len(indptr) - 1, np.int64), np.empty(len(indptr) - 1, np.int64)
     level_end = np.empty(radius + 2, np.int64)
-    for v in range(start, stop):
-        _levels(indptr, indices, v, radius, mark, queue, level_end)
-        count[v] = level_end[radius + 1] - level_end[inner]
+    for c in range(start, stop):
+        _levels(indptr, indices, centres[c], radius, mark, queue, level_end)
+        count[c] = level_end[radius + 1] - level_end[inner]
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +259,7 @@ def _emit(words, used, hops_of, senders, distance, at):
 
 
 @njit(cache=True, nogil=True)
-def fill_ball(indptr, indices, start, stop, inner, radius, ball_indptr, senders, distance):
+def fill_ball(indptr, indices, centres, start, stop, inner, radius, ends, senders, distance):
     """Write what `count_ball` counted: rows of senders in ascending order, and their hops."""
     num_nodes = len(indptr) - 1
     mark, queue = np.zeros(num_nodes, np.int64), np.empty(num_nodes, np.int64)
@@ -267,12 +267,12 @@ def fill_ball(indptr, indices, start, stop, inner, radius, ball_indptr, senders,
     hops_of = np.empty(num_nodes, np.uint8)
     words = np.zeros((num_nodes + 63) // 64, np.uint64)  # one bit a node
     used = np.zeros((len(words) + 63) // 64, np.uint64)  # one bit a word that is not 0
-    for v in range(start, stop):
-        _levels(indptr, indices, v, radius, mark, queue, level_end)
+    for c in range(start, stop):
+        _levels(indptr, indices, centres[c], radius, mark, queue, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
                 node = queue[i]
                 hops_of[node] = hops
                 words[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
                 used[node >> 12] |= np.uint64(1) << np.uint64((node >> 6) & 63)
-        _emit(words, used, hops_of, senders, distance, ball_indptr[v])
+        _emit(words, used, hops_of, senders, distance, ends[c])

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.structure import _bfs
-from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
+from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 from graphtheory.structure.memory import require_memory
 
 
-def hop_ball(graph: Neighborhood, radius: int, *, inner: int = 0) -> tuple[Neighborhood, Tensor]:
+def hop_ball(
+    graph: Neighborhood, radius: int, *, inner: int = 0, receivers: Tensor | None = None
+) -> tuple[Neighborhood, Tensor]:
     r"""Everything within `radius` hops, with its distance, without a table of all pairs.
 
     .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
@@ -25,14 +27,16 @@ def hop_ball(graph: Neighborhood, radius: int, *, inner: int = 0) -> tuple[Neigh
         graph: As many senders as receivers.
         radius: Hops, 0..254.
         inner: Hops, 0..radius; nearer nodes are left out.
+        receivers: Node ids [R] of the centres, whose balls are the rows; default all nodes.
 
     Returns:
-        The neighbourhood, which carries the distances as `.distance`, and the distances: uint8 [E]
-        in the order of its edges.
+        The neighbourhood [R, N], which carries the distances as `.distance`, and the distances:
+        uint8 [E] in the order of its edges.
 
     Raises:
         TypeError: `graph` is no Neighborhood, or a radius is no integer.
         ValueError: A bipartite graph, or a radius out of range.
+        IndexError: A receiver that does not exist.
         MemoryError: The result does not fit into the available memory; the message names the sizes.
 
     Source: section 3.5.1, the distance-1 and distance-2 neighbourhoods of S^{n,t}.
@@ -47,17 +51,23 @@ def hop_ball(graph: Neighborhood, radius: int, *, inner: int = 0) -> tuple[Neigh
     radius = as_hops("radius", radius, 0, MAX_CUTOFF)
     inner = as_hops("inner", inner, 0, radius)
     rows = rows_of(graph)
+    ids = (
+        torch.arange(num_nodes) if receivers is None else as_ids("receivers", receivers, num_nodes)
+    )
+    centres, balls = ids.numpy(), len(ids)
     chunk = max(64, num_nodes // 256)
-    indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
+    indptr = torch.zeros(balls + 1, dtype=torch.int64)
     count = indptr.numpy()[1:]
-    for_chunks(lambda a, b: _bfs.count_ball(*rows, a, b, inner, radius, count), num_nodes, chunk)
+    for_chunks(
+        lambda a, b: _bfs.count_ball(*rows, centres, a, b, inner, radius, count), balls, chunk
+    )
     torch.cumsum(indptr, 0, out=indptr)
     total = int(indptr[-1])
     require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
     senders = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
     out = indptr.numpy(), senders.numpy(), distance.numpy()
-    for_chunks(lambda a, b: _bfs.fill_ball(*rows, a, b, inner, radius, *out), num_nodes, chunk)
+    for_chunks(lambda a, b: _bfs.fill_ball(*rows, centres, a, b, inner, radius, *out), balls, chunk)
     ball = Neighborhood(indptr, senders, num_nodes, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 

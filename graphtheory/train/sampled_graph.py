@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import row_places
 from graphtheory.patterns import Pattern
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.full_graph import Batches, FullGraph, apply
@@ -162,9 +163,7 @@ def _rows(x: Tensor, nodes: Tensor) -> Tensor:
     """Rows of a dense or sparse CSR matrix."""
     if x.layout != torch.sparse_csr:
         return x[nodes]
-    starts, counts = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
-    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    places = torch.arange(int(indptr[-1])) + (starts - indptr[:-1]).repeat_interleave(counts)
+    indptr, places = row_places(x.crow_indices(), nodes)
     columns, values = x.col_indices()[places], x.values()[places]
     size = (len(nodes), x.size(1))
     return torch.sparse_csr_tensor(indptr, columns, values, size, check_invariants=True)

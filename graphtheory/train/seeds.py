@@ -9,19 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-
-def derive(seed: int, *position: int) -> int:
-    """A 63-bit seed for one place of a run, such as (epoch,) or (epoch, step).
-
-    Neighbouring seeds and positions give unrelated results. A run that starts in the middle draws
-    what an uninterrupted one draws there, because nothing depends on what was drawn before.
-
-    Example:
-        >>> derive(0, 1) != derive(1, 0), derive(3, 2) == derive(3, 2)
-        (True, True)
-    """
-    words = np.random.SeedSequence((len(position), seed, *position)).generate_state(1, np.uint64)
-    return int(words[0]) >> 1
+from graphtheory.patterns.draw import derive as derive
 
 
 def seed_all(seed: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
 
 from graphtheory import Neighborhood, bipartite, causal, cliques
 from graphtheory.graph import Sets
@@ -291,3 +292,18 @@ def test_what_inference_caches_serves_training() -> None:
     aggregate(weights, value, nb).sum().backward()
     assert value.grad is not None and value.grad[:, 0, 0].tolist() == [1, 2, 0]
     assert not nb.receivers().is_inference()
+
+
+def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:
+    some = nb.rows(torch.tensor([3, 0, 1]))
+    assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
+    assert (some.num_dst, some.num_src) == (3, 4)
+    assert some.perm is not None and some.distance is not None
+    assert torch.equal(EDGES[0][some.perm], some.indices)
+    assert torch.equal(HOPS[some.perm], some.distance)
+    assert nb.rows(torch.empty(0, dtype=torch.int64)).num_dst == 0
+
+
+def test_moves_as_a_part_of_data(nb: Neighborhood) -> None:
+    moved = Data(neighborhood=nb).to("meta", non_blocking=True).neighborhood
+    assert moved.device.type == "meta"

@@ -223,6 +223,21 @@ def test_rings_are_slices_of_the_table(radius, inner):
         assert torch.equal(at_distance(graph, radius).indices, ring.indices)
 
 
+@pytest.mark.parametrize("inner", [0, 2])
+def test_balls_of_some_centres_are_rows_of_all(inner):
+    graph, centres = random_graph(300, 900, seed=12), torch.tensor([250, 3, 77])
+    whole, some = (
+        hop_ball(graph, 3, inner=inner)[0],
+        hop_ball(graph, 3, inner=inner, receivers=centres),
+    )
+    expected = whole.rows(centres)
+    assert torch.equal(some[0].indptr, expected.indptr)
+    assert torch.equal(some[0].indices, expected.indices)
+    assert torch.equal(some[1], expected.distance)
+    with pytest.raises(IndexError, match="receivers"):
+        hop_ball(graph, 3, receivers=torch.tensor([300]))
+
+
 def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     graph = random_graph(300, 700, seed=12)
     pairs = all_pairs_of(300)

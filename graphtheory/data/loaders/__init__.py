@@ -1,0 +1,11 @@
+"""Loaders of `Data` batches for samplers that PyG's own loaders do not know.
+
+Example:
+    >>> from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader
+"""
+
+from graphtheory.data.loaders.attention_sets import AttentionSetLoader, SharedAnchors
+from graphtheory.data.loaders.node_sets import NodeSetLoader
+from graphtheory.data.loaders.seeds import SeedLoader
+
+__all__ = ["AttentionSetLoader", "NodeSetLoader", "SeedLoader", "SharedAnchors"]

@@ -1,0 +1,109 @@
+"""Mini-batches for samplers that draw a set of nodes for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory.data.loaders.seeds import Batches, SeedLoader, relabel
+from graphtheory.data.loaders.source import Source, source_of
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns import Compose, Pattern, on_rows
+from graphtheory.patterns.layers import split
+
+
+class NodeSetLoader(SeedLoader):
+    r"""Batches of seeds with one sampled, bipartite neighbourhood for each layer.
+
+    The top layer's receivers are the seeds; the receivers of every layer below are all nodes of
+    the layer above. Nodes are numbered so that each layer's come first in the layer below:
+    ``x[:neighborhoods[k].num_dst]`` are the receivers' own features.
+
+    ================  ==============  ======================================================
+    of a batch        shape           content
+    ================  ==============  ======================================================
+    `neighborhoods`   list            a `Neighborhood` for each layer, computed first at 0,
+                                      with the sampler's weights; the last has a row for
+                                      each seed, the first a sender for each node
+    `n_id`            int64 [n]       the nodes in the whole graph, seeds first
+    `input_id`        int64 [S]       the seeds' places in `input_nodes`
+    `batch_size`      int             S
+    `x`, `y`, ...     [n, ...]        the rows of these n nodes, and no others
+    ================  ==============  ======================================================
+
+    ``model(batch.x, batch.neighborhoods)`` is how `models.SampledGCN` reads it. Attributes of edges
+    stay behind, but for `edge_weight`, which the sampler reads. Numbers and strings are in every
+    batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in the batch, at
+    their distance in the whole graph; any other attribute that may speak of pairs is refused. What
+    is refused is told by name and shape: node ids *in* an attribute with a row for each node stay
+    those of the whole graph, which `n_id` translates.
+
+    What comes before a random pattern in a `Compose` is applied once. `GraphSAGE`, `Sample`,
+    `LADIES` and `UniformNodes` then cost what the rows cost, other samplers a pass over the edges
+    for each layer. A sampler that keeps everything gives the aggregation of the whole graph.
+
+    Args:
+        data: `Data`, or a pair (FeatureStore, GraphStore) of one node type and without weights.
+        pattern: Who aggregates from whom; a sampler, perhaps at the end of a `Compose`.
+        num_layers: At least 1.
+        input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        attributes: Names of what travels with the nodes; None is all that can.
+        options: Those of `SeedLoader`: `batch_size`, `shuffle`, `drop_last`, `seed`, `num_workers`
+            and what else torch's loader knows.
+
+    Raises:
+        TypeError: `HeteroData` or no graph at all, no pattern, or seeds that are no node ids.
+        ValueError: An attribute that cannot be cut (it is named), no nodes, no seeds, a seed that
+            comes twice, or a number out of its range.
+        IndexError: A seed that does not exist.
+
+    Source:
+        Zou et al. (2019), algorithm 1; receivers are added to what was drawn, as in their code.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> from graphtheory.patterns import AddSelf, Compose, LADIES
+        >>> path = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> loader = NodeSetLoader(path, Compose(AddSelf(), LADIES(4)), 2, batch_size=2, seed=1)
+        >>> batch = next(iter(loader))
+        >>> batch.n_id[:2].tolist(), [layer.num_dst for layer in batch.neighborhoods][-1]
+        ([0, 1], 2)
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        pattern: Pattern,
+        num_layers: int,
+        *,
+        input_nodes: Any = None,
+        attributes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(pattern, Pattern):
+            raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+        source = source_of(data, attributes)
+        super().__init__(_NodeSets(source, input_nodes, pattern, num_layers), **options)
+
+
+class _NodeSets(Batches):
+    def __init__(self, source: Source, seeds: Any, pattern: Pattern, num_layers: int) -> None:
+        super().__init__(source, seeds)
+        fixed, sampler = split(pattern)
+        self.base = Compose(*fixed)(source.graph)
+        self.sampler = Compose() if sampler is None else sampler
+        self.num_layers = num_layers
+
+    def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+        nodes = seeds
+        layers: list[Neighborhood] = []
+        for _ in range(self.num_layers):
+            rows = on_rows(self.sampler, self.base, nodes, generator=generator)
+            nodes, layer = relabel(nodes, rows)
+            layers.insert(0, layer)
+        return nodes, {"neighborhoods": layers}

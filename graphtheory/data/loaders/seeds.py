@@ -1,0 +1,189 @@
+"""Seeds in mini-batches, each batch a function of (seed, epoch, place in the epoch)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+from torch_geometric.data import Data
+
+from graphtheory.data.loaders.source import Source
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_index
+from graphtheory.patterns.draw import derive
+
+_ORDER, _DRAW = 0, 1  # streams of randomness
+_OURS = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
+Key = tuple[Tensor, int, int]  # positions among the seeds, epoch, place in the epoch
+
+
+class Batches(Dataset[Data]):
+    """Batches by key; this is all that a worker gets."""
+
+    def __init__(self, source: Source, input_nodes: Any) -> None:
+        self.source, self.seed = source, 0
+        self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
+
+    @abstractmethod
+    def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+        """(nodes needed [n], the seeds first; what the batch says of them)."""
+
+    def __getitem__(self, key: Key) -> Data:
+        position, epoch, place = key
+        generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
+        nodes, drawn = self.draw(self.nodes[position], generator)
+        return Data.from_dict(
+            self.source.of_nodes(nodes) | drawn | {
+                "num_nodes": len(nodes), "n_id": nodes, "input_id": self.input_id[position],
+                "batch_size": len(position),
+            }
+        )  # fmt: skip
+
+
+class SeedLoader(DataLoader[Data]):
+    """What `NodeSetLoader` and `AttentionSetLoader` share: order, epochs, workers.
+
+    A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
+    workers, whichever makes it, and for a run that begins at a later epoch. Every iteration is an
+    epoch of its own, from 0; `set_epoch` says which one comes next, so ``set_epoch(0)`` before each
+    evaluation gives it the same draws. The global random state is neither read nor changed.
+
+    Args:
+        batches: What draws a batch.
+        batch_size: Seeds in a batch, at least 1.
+        shuffle: Put the seeds into another order in every epoch.
+        drop_last: Leave a last batch of fewer seeds out.
+        seed: Of order and draws, 0 or more.
+        options: `num_workers`, `prefetch_factor`, `persistent_workers`, `pin_memory`, `timeout`,
+            `worker_init_fn`, `multiprocessing_context`: see `torch.utils.data.DataLoader`.
+
+    Raises:
+        ValueError: A number out of its range.
+        TypeError: An option that the loader decides itself, or one that torch does not know.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
+        for name in _OURS:
+            if name in options:
+                raise TypeError(f"{name}: the loader decides it itself, expected no such option")
+        batches.seed = seed
+        # A pattern that does not fit says so here and not in a worker; and what is computed once a
+        # graph is there before workers are forked.
+        batches.draw(batches.nodes[:1], torch.Generator())
+        order = _Order(len(batches.nodes), batch_size, shuffle, drop_last, seed)
+        super().__init__(
+            batches, sampler=order, batch_size=None, collate_fn=_unchanged,
+            generator=torch.Generator(),  # otherwise it draws from global state
+            **options,
+        )  # fmt: skip
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of the next iteration, 0 or more."""
+        assert isinstance(self.sampler, _Order)
+        self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Any:
+        """One epoch of batches."""
+        assert isinstance(self.sampler, _Order)
+        self.sampler.begin()
+        return super().__iter__()
+
+
+class _Order(Sampler[Key]):
+    def __init__(self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int) -> None:
+        self.seeds, self.size, self.shuffle, self.drop, self.seed = (
+            seeds, batch_size, shuffle, drop, seed,
+        )  # fmt: skip
+        self.epoch, self.next = 0, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        if not isinstance(epoch, int) or epoch < 0:
+            raise ValueError(f"epoch: got {epoch!r}, expected a whole number from 0 on")
+        self.next = epoch
+
+    def begin(self) -> None:
+        # Not in __iter__, which DataLoader calls twice an epoch where it has workers.
+        self.epoch, self.next = self.next, self.next + 1
+
+    def __len__(self) -> int:
+        return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
+
+    def __iter__(self) -> Iterator[Key]:
+        epoch, order = self.epoch, torch.arange(self.seeds)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
+            order = torch.randperm(self.seeds, generator=generator)
+        batches = order.split(self.size)[: len(self)]
+        return ((positions, epoch, place) for place, positions in enumerate(batches))
+
+
+def _unchanged(batch: Data) -> Data:
+    return batch
+
+
+def seeds_of(input_nodes: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes.
+
+    Raises:
+        TypeError: Neither None, nor int64 or int32 ids, nor a Bool mask.
+        ValueError: No seed, one that comes twice, or a mask of another size.
+        IndexError: A node that does not exist.
+    """
+    everyone = torch.arange(num_nodes)
+    if input_nodes is None:
+        return everyone, everyone
+    if isinstance(input_nodes, (list, range)) and len(input_nodes):
+        input_nodes = torch.tensor(input_nodes)
+    if not isinstance(input_nodes, Tensor) or input_nodes.dim() != 1:
+        shape = tuple(input_nodes.shape) if isinstance(input_nodes, Tensor) else repr(input_nodes)
+        raise TypeError(f"input_nodes: got {shape}, expected ids [S], a Bool mask [N], or None")
+    if input_nodes.dtype == torch.bool and len(input_nodes) != num_nodes:
+        raise ValueError(f"input_nodes: mask of {len(input_nodes)}, expected {num_nodes} nodes")
+    if input_nodes.dtype == torch.bool:
+        nodes = input_id = input_nodes.cpu().nonzero().flatten()
+    elif input_nodes.dtype in (torch.int64, torch.int32):
+        nodes, input_id = input_nodes.long().cpu(), torch.arange(len(input_nodes))
+    else:
+        raise TypeError(f"input_nodes: dtype {input_nodes.dtype}, expected int64 ids or a mask")
+    check_index("input_nodes", nodes, num_nodes)
+    if len(nodes) == 0:
+        raise ValueError("input_nodes: empty, expected at least one node")
+    if bool((twice := torch.bincount(nodes) > 1).any()):
+        raise ValueError(
+            f"input_nodes: node {int(twice.nonzero()[0])} comes twice, expected each once"
+        )
+    return nodes, input_id
+
+
+def relabel(receivers: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
+    """Rows over all nodes as rows over those needed: the receivers first, then ascending senders.
+
+    Returns:
+        Node ids [n] and the neighbourhood [R, n] over them.
+    """
+    local = receivers.new_full((rows.num_src,), -1)
+    local[receivers] = torch.arange(len(receivers))
+    fresh = rows.indices[local[rows.indices] < 0].unique()
+    local[fresh] = torch.arange(len(receivers), len(receivers) + len(fresh))
+    nodes = torch.cat([receivers, fresh])
+    return nodes, Neighborhood(
+        rows.indptr, local[rows.indices], len(nodes), weight=rows.weight, distance=rows.distance,
+        validate=False,
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Where a loader reads a graph and what its nodes carry: `Data`, or a pair of PyG's stores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from graphtheory.data.loaders.attributes import SPD, STRUCTURE, check_names, level_of
+from graphtheory.data.transforms import pair_neighborhood
+from graphtheory.graph import Neighborhood, neighborhood_from
+from graphtheory.graph.csr import row_places
+
+
+class Source(ABC):
+    """A graph of one node type, on the CPU, and the attributes of its nodes."""
+
+    graph: Neighborhood
+
+    @abstractmethod
+    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
+        """The attributes of some nodes, int64 ids."""
+
+
+def source_of(data: Any, attributes: Sequence[str] | None) -> Source:
+    """Read `data`, which a loader was given.
+
+    Raises:
+        TypeError: It is neither `Data` nor a pair of stores, or has several node types.
+        ValueError: No nodes, no edges, not on the CPU, or an attribute that cannot be cut.
+    """
+    if isinstance(data, HeteroData):
+        raise TypeError(
+            "data: got HeteroData, expected Data of one node type; take one relation, "
+            "Data(x=data['paper'].x, edge_index=data['paper', 'cites', 'paper'].edge_index), or "
+            "all as one, data.to_homogeneous()"
+        )
+    source: Source
+    if isinstance(data, Data):
+        source = OfData(data, attributes)
+    elif isinstance(data, tuple) and len(data) == 2:
+        from graphtheory.data.loaders.stores import OfStores
+
+        source = OfStores(*data, attributes)
+    else:
+        raise TypeError(
+            f"data: got {type(data).__name__}, expected Data or a pair (FeatureStore, GraphStore)"
+        )
+    if source.graph.num_dst == 0:
+        raise ValueError("data: has no nodes, expected at least one")
+    if source.graph.device.type != "cpu":
+        raise ValueError(
+            f"data: lies on {source.graph.device}, expected the CPU; move the batches instead"
+        )
+    return source
+
+
+class OfData(Source):
+    """PyG's `Data`."""
+
+    def __init__(self, data: Data, attributes: Sequence[str] | None) -> None:
+        check_names(data.keys(), attributes)
+        if not ("edge_index" in data or "adj_t" in data):
+            raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
+        self.graph = neighborhood_from(data)
+        self.node: dict[str, Tensor] = {}
+        self.whole: dict[str, Any] = {}
+        names = data.keys() if attributes is None else attributes
+        self.pairs = pair_neighborhood(data) if any(name in SPD for name in names) else None
+        for name in names:
+            if name not in SPD and name not in STRUCTURE:
+                self._take(name, data[name], asked=attributes is not None)
+
+    def _take(self, name: str, value: Any, *, asked: bool) -> None:
+        nodes, edges = self.graph.num_dst, self.graph.num_edges
+        if isinstance(value, Tensor):
+            named_by_caller = asked and value.dim() > 0 and value.size(0) == nodes
+            level = "node" if named_by_caller else level_of(name, value.shape, nodes, edges)
+            if level == "edge":
+                return
+            (self.node if level == "node" else self.whole)[name] = value
+        elif isinstance(value, (str, int, float, bool)):
+            self.whole[name] = value
+        else:
+            raise ValueError(
+                f"{name}: got {type(value).__name__}, expected a tensor, a number or a string; "
+                "name those that shall travel in `attributes`"
+            )
+
+    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
+        """Rows of tensors, numbers and strings as they are, distances between these nodes."""
+        found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
+        return found if self.pairs is None else found | _pairs_among(self.pairs, nodes)
+
+
+def take_rows(value: Tensor, nodes: Tensor) -> Tensor:
+    """Rows of a dense or sparse CSR tensor."""
+    if value.layout != torch.sparse_csr:
+        return value[nodes]
+    indptr, at = row_places(value.crow_indices(), nodes)
+    size = (len(nodes), value.size(1))
+    parts = (indptr, value.col_indices()[at], value.values()[at])
+    return torch.sparse_csr_tensor(*parts, size, check_invariants=True)
+
+
+def _pairs_among(pairs: Neighborhood, nodes: Tensor) -> dict[str, Any]:
+    """The attributes of `AddShortestPathDistance` under the nodes' new numbers."""
+    local = nodes.new_full((pairs.num_src,), -1)
+    local[nodes] = torch.arange(len(nodes))
+    rows = pairs.rows(nodes)
+    rows = rows.keep(local[rows.indices] >= 0)
+    index = torch.stack([local[rows.indices], rows.receivers()])
+    values = (index, rows.distance, torch.arange(len(nodes)), index.size(1))
+    return dict(zip(SPD, values, strict=True))

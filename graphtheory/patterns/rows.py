@@ -1,0 +1,102 @@
+"""Some rows of a pattern, at the cost of those rows where the rule lets them be drawn alone."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern, require_square
+from graphtheory.patterns.draw import draw_device
+from graphtheory.patterns.hops import AtDistance, KHop
+from graphtheory.patterns.ladies import LADIES
+from graphtheory.patterns.layers import flat
+from graphtheory.patterns.sage import GraphSAGE
+from graphtheory.patterns.uniform import AddSelf, Sample, add_self, distinct
+from graphtheory.patterns.uniform_nodes import UniformNodes
+from graphtheory.structure import hop_ball, shortest_path_distance
+from graphtheory.structure.distance import MAX_CUTOFF
+
+
+def on_rows(
+    pattern: Pattern,
+    graph: Neighborhood,
+    receivers: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+) -> Neighborhood:
+    """The rows `receivers` of ``pattern(graph)``, in that order; senders are all nodes.
+
+    `KHop`, `AtDistance` and ``Sample(whole_graph=True)`` at the beginning and `Sample`, `AddSelf`,
+    `GraphSAGE`, `UniformNodes` and `LADIES` anywhere cost what those rows cost; draws have the
+    distribution of the whole graph's, but are not the same ones. `LADIES` draws for these
+    receivers. Any other pattern is applied to the whole graph.
+
+    Args:
+        pattern: Who aggregates from whom.
+        graph: Nodes both send and receive.
+        receivers: int64 node ids [R], each once.
+        generator: Source of randomness.
+
+    Returns:
+        Neighborhood [R, N].
+
+    Raises:
+        ValueError: Senders and receivers of the graph are different nodes.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> on_rows(KHop(2), path, torch.tensor([2])).edge_index().tolist()
+        [[0, 1], [0, 0]]
+    """
+    require_square(graph, "on_rows")
+    parts = flat(pattern)
+    if not parts:
+        return graph.rows(receivers)
+    if not costs_rows(pattern):
+        return pattern(graph, generator=generator).rows(receivers)
+    first, *rest = parts
+    if isinstance(first, (KHop, AtDistance)):
+        rows = _ball(first, graph, receivers)
+    elif _is_whole(first):
+        rows = _of_all_nodes(first, graph, receivers, generator)
+    else:
+        rows, rest = graph.rows(receivers), parts
+    for part in rest:
+        own = isinstance(part, AddSelf)
+        rows = add_self(rows, receivers) if own else part(rows, generator=generator)
+    return rows
+
+
+def costs_rows(pattern: Pattern) -> bool:
+    """Whether `on_rows` applies it to the rows alone."""
+    by_rows = (AddSelf, GraphSAGE, LADIES, Sample, UniformNodes)
+    for place, part in enumerate(flat(pattern)):
+        begins = isinstance(part, (KHop, AtDistance)) or _is_whole(part)
+        if (begins and place > 0) or (not begins and not isinstance(part, by_rows)):
+            return False
+    return True
+
+
+def _is_whole(pattern: Pattern) -> TypeGuard[Sample]:
+    return isinstance(pattern, Sample) and pattern.whole_graph
+
+
+def _ball(pattern: KHop | AtDistance, graph: Neighborhood, receivers: Tensor) -> Neighborhood:
+    inner, radius = (1, pattern.radius) if isinstance(pattern, KHop) else (pattern.z, pattern.z)
+    return hop_ball(graph, radius, inner=inner, receivers=receivers)[0]
+
+
+def _of_all_nodes(
+    pattern: Sample, graph: Neighborhood, receivers: Tensor, generator: torch.Generator | None
+) -> Neighborhood:
+    nodes, rows = graph.num_dst, len(receivers)
+    n = min(pattern.n, nodes)
+    senders = distinct(rows, n, nodes, generator, draw_device(generator, graph)).flatten()
+    senders = senders.to(graph.device)
+    indptr = torch.arange(rows + 1, device=graph.device) * n
+    pairs = torch.stack([senders, receivers.repeat_interleave(n)])
+    distance = shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
+    return Neighborhood(indptr, senders, nodes, distance=distance, validate=False)

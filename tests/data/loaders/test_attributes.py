@@ -1,0 +1,119 @@
+"""What travels with the nodes: cut right, left behind, or refused by name."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader, SharedAnchors
+from graphtheory.data.transforms import AddShortestPathDistance, pair_neighborhood
+from graphtheory.graph import neighborhood_from
+from graphtheory.patterns import GraphSAGE, KHop
+from graphtheory.structure import UNREACHABLE, shortest_path_distance
+
+LOADERS = [
+    lambda data, **options: NodeSetLoader(data, GraphSAGE(2), 2, **options),
+    lambda data, **options: AttentionSetLoader(data, SharedAnchors(6), **options),
+]
+each_loader = pytest.mark.parametrize("load", LOADERS, ids=["node_sets", "attention_sets"])
+
+
+@each_loader
+def test_rows_of_nodes_travel_and_those_of_edges_stay(data, load):
+    data.train_mask = torch.arange(40) % 3 == 0
+    data.edge_attr = torch.rand(90, 2)
+    data.edge_kind = torch.arange(90)
+    data.name, data.temperature, data.level = "graph", 0.5, torch.tensor([3])
+    for batch in load(data, batch_size=9):
+        for name in ("x", "y", "train_mask"):
+            assert torch.equal(batch[name], data[name][batch.n_id])
+        assert (batch.name, batch.temperature, batch.level.tolist()) == ("graph", 0.5, [3])
+        assert not {"edge_attr", "edge_kind", "edge_weight", "edge_index"} & set(batch.keys())
+
+
+@each_loader
+def test_as_many_edges_as_nodes(load):
+    edges = torch.stack([torch.arange(4), torch.arange(4).roll(1)])
+    data = Data(x=torch.eye(4), edge_index=edges, edge_attr=torch.arange(4), y=torch.arange(4))
+    for batch in load(data, batch_size=2):
+        assert torch.equal(batch.y, batch.n_id) and "edge_attr" not in batch
+        assert torch.equal(batch.x, torch.eye(4)[batch.n_id])  # square, but features
+
+
+@each_loader
+@pytest.mark.parametrize("radius", [2, None])
+def test_distances_of_the_transform_come_out_right(data, load, radius):
+    data = AddShortestPathDistance(radius)(data)
+    table = shortest_path_distance(neighborhood_from(data))  # [receiver, sender]
+    for batch in load(data, batch_size=9, shuffle=True):
+        here = table[batch.n_id][:, batch.n_id]
+        pairs = pair_neighborhood(batch)
+        for index, distance in (
+            (batch.spd_index, batch.spd_distance),  # read directly
+            (pairs.edge_index(), pairs.distance),
+        ):
+            assert torch.equal(here[index[1], index[0]], distance)
+            near = int((here <= 2).sum()) if radius else here.numel()
+            assert index.size(1) == near == len({tuple(pair) for pair in index.T.tolist()})
+        assert batch.spd_num_pairs == batch.spd_index.size(1)
+    assert int(table.max()) == UNREACHABLE
+
+
+@each_loader
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pair_index", torch.zeros(2, 70, dtype=torch.int64)),
+        ("node_index", torch.arange(40)),
+        ("face", torch.zeros(3, 5, dtype=torch.int64)),
+        ("pairs", torch.zeros(2, 70, dtype=torch.int64)),
+        ("pair_distance", torch.zeros(70)),
+        ("distances", torch.zeros(40, 40)),
+        ("spd_index", torch.zeros(2, 70, dtype=torch.int64)),
+        ("names", ["a"] * 40),
+        ("n_id", torch.arange(40)),
+        ("batch_size", 3),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_by_name(data, load, name, value):
+    data[name] = value
+    with pytest.raises(ValueError, match="spd_distance" if name == "spd_index" else f"{name}: "):
+        load(data)
+    (batch,) = load(data, batch_size=40, attributes=["x"])  # the way out that the message names
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert "y" not in batch
+
+
+def test_pairs_that_lost_their_partner_are_refused(data):
+    data = AddShortestPathDistance(1)(data)
+    data.spd_distance = data.spd_distance[:-1]
+    with pytest.raises(ValueError, match="spd_index"):
+        AttentionSetLoader(data, KHop(1))
+
+
+def test_named_attributes_travel_on_the_callers_word(data):
+    data.year_index, data.table = torch.arange(40), torch.rand(40, 40)
+    loader = LOADERS[0](data, batch_size=9, attributes=["year_index", "table"])
+    for batch in loader:
+        assert torch.equal(batch.year_index, batch.n_id)
+        assert torch.equal(batch.table, data.table[batch.n_id])
+        assert "x" not in batch
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error", "match"),
+    [
+        (["x", "label"], ValueError, "attributes: 'label'"),
+        ("x", TypeError, "attributes: got the string 'x'"),
+    ],
+)
+def test_attributes_are_names_of_the_data(data, attributes, error, match):
+    with pytest.raises(error, match=match):
+        LOADERS[0](data, attributes=attributes)
+
+
+def test_sparse_features(data):
+    dense = data.x * (data.x > 0)
+    data.x = dense.to_sparse_csr()
+    for batch in LOADERS[0](data, batch_size=9):
+        assert batch.x.layout == torch.sparse_csr
+        assert torch.equal(batch.x.to_dense(), dense[batch.n_id])

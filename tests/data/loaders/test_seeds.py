@@ -1,0 +1,133 @@
+"""Order, epochs and workers: a batch is a function of (seed, epoch, place)."""
+
+import pickle
+
+import pytest
+import torch
+
+from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader, SharedAnchors
+from graphtheory.patterns import LADIES, AddSelf, Compose, FastGCN, KHop, Sample
+
+MAKERS = [
+    lambda data, **options: NodeSetLoader(data, FastGCN(count=9), 2, **options),
+    lambda data, **options: NodeSetLoader(data, Compose(AddSelf(), LADIES(9)), 2, **options),
+    lambda data, **options: AttentionSetLoader(
+        data, Compose(KHop(2), Sample(3), AddSelf()), **options
+    ),
+    lambda data, **options: AttentionSetLoader(data, SharedAnchors(5), **options),
+]
+forking = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning",
+    "ignore:This DataLoader will create:UserWarning",  # a machine with fewer cores than workers
+)
+OPTIONS = {"batch_size": 6, "shuffle": True, "seed": 3}
+
+
+@forking
+@pytest.mark.parametrize("make", [MAKERS[0], MAKERS[3]])
+def test_any_number_of_workers_gives_the_same_bits(data, make, same):
+    alone = make(data, **OPTIONS)
+    first, second = list(alone), list(alone)
+    assert not same(first, second)
+    for workers, keep in ((1, False), (2, True)):
+        loader = make(
+            data, num_workers=workers, persistent_workers=keep, prefetch_factor=3, **OPTIONS
+        )
+        assert same(list(loader), first)
+        assert same(list(loader), second)  # epochs go on alike, with workers that stay or not
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_epochs_differ_and_can_be_chosen(data, make, same):
+    loader = make(data, **OPTIONS)
+    epochs = [list(loader) for _ in range(3)]
+    assert not same(epochs[0], epochs[1]) and not same(epochs[1], epochs[2])
+    late = make(data, **OPTIONS)
+    late.set_epoch(2)
+    assert same(list(late), epochs[2])
+    late.set_epoch(0)
+    assert same(list(late), epochs[0])
+    assert same(list(late), epochs[1])
+    assert not same(list(make(data, **OPTIONS | {"seed": 4})), epochs[0])
+
+
+def test_draws_differ_by_epoch_without_shuffling(data):
+    loader = MAKERS[3](data, batch_size=40)
+    (first,), (second,) = loader, loader
+    assert torch.equal(first.input_id, second.input_id)
+    assert first.neighborhood.indices.tolist() != second.neighborhood.indices.tolist()
+
+
+def test_shuffling_puts_every_epoch_into_another_order(data):
+    loader = MAKERS[0](data, **OPTIONS)
+    orders = [torch.cat([batch.input_id for batch in loader]).tolist() for _ in range(3)]
+    assert len({tuple(order) for order in orders}) == 3
+    assert all(sorted(order) == list(range(40)) != order for order in orders)
+
+
+def test_global_random_state_is_neither_read_nor_changed(data, same):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = list(MAKERS[0](data, **OPTIONS))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert same(list(MAKERS[0](data, **OPTIONS)), first)
+
+
+@pytest.mark.parametrize(("seeds", "drop", "sizes"), [
+    (12, True, [6, 6]), (12, False, [6, 6]), (13, True, [6, 6]), (13, False, [6, 6, 1]),
+    (3, True, []), (3, False, [3]),
+])  # fmt: skip
+def test_length_and_last_batch(data, seeds, drop, sizes):
+    loader = MAKERS[0](data, input_nodes=torch.arange(seeds), drop_last=drop, **OPTIONS)
+    assert len(loader) == len(sizes)
+    assert [batch.batch_size for batch in loader] == sizes
+
+
+def test_input_id_is_the_place_in_what_was_given(data):
+    ids = torch.tensor([7, 30, 2, 11])
+    for batch in MAKERS[0](data, input_nodes=ids, batch_size=3, shuffle=True):
+        assert torch.equal(ids[batch.input_id], batch.n_id[: batch.batch_size])
+    mask = torch.zeros(40, dtype=torch.bool)
+    mask[ids] = True
+    (batch,) = MAKERS[0](data, input_nodes=mask, batch_size=4)
+    assert batch.input_id.tolist() == batch.n_id[:4].tolist() == [2, 7, 11, 30]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"input_nodes": "train"}, TypeError, "input_nodes: got 'train'"),
+        ({"input_nodes": torch.rand(3)}, TypeError, "input_nodes: dtype torch.float32"),
+        ({"input_nodes": torch.tensor([[1]])}, TypeError, r"input_nodes: got \(1, 1\)"),
+        ({"input_nodes": torch.tensor([1, 40])}, IndexError, "input_nodes: entry 1 is 40"),
+        ({"input_nodes": torch.tensor([-1])}, IndexError, "input_nodes: entry 0 is -1"),
+        ({"input_nodes": torch.tensor([4, 5, 4])}, ValueError, "input_nodes: node 4 comes twice"),
+        ({"input_nodes": torch.ones(7, dtype=torch.bool)}, ValueError, "input_nodes: mask of 7"),
+        ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
+        ({"batch_size": 0}, ValueError, "batch_size: got 0"),
+        ({"seed": -1}, ValueError, "seed: got -1"),
+        ({"sampler": None}, TypeError, "sampler: the loader decides"),
+        ({"workers": 2}, TypeError, "workers"),
+    ],
+)
+def test_refusals_name_what_was_wrong(data, options, error, match):
+    with pytest.raises(error, match=match):
+        MAKERS[0](data, **options)
+
+
+def test_epoch_is_a_whole_number(data):
+    with pytest.raises(ValueError, match="epoch: got -1"):
+        MAKERS[0](data).set_epoch(-1)
+
+
+def test_pattern_that_does_not_fit_says_so_before_the_first_batch(data):
+    with pytest.raises(ValueError, match="count: got 41"):
+        NodeSetLoader(data, LADIES(41, replace=False), 2)
+
+
+def test_batches_can_be_sent_to_a_process_that_was_not_forked(data, same):
+    loader = MAKERS[2](data, **OPTIONS)
+    sent = pickle.loads(pickle.dumps(loader.dataset))
+    key = (torch.tensor([3, 1]), 4, 2)
+    assert same([sent[key]], [loader.dataset[key]])

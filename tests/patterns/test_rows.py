@@ -1,0 +1,94 @@
+"""Rows drawn alone are rows of the whole pattern."""
+
+import pytest
+import torch
+
+from graphtheory import bipartite
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    AtDistance,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    KHop,
+    Sample,
+    SymmetricNormalize,
+    UniformNodes,
+    on_rows,
+)
+from graphtheory.patterns.rows import costs_rows
+from tests.patterns.laws import random_directed, source
+
+GRAPH = random_directed(7, 0.4, seed=2)
+ROWS = torch.tensor([5, 0, 3])
+FIXED = [
+    Compose(),
+    AddSelf(),
+    KHop(2),
+    AtDistance(2),
+    Compose(KHop(2), AddSelf()),
+    Compose(AddSelf(), SymmetricNormalize()),
+    Compose(AtDistance(2), KHop(2)),
+]
+RANDOM = [
+    Sample(2),
+    Compose(KHop(2), Sample(2), AddSelf()),
+    GraphSAGE(2),
+    UniformNodes(share=0.6),
+    FastGCN(count=4),
+    DegreeGroups(share=0.6),
+    Compose(AddSelf(), GraphSAGE(2)),
+    Compose(Sample(3, whole_graph=True), AddSelf()),
+    Compose(Sample(3), FastGCN(count=4)),
+]
+
+
+@pytest.mark.parametrize("pattern", FIXED, ids=repr)
+def test_fixed_pattern_has_the_same_rows(pattern):
+    whole, rows = pattern(GRAPH), on_rows(pattern, GRAPH, ROWS)
+    assert torch.equal(rows.to_dense(), whole.to_dense()[ROWS])
+    assert (rows.num_dst, rows.num_src) == (3, 7)
+    expected = whole.rows(ROWS).distance
+    assert (rows.distance is None) == (expected is None)
+    assert expected is None or torch.equal(rows.distance, expected)
+
+
+@pytest.mark.parametrize("pattern", RANDOM, ids=repr)
+def test_random_pattern_has_the_same_mean(pattern):
+    drawn, whole = source(3), source(4)
+    found = torch.stack(
+        [on_rows(pattern, GRAPH, ROWS, generator=drawn).to_dense() for _ in range(1500)]
+    )
+    expected = torch.stack([pattern(GRAPH, generator=whole).to_dense()[ROWS] for _ in range(1500)])
+    error = ((found.var(0) + expected.var(0)) / 1500) ** 0.5
+    assert ((found.mean(0) - expected.mean(0)).abs() <= 5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_ladies_draws_for_these_receivers(replace):
+    sampler = LADIES(count=3, replace=replace)
+    found = on_rows(sampler, GRAPH, ROWS, generator=source(1))
+    expected = sampler(GRAPH, receivers=ROWS, generator=source(1)).rows(ROWS)
+    torch.testing.assert_close(found.to_dense(), expected.to_dense())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cheap"),
+    [
+        (Compose(KHop(2), Sample(2), AddSelf()), True),
+        (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
+        (LADIES(3), True),
+        (FastGCN(3), False),
+        (Compose(Sample(2), KHop(2)), False),
+        (Compose(AddSelf(), SymmetricNormalize()), False),
+    ],
+)
+def test_what_costs_its_rows_alone(pattern, cheap):
+    assert costs_rows(pattern) == cheap
+
+
+def test_graph_is_square():
+    with pytest.raises(ValueError, match="on_rows"):
+        on_rows(KHop(1), bipartite([2], [3]), torch.tensor([0]))
