@@ -36,7 +36,7 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
 
 @pytest.mark.parametrize("dataset", KEPT)
 def test_networks_that_are_compared_were_searched_together(dataset: str) -> None:
-    assert set(KEPT[dataset]) >= set(zoo.COMPARED)
+    assert {model.removesuffix("-res") for model in KEPT[dataset]} >= set(zoo.COMPARED)
 
 
 def test_kept_and_read_again(file: Path) -> None:
