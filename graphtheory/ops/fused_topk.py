@@ -17,10 +17,6 @@ from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 _FACTS = {"_numba_topk": 4, "_triton_topk": 5}
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
-
-
 def _parts(call: AttentionCall) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Bias by edge, buckets and table, of which some are absent."""
     if isinstance(call.bias, BucketedBias):
@@ -40,7 +36,7 @@ def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
 ) -> Tensor:  # fmt: skip
-    wide = _wide(query.dtype)
+    wide = fused._wide(query.dtype)
     logits = fused._module(backend).edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
     if bias is not None:
         logits += bias.to(wide)
@@ -62,11 +58,11 @@ def on_edges(call: AttentionCall, backend: str) -> Tensor:
     assert call.k is not None
     nb = call.neighborhood
     nodes = call.query.detach(), call.key.detach()
-    bias = None if call.bias is None else _by_edge(call.bias, _wide(call.query.dtype))
+    bias = None if call.bias is None else _by_edge(call.bias, fused._wide(call.query.dtype))
     given = None if bias is None else bias.detach()
     stays = _top_edges(*nodes, given, nb.indptr, nb.indices, call.k, call.scale, backend)
     if bias is None:
-        bias = torch.zeros_like(stays, dtype=_wide(call.query.dtype))
+        bias = torch.zeros_like(stays, dtype=fused._wide(call.query.dtype))
     masked = torch.where(stays, bias, -torch.inf)
     return fused.attention(replace(call, bias=masked, k=None), backend)
 
@@ -90,7 +86,7 @@ def _(
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
     dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    facts = query.new_empty(*query.shape[:2], _FACTS[backend], dtype=_wide(query.dtype))
+    facts = query.new_empty(*query.shape[:2], _FACTS[backend], dtype=fused._wide(query.dtype))
     return query.new_empty(query.shape), facts
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops import dispatch
+from graphtheory.ops import dispatch, threads
 from graphtheory.ops.backends import _launch
 from tests.conformance.check import (
     BIASES,
@@ -98,12 +98,12 @@ def test_threads_do_not_change_a_bit(
 ) -> None:
     started = []
 
-    class Counted(_launch.Thread):
+    class Counted(threads.Thread):
         def start(self) -> None:
             started.append(self)
             super().start()
 
-    monkeypatch.setattr(_launch, "Thread", Counted)
+    monkeypatch.setattr(threads, "Thread", Counted)
     monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)

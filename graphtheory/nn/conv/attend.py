@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from graphtheory import ops
@@ -28,8 +27,6 @@ class OnCoreAttention(on_core.OnCore):
 
     def _attend(self, adj: Adjacency, scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Sums [N_dst, H, C], and weights [E, H] after dropout."""
-        if adj.replaced is not None:
-            scores = scores.masked_fill(adj.replaced[:, None], -torch.inf)
         weights = ops.edge_softmax(scores, adj.neighborhood)
         weights = nn.functional.dropout(weights, self.dropout, self.training)
         return ops.aggregate(weights, value, adj.neighborhood), weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptTensor, PairTensor
@@ -133,14 +134,14 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
     def _scores(
         self, adj: Adjacency, source: Tensor, target: Tensor, edge_attr: Tensor | None, given: Any
     ) -> Tensor:
-        """[E, H] in the order of the rows."""
+        """[E, H] in the order of the rows; -inf where replaced."""
         if edge_attr is not None and self.lin_edge is None:
             raise ValueError("edge_attr: got some, but the layer has edge_dim=None")
         features = self._rows_of_features(adj, edge_attr, given)
         matrix = None
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
-        return additive_score(
+        scores = additive_score(
             source,
             target,
             self.att[0],
@@ -149,3 +150,6 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
             edge_features=features,
             edge_matrix=matrix,
         )
+        if adj.replaced is None:
+            return scores
+        return scores.masked_fill(adj.replaced[:, None], -torch.inf)

@@ -1,24 +1,17 @@
-"""Run a compiled loop on torch's number of threads.
-
-The calling thread works too, beside plain ones around a loop that lets go of the interpreter lock.
-They are not a parallel region of the compiler's runtime: that would outlive the call, and a forked
-child that enters such a region after its parent did is killed. In a worker of
-`torch.utils.data.DataLoader` torch has one thread, so the same code runs in sequence there.
-"""
+"""Run a compiled loop on torch's number of threads."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from threading import Thread
 from typing import Any
 
 import torch
 from numba import njit
 
 from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.threads import on_threads
 
 # Multiply-adds below which a second thread costs more to start than it saves.
 _WORTH_A_THREAD = 2**22
@@ -47,25 +40,4 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         return
     tasks = min(chunks, threads * _TASKS_PER_THREAD)
     bounds = [chunks * t // tasks for t in range(tasks + 1)]
-    todo = deque(pairwise(bounds))
-    errors: list[BaseException] = []
-
-    def work_off() -> None:
-        while todo and not errors:
-            try:
-                task = todo.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            try:
-                code(*task, *args)
-            except BaseException as error:  # raised below, in the calling thread
-                errors.append(error)
-
-    others = [Thread(target=work_off) for _ in range(threads - 1)]
-    for thread in others:
-        thread.start()
-    work_off()
-    for thread in others:
-        thread.join()
-    if errors:
-        raise errors[0]
+    on_threads(lambda start, stop: code(start, stop, *args), pairwise(bounds), threads)

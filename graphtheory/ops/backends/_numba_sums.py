@@ -10,11 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import first_row
+from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._wide import widened
+
+
+@njit(cache=True, fastmath=MATH)
+def edge_sum(sent, received, edge, i, j, e, h):
+    """What edge e from j to i adds up to, before the rectifier."""
+    z = sent[j, h]
+    if received.shape[0] > 0:
+        z += received[i, h]
+    if edge.shape[0] > 0:
+        z += edge[e, h]
+    return z
 
 
 def scores_loop(start, stop, chunks, indptr, indices, sent, received, edge, slope, out):
@@ -25,11 +38,7 @@ def scores_loop(start, stop, chunks, indptr, indices, sent, received, edge, slop
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 for h in range(sent.shape[1]):
-                    z = sent[j, h]
-                    if received.shape[0] > 0:
-                        z += received[i, h]
-                    if edge.shape[0] > 0:
-                        z += edge[e, h]
+                    z = edge_sum(sent, received, edge, i, j, e, h)
                     if z < zero and z > -np.inf:
                         z *= slope
                     out[e, h] = z
@@ -47,11 +56,7 @@ def rows_loop(
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 for h in range(sent.shape[1]):
-                    z = sent[j, h]
-                    if received.shape[0] > 0:
-                        z += received[i, h]
-                    if edge.shape[0] > 0:
-                        z += edge[e, h]
+                    z = edge_sum(sent, received, edge, i, j, e, h)
                     g = grad[e, h]
                     if not z > zero:
                         g *= slope

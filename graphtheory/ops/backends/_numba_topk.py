@@ -164,11 +164,6 @@ def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
     return out
 
 
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    """Contiguous, in the type that sums are taken in."""
-    return [t.contiguous() for t in widened(*tensors)]
-
-
 def _options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None, scale: float
 ) -> tuple[Any, ...]:
@@ -188,7 +183,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the facts of each row."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
-    query, key, value = _wide(query, key, value)
+    query, key, value = widened(query, key, value)
     bias, bucket, table, number = _options(query, bias, bucket, table, scale)
     out, facts = torch.empty_like(query), query.new_empty(*query.shape[:2], 4)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
@@ -206,7 +201,7 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
-    grad, query, key, value = _wide(grad, query, key, value)
+    grad, query, key, value = widened(grad, query, key, value)
     bias, bucket, table, number = _options(query, bias, bucket, table, scale)
     of_query, of_key, of_value = (torch.empty_like(t) for t in (query, key, value))
     heads, buckets = query.size(1), len(table) if with_bias else 0

@@ -16,6 +16,8 @@ from graphtheory.ops.backends import _torch_additive
 from graphtheory.ops.backends._triton_launch import over_edges, over_rows, receivers, sum_type
 from graphtheory.ops.backends._triton_parts import (
     SIZES,
+    ends,
+    entries,
     features,
     gather,
     number,
@@ -34,11 +36,8 @@ def scores(
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write <att[h], leaky(source[j, h] + target[i, h])> of B edges."""
-    edge = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[None, :]
-    live = edge < edges
+    edge, live, i, j = ends(receivers, senders, edges, B)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    j = tl.load(senders + edge, mask=live, other=0).to(tl.int64)
-    i = tl.load(receivers + edge, mask=live, other=0).to(tl.int64)
     z = gather(source, j, live, column, exists, HEADS * DIM, ACC)
     z += gather(target, i, live, column, exists, HEADS * DIM, ACC)
     z = tl.where(z > 0, z, z * number(slope, ACC))
@@ -66,11 +65,7 @@ def sums(
         leaky = tl.zeros((R, B, G, C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, B if WHOLE else longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
-        node = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
-        if perm is not None:
-            edge = tl.load(perm + edge, mask=here, other=0).to(tl.int64)
+        edge, here, node = entries(indices, perm, start, stop, offset, B)
         z = here_is[:, None, :, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
         up = per_edge(grad, edge, here, head, head_live, HEADS, ACC)
         flow = up[:, :, :, None] * tl.where(z > 0, 1.0, number(slope, ACC))

@@ -13,6 +13,7 @@ import triton.language as tl
 from graphtheory.ops.backends._triton_parts import (
     SIZES,
     dropout_factor,
+    entries,
     features,
     finite,
     gather,
@@ -38,9 +39,7 @@ def _step(
 
     A logit is minus infinity where there is no edge, and NaN for a bucket beyond the table.
     """
-    edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-    live = edge < stop[:, None]
-    node = tl.load(indices + edge, mask=live, other=0).to(tl.int64)
+    edge, live, node = entries(indices, None, start, stop, offset, B)
     keys = gather(key, node, live, column, exists, HEADS * DIM, ACC)
     values = gather(value, node, live, column, exists, HEADS * DIM, ACC)
     logits = tl.sum(query[:, None, :, :] * keys, 3) * number(scale, ACC)

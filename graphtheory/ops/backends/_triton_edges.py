@@ -7,6 +7,7 @@ import triton.language as tl
 
 from graphtheory.ops.backends._triton_parts import (
     SIZES,
+    ends,
     features,
     finite,
     gather,
@@ -23,11 +24,8 @@ def dot(
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write <query[i, h], key[j, h]> of B edges."""
-    edge = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[None, :]
-    live = edge < edges
+    edge, live, i, j = ends(receivers, indices, edges, B)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    i = tl.load(receivers + edge, mask=live, other=0).to(tl.int64)
-    j = tl.load(indices + edge, mask=live, other=0).to(tl.int64)
     q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
     k = gather(key, j, live, column, exists, HEADS * DIM, ACC)
     put_per_edge(out, edge, live, head, head_live, tl.sum(q * k, 3), HEADS)

@@ -38,6 +38,30 @@ def span(rows, starts, indptr, count, R: tl.constexpr, DEGREE: tl.constexpr, CHU
 
 
 @triton.jit
+def entries(indices, perm, start, stop, offset, B: tl.constexpr):
+    """The B next entries of each row: edge, whether it is one, and the node at its other end.
+
+    Entry t of a row is edge perm[t], or edge t without `perm`.
+    """
+    edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+    here = edge < stop[:, None]
+    node = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
+    if perm is not None:
+        edge = tl.load(perm + edge, mask=here, other=0).to(tl.int64)
+    return edge, here, node
+
+
+@triton.jit
+def ends(receivers, senders, edges, B: tl.constexpr):
+    """The edges of this program, [1, B]: edge, whether it is one, its receiver and its sender."""
+    edge = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[None, :]
+    live = edge < edges
+    i = tl.load(receivers + edge, mask=live, other=0).to(tl.int64)
+    j = tl.load(senders + edge, mask=live, other=0).to(tl.int64)
+    return edge, live, i, j
+
+
+@triton.jit
 def features(HEADS: tl.constexpr, DIM: tl.constexpr, G: tl.constexpr, C: tl.constexpr):
     """Of this program's heads: head [G], whether it exists, column in a node's row [G, C], same."""
     head = tl.program_id(1) * G + tl.arange(0, G)

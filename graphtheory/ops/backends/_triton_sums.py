@@ -10,6 +10,7 @@ import triton.language as tl
 
 from graphtheory.ops.backends._triton_parts import (
     SIZES,
+    entries,
     features,
     gather,
     number,
@@ -38,11 +39,7 @@ def weighted(
         other_sums = tl.zeros((R, B, G, C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, B if WHOLE else longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
-        node = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
-        if perm is not None:
-            edge = tl.load(perm + edge, mask=here, other=0).to(tl.int64)
+        edge, here, node = entries(indices, perm, start, stop, offset, B)
         w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
         v = gather(value, node, here, column, exists, HEADS * DIM, ACC)
         sums += w[:, :, :, None] * v

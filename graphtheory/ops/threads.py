@@ -1,0 +1,44 @@
+"""Work on plain threads that end with the call.
+
+They are not a parallel region of a compiler's runtime: that would outlive the call, and a forked
+child that enters such a region after its parent did is killed. What runs on them lets go of the
+interpreter lock. In a worker of `torch.utils.data.DataLoader` torch has one thread, so the same
+code runs in sequence there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Thread
+
+
+def on_threads(
+    work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]], threads: int
+) -> None:
+    """Call ``work(start, stop)`` for every range, in the calling thread and `threads` - 1 others.
+
+    After an error no further range is begun, and the first error is raised here.
+    """
+    todo = deque(ranges)
+    errors: list[BaseException] = []
+
+    def work_off() -> None:
+        while todo and not errors:
+            try:
+                start, stop = todo.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                work(start, stop)
+            except BaseException as error:  # raised below, in the calling thread
+                errors.append(error)
+
+    others = [Thread(target=work_off) for _ in range(threads - 1)]
+    for thread in others:
+        thread.start()
+    work_off()
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[0]
