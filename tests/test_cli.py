@@ -287,7 +287,7 @@ def test_a_damaged_checkpoint_is_refused(run: Run, tmp_path: Path) -> None:
 def test_bench_writes_everything(finished: Path) -> None:
     names = {file.name for file in finished.iterdir()}
     assert names == {
-        "runs.jsonl", "distances.json", "results.json", "results.csv", "report.html",
+        "runs.jsonl", "distances.jsonl", "results.json", "results.csv", "report.html",
     }  # fmt: skip
     found = json.loads((finished / "results.json").read_text())
     assert [(r["model"], r["seed"]) for r in found["runs"]] == [

@@ -3,10 +3,12 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphtheory.cli import main
+from graphtheory.experiments import label_study
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,31 @@ def test_a_study_prints_its_rows_and_draws(
         rows = list(csv.DictReader(file))
     assert rows and all("dataset=karate" in row["parameters"] for row in rows)
     assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
+    kept = tmp_path / "fig-3-9-karate.jsonl"
+    train = label_study.run_trial
+
+    def until_the_third(*args: Any, **options: Any) -> Any:
+        if len(kept.read_text().splitlines()) == 2 if kept.exists() else False:
+            raise KeyboardInterrupt
+        return train(*args, **options)
+
+    monkeypatch.setattr(label_study, "run_trial", until_the_third)
+    assert main(words) == 130
+    assert "Finished runs are in" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main([*words, "--resume"]) == 0
+    assert "run 3/" in (told := capsys.readouterr().err) and "run 2/" not in told
+    resumed = (tmp_path / "fig-3-9-karate.csv").read_text().splitlines()
+    assert main(words) == 0
+    assert "Earlier runs are now in" in capsys.readouterr().out
+    assert len(resumed) == len((tmp_path / "fig-3-9-karate.csv").read_text().splitlines())
+    assert (tmp_path / "fig-3-9-karate.1.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from graphtheory.cli.show import (
     data_root,
     known,
     refusing,
+    set_aside,
     threads,
     told_on_stop,
     write_json,
@@ -110,7 +110,7 @@ class Bench(Command):
             out = self.out or Path(f"runs/bench-{data.name}")
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
-                _set_aside(screen, out / "runs.jsonl")
+                set_aside(screen, out / "runs.jsonl")
             bench = RecordedBenchmark(
                 data.name, models, self.seeds, data.split, root, self.epochs, self.patience,
                 record=Record(out / "runs.jsonl"),
@@ -147,15 +147,11 @@ class Bench(Command):
             data.name, bench.root, tuple(range(1, farthest + 1)), seeds=1,
             epochs=self.epochs or DistanceStudy.epochs,
         )  # fmt: skip
-        file = bench.record.path.with_name("distances.json")
-        if self.resume and file.exists():
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            if kept["study"] == repr(study):
-                return kept["rows"]
-        with screen.steps("distance-z run") as steps:
-            rows = study.run(steps)
-        write_json(file, {"study": repr(study), "rows": rows})
-        return rows
+        kept = bench.record.path.with_name("distances.jsonl")
+        if not self.resume:
+            set_aside(screen, kept)
+        with refusing(), screen.steps("distance-z run") as steps:
+            return study.run(steps, kept=kept)
 
     def _report(
         self,
@@ -186,17 +182,6 @@ def _tell(screen: Screen, bench: RecordedBenchmark) -> None:
         f"\n{bench.check()} of {_total(bench)} runs are in {bench.record.path}; the same command "
         "with --resume goes on."
     )
-
-
-def _set_aside(screen: Screen, file: Path) -> None:
-    """Give an earlier file a number of its own."""
-    if not file.exists():
-        return
-    number = 1
-    while (kept := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
-        number += 1
-    file.rename(kept)
-    screen.say(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
 
 
 def _write(report: BenchmarkReport, out: Path) -> None:

@@ -19,6 +19,8 @@ from graphtheory.cli.show import (
     data_root,
     known,
     refusing,
+    set_aside,
+    told_on_stop,
     write_json,
 )
 
@@ -52,9 +54,12 @@ class Reproduce(Command):
     """How many splits; without it the study's own number."""
     quick: bool = False
     """One seed and few epochs, for a first look."""
+    resume: bool = False
+    """Take finished runs from the .jsonl file there; otherwise that file is set aside, not lost."""
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
+        from graphtheory.data import graphs
         from graphtheory.experiments.rows import Environment, write_csv
         from graphtheory.plot import save
 
@@ -64,10 +69,18 @@ class Reproduce(Command):
         named = f"{figure}-{self.dataset.lower()}"
         out = self.out or Path(f"runs/{named}")
         study = _STUDIES[figure](self, root)
+        kept = out / f"{named}.jsonl"
+
+        def tell() -> None:
+            screen.say(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
+
         with refusing():
+            graphs.load(self.dataset, root)
             out.mkdir(parents=True, exist_ok=True)
-            with screen.steps("run") as steps:
-                rows = study.run(steps)
+            if not self.resume:
+                set_aside(screen, kept)
+            with told_on_stop(tell), screen.steps("run") as steps:
+                rows = study.run(steps, kept=kept)
         report = _report(figure, study, rows)
         screen.table(report.table)
         screen.say(report.verdict)
@@ -81,7 +94,7 @@ class Reproduce(Command):
         if report.picture is not None:
             save(report.picture, out / f"{named}.png")
         drawn = ", the picture" if report.picture is not None else ""
-        screen.say(f"Written to {out}: {named}.csv, {named}.json{drawn}.")
+        screen.say(f"Written to {out}: {named}.csv, {named}.json, {named}.jsonl{drawn}.")
 
 
 def _distances(options: Reproduce, root: Path | None) -> Any:

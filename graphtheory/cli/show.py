@@ -225,6 +225,17 @@ class Steps:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def set_aside(screen: Screen, file: Path) -> None:
+    """Give an earlier file a number of its own."""
+    if not file.exists():
+        return
+    number = 1
+    while (kept := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
+        number += 1
+    file.rename(kept)
+    screen.say(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
+
+
 @contextmanager
 def told_on_stop(tell: Callable[[], None]) -> Iterator[None]:
     """Say where things stand when Ctrl-C or SIGTERM ends the block."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
 
+from graphtheory.data.graphs import Data
 from graphtheory.experiments.spaces import make_trial
+from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.experiments.trial import Trial, load, run_trial
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class DistanceStudy:
+class DistanceStudy(Study):
     """Figure 3.8 of Li (2024): accuracy of models that see distance z alone, beside b_z.
 
     A distance-z model is one attention layer without a term of the node's own, whose T^n is 20
@@ -55,39 +56,38 @@ class DistanceStudy:
             num_buckets=self.num_buckets, neighbors=neighbors, frozen_query=frozen,
         )  # fmt: skip
 
-    def run(self, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
+    def steps(self) -> list[Step]:
         """Rows: kind (model, control, b, majority), z, seed, value."""
-        rows: list[dict[str, Any]] = []
-        total = self.seeds * (1 + 2 * len(self.distances))
-        done = 0
-        for seed in range(self.seeds):
-            data = load(self.dataset, self.root, None, seed, degree=False)
-            labels = data.y[data.test_mask]
-            common = torch.bincount(data.y[data.train_mask]).argmax()
-            share = float((labels == common).float().mean())
-            rows.append({"kind": "majority", "z": -1, "seed": seed, "value": share})
-            jobs = [("b", f"all:{self.samples}", False)]
-            for z in self.distances:
-                jobs += [
-                    ("model", f"={z}:{self.samples}", False),
-                    ("control", f"={z}:{self.samples}", True),
-                ]
-            for kind, neighbors, frozen in jobs:
-                progress(f"{kind} {neighbors}", done, total)
-                done += 1
-                outcome = run_trial(
-                    self._trial(neighbors, frozen), data,
-                    seed=seed, epochs=self.epochs, patience=self.patience,
-                )  # fmt: skip
-                if kind == "b":
-                    table = outcome.model.bucket_bias_table()[0, :, 0].tolist()  # type: ignore[operator]
-                    rows += [
-                        {"kind": "b", "z": z, "seed": seed, "value": b} for z, b in enumerate(table)
-                    ]
-                    continue
-                z = int(neighbors[1:].partition(":")[0])
-                rows.append({"kind": kind, "z": z, "seed": seed, "value": outcome.fit.test})
-        return rows
+        return [
+            self._step(kind, z, seed)
+            for seed in range(self.seeds)
+            for z, kind in [(-1, "b"), *product(self.distances, ("model", "control"))]
+        ]
+
+    def _step(self, kind: str, z: int, seed: int) -> Step:
+        neighbors = f"{'all' if kind == 'b' else f'={z}'}:{self.samples}"
+        trial = self._trial(neighbors, frozen=kind == "control")
+        settings = {
+            "dataset": self.dataset.lower(), "kind": kind, "z": z, "seed": seed,
+            "epochs": self.epochs, "patience": self.patience, "trial": trial.as_dict(),
+        }  # fmt: skip
+        return Step(f"{kind} {neighbors}", settings, lambda: self._rows(kind, z, seed, trial))
+
+    def _rows(self, kind: str, z: int, seed: int, trial: Trial) -> list[Row]:
+        data = _loaded(self.dataset, self.root, seed)
+        outcome = run_trial(trial, data, seed=seed, epochs=self.epochs, patience=self.patience)
+        if kind != "b":
+            return [{"kind": kind, "z": z, "seed": seed, "value": outcome.fit.test}]
+        common = torch.bincount(data.y[data.train_mask]).argmax()
+        share = float((data.y[data.test_mask] == common).float().mean())
+        table = outcome.model.bucket_bias_table()[0, :, 0].tolist()  # type: ignore[operator]
+        values = [("majority", -1, share), *(("b", z, b) for z, b in enumerate(table))]
+        return [{"kind": k, "z": z, "seed": seed, "value": v} for k, z, v in values]
+
+
+@lru_cache(maxsize=1)
+def _loaded(dataset: str, root: Path | None, seed: int) -> Data:
+    return load(dataset, root, None, seed, degree=False)
 
 
 def curve(rows: list[dict[str, Any]], kind: str) -> dict[int, list[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import torch
 
 from graphtheory.experiments.spaces import make_trial
+from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.experiments.trial import Trial, load, run_trial
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ CASES: dict[str, Case] = {
 
 
 @dataclass(frozen=True)
-class EncodingStudy:
+class EncodingStudy(Study):
     """Train each case with the encoding and without it, on the same seeds.
 
     Attributes:
@@ -57,25 +55,39 @@ class EncodingStudy:
     root: Path | None = None
     seeds: int | None = None
 
-    def run(self, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
-        """Rows: case, seed, gt, gt-plain (test scores)."""
+    def steps(self) -> list[Step]:
+        """Rows: case, seed, gt, gt-plain (test scores).
+
+        Raises:
+            ValueError: A case that is not known.
+        """
         unknown = [c for c in self.cases if c not in CASES]
         if unknown:
             raise ValueError(f"cases: got {unknown[0]!r}, expected some of {', '.join(CASES)}")
-        jobs = [(n, s) for n in self.cases for s in range(self.seeds or CASES[n].seeds)]
-        rows = []
-        for done, (name, seed) in enumerate(jobs):
-            progress(name, done, len(jobs))
-            case = CASES[name]
+        return [
+            self._step(name, seed)
+            for name in self.cases
+            for seed in range(self.seeds or CASES[name].seeds)
+        ]
+
+    def _step(self, name: str, seed: int) -> Step:
+        case = CASES[name]
+        settings = {
+            "case": name, "dataset": case.dataset, "seed": seed,
+            "epochs": case.epochs, "patience": case.patience, "trial": case.trial.as_dict(),
+        }  # fmt: skip
+
+        def rows() -> list[Row]:
             data = load(case.dataset, self.root, None, seed, **case.trial.inputs)
-            row: dict[str, Any] = {"case": name, "seed": seed}
+            row: Row = {"case": name, "seed": seed}
             for model in ("gt", "gt-plain"):
                 row[model] = run_trial(
                     replace(case.trial, model=model), data,
                     seed=seed, epochs=case.epochs, patience=case.patience,
                 ).fit.test  # fmt: skip
-            rows.append(row)
-        return rows
+            return [row]
+
+        return Step(name, settings, rows)
 
 
 def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -11,10 +10,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.experiments.trial import load, run_trial
 from graphtheory.experiments.tuned import tuned_trial
 
-Progress = Callable[[str, int, int], None]
 MODELS = ("gt", "gt-plain", "gcn")
 
 
@@ -37,7 +36,7 @@ def fewer_labels(y: Tensor, train: Tensor, share: float, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LabelStudy:
+class LabelStudy(Study):
     """Figure 3.9 of Li (2024): graph transformer with encoding, without, and GCN on fewer labels.
 
     The transformer without encoding has the configuration of the one with it, b left out; every
@@ -57,28 +56,33 @@ class LabelStudy:
     seeds: int = 3
     epochs: int | None = None
 
-    def run(self, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
+    def steps(self) -> list[Step]:
         """Rows: model, labels, share, seed, value."""
-        rows: list[dict[str, Any]] = []
-        total = self.seeds * len(self.shares) * len(MODELS)
-        for seed in range(self.seeds):
-            for share in self.shares:
-                for model in MODELS:
-                    progress(f"{model} {share:g}", len(rows), total)
-                    rows.append(self._one(model, share, seed))
-        return rows
+        return [
+            self._step(model, share, seed)
+            for seed in range(self.seeds)
+            for share in self.shares
+            for model in MODELS
+        ]
 
-    def _one(self, model: str, share: float, seed: int) -> dict[str, Any]:
-        source = "gt" if model == "gt-plain" else model
-        trial, epochs, patience = tuned_trial(self.dataset, source)
-        trial = replace(trial, model=model)
-        data = load(self.dataset, self.root, None, seed, **trial.inputs)
-        data.train_mask = fewer_labels(data.y, data.train_mask, share, seed)
-        outcome = run_trial(trial, data, seed=seed, epochs=self.epochs or epochs, patience=patience)
-        return {
-            "model": model, "labels": int(data.train_mask.sum()), "share": share,
-            "seed": seed, "value": outcome.fit.test,
+    def _step(self, model: str, share: float, seed: int) -> Step:
+        trial, epochs, patience = tuned_trial(self.dataset, "gt" if model == "gt-plain" else model)
+        trial, epochs = replace(trial, model=model), self.epochs or epochs
+        settings = {
+            "dataset": self.dataset.lower(), "share": share, "seed": seed,
+            "epochs": epochs, "patience": patience, "trial": trial.as_dict(),
         }  # fmt: skip
+
+        def rows() -> list[Row]:
+            data = load(self.dataset, self.root, None, seed, **trial.inputs)
+            data.train_mask = fewer_labels(data.y, data.train_mask, share, seed)
+            fit = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience).fit
+            labels = int(data.train_mask.sum())
+            return [
+                {"model": model, "labels": labels, "share": share, "seed": seed, "value": fit.test}
+            ]
+
+        return Step(f"{model} {share:g}", settings, rows)
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

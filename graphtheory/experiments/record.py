@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphtheory.experiments.lines import add_line, whole_lines
 from graphtheory.experiments.node_benchmark import Benchmark, Run
 
 
@@ -25,7 +26,7 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines = _whole_lines(path)
+        self.lines = whole_lines(path, {"settings", "run"})
 
     def find(self, settings: dict[str, Any], model: str, seed: int) -> Run | None:
         """The run of a model on a seed, None where there is none yet.
@@ -48,11 +49,7 @@ class Record:
     def add(self, settings: dict[str, Any], run: Run) -> None:
         """Append a run, on the disk before this returns."""
         line = {"settings": settings, "run": asdict(run)}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self.path, line)
         self.lines.append(line)
 
 
@@ -103,24 +100,6 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:  # glibc has it
         trim(0)
-
-
-def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of the file, after a last one without an end was cut off."""
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    try:
-        lines = [json.loads(line) for line in whole.splitlines()]
-        return [line for line in lines if line["settings"] and line["run"]["model"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"out: {path} is no record of runs ({error}); expected one JSON object a line"
-        ) from error
 
 
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:

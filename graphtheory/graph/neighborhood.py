@@ -200,20 +200,18 @@ class Neighborhood:
             )
         counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
         counts[1:] = edges.cumsum(0)
-        weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
-        perm = edges.nonzero().flatten() if self.perm is None else self.perm[edges]
-        return Neighborhood(
-            counts[self.indptr], self.indices[edges], self.num_src,
-            weight=weight, distance=distance, perm=perm, validate=False,
-        )  # fmt: skip
+        return self.pick(counts[self.indptr], edges.nonzero().flatten())
 
     def rows(self, nodes: Tensor) -> Neighborhood:
         """Some rows, in the order of `nodes`, int64 ids of receivers; the senders stay the same."""
-        indptr, at = row_places(self.indptr, nodes)
-        weight, distance = (None if t is None else t[at] for t in (self.weight, self.distance))
+        return self.pick(*row_places(self.indptr, nodes))
+
+    def pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
+        """Rows made of some edges: row pointers [R + 1] into `edges`, int64 ids of edges."""
+        weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
         return Neighborhood(
-            indptr, self.indices[at], self.num_src, weight=weight, distance=distance,
-            perm=at if self.perm is None else self.perm[at], validate=False,
+            indptr, self.indices[edges], self.num_src, weight=weight, distance=distance,
+            perm=edges if self.perm is None else self.perm[edges], validate=False,
         )  # fmt: skip
 
     def with_(self, **changes: Any) -> Neighborhood:

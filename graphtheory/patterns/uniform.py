@@ -12,11 +12,12 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.patterns.draw import edge_weight
+from graphtheory.patterns.draw import draw_device, edge_weight, ranks
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30
+_FLOYD = 64  # comparisons that cost what sorting one edge does
 _tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
@@ -32,18 +33,21 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
     return _tables[graph][pairs[1], pairs[0]]
 
 
-def _device(generator: torch.Generator | None, graph: Neighborhood) -> torch.device:
-    """Where to draw: a generator's seed gives the same draw wherever the graph lies."""
-    return graph.device if generator is None else generator.device
-
-
 def distinct(
-    rows: int, n: int, limit: int, generator: torch.Generator | None, device: torch.device
+    rows: int, n: int, limit: int | Tensor, generator: torch.Generator | None, device: torch.device
 ) -> Tensor:
-    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once."""
+    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once.
+
+    A limit for each row, int64 [rows], is none below n.
+    """
     chosen = torch.empty(rows, n, dtype=torch.int64, device=device)
-    for k, top in enumerate(range(limit - n, limit)):
-        draw = torch.randint(top + 1, (rows,), generator=generator, device=device)
+    for k in range(n):
+        top = limit - n + k
+        if isinstance(top, int):
+            draw = torch.randint(top + 1, (rows,), generator=generator, device=device)
+        else:
+            share = torch.rand(rows, generator=generator, dtype=torch.float64, device=device)
+            draw = (share * (top + 1)).long()
         taken = (chosen[:, :k] == draw[:, None]).any(1)
         chosen[:, k] = torch.where(taken, top, draw)
     return chosen
@@ -79,22 +83,24 @@ class Sample(Pattern):
         """Draw."""
         if self.whole_graph:
             return self._of_all_nodes(neighborhood, generator)
-        rows = neighborhood.receivers()
-        key = torch.rand(
-            neighborhood.num_edges,
-            generator=generator,
-            dtype=torch.float64,
-            device=_device(generator, neighborhood),
-        )
-        order = torch.argsort(rows + key.to(rows.device))  # senders shuffled within their rows
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order), device=rows.device) - neighborhood.indptr[rows]
-        return neighborhood.keep(rank < self.n)
+        degree, device = neighborhood.degree(), draw_device(generator, neighborhood)
+        long = (degree > self.n).nonzero().flatten()
+        if self.n**2 * len(long) > _FLOYD * neighborhood.num_edges:
+            place = ranks(neighborhood.receivers(), generator, device)
+            return neighborhood.keep(place < self.n)
+        count = degree.clamp(max=self.n)
+        indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        first = (neighborhood.indptr - indptr)[:-1].repeat_interleave(count)
+        edges = first + torch.arange(len(first), device=first.device)  # rows that stay whole
+        drawn = distinct(len(long), self.n, degree[long].to(device), generator, device)
+        places = indptr[long][:, None] + torch.arange(self.n, device=long.device)
+        edges[places] = neighborhood.indptr[long][:, None] + drawn.to(long.device).sort(1).values
+        return neighborhood.pick(indptr, edges)
 
     def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
         nodes = require_square(graph, "Sample(whole_graph=True)")
         n = min(self.n, nodes)
-        drawn = distinct(nodes, n, nodes, generator, _device(generator, graph))
+        drawn = distinct(nodes, n, nodes, generator, draw_device(generator, graph))
         senders = drawn.flatten().to(graph.device)
         indptr = torch.arange(nodes + 1, device=graph.device) * n
         rows = torch.arange(nodes, device=graph.device).repeat_interleave(n)

@@ -11,7 +11,8 @@ from lightning import LightningDataModule
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns import Pattern
+from graphtheory.patterns import Compose, Pattern
+from graphtheory.patterns.layers import split
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.check import check_classes, check_data, fingerprint
 from graphtheory.train.seeds import derive
@@ -42,9 +43,9 @@ class Batches:
 class FullGraph(LightningDataModule):
     """Train and evaluate on all nodes at once.
 
-    A deterministic pattern is applied once. A random one is drawn afresh in every training step, as
-    a function of (seed, epoch); evaluation always sees the same draw, or what `evaluation` makes of
-    the graph, such as `patterns.Effective` of the pattern.
+    A deterministic pattern, or the deterministic beginning of one, is applied once. A random one is
+    drawn afresh in every training step, as a function of (seed, epoch); evaluation always sees the
+    same draw, or what `evaluation` makes of the graph, such as `patterns.Effective` of the pattern.
 
     Args:
         data: A graph with x [N, F], y int64 [N], edge_index [2, E] (row 0 sends), train_mask and
@@ -86,6 +87,8 @@ class FullGraph(LightningDataModule):
         self.data, self.pattern, self.seed = data, pattern, seed
         self.evaluation = evaluation
         self.device = torch.device("cpu")
+        self._fixed, self._sampler = ([], None) if pattern is None else split(pattern)
+        self._base: Neighborhood | None = None
         self._evaluation: NodeBatch | None = None
 
     def check_classes(self, num_classes: int) -> None:
@@ -111,20 +114,25 @@ class FullGraph(LightningDataModule):
         """The batch of one epoch; the same for the same epoch."""
         whole, mask = self.evaluation_batch(), self.data.train_mask.to(self.device)
         neighborhood = whole.neighborhood
-        if self.pattern is not None and self.pattern.is_random:
-            neighborhood = apply(self.pattern, self.graph, derive(self.seed, _TRAINING, epoch))
-            neighborhood = neighborhood.to(self.device)
+        if self._sampler is not None:
+            neighborhood = self._draw(_TRAINING, epoch).to(self.device)
         return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
 
     def evaluation_batch(self) -> NodeBatch:
         """All nodes, with the validation nodes as mask, and the test nodes (made once)."""
         if self._evaluation is None:
             data = self.data
-            seen = self.pattern if self.evaluation is None else self.evaluation
-            neighborhood = apply(seen, self.graph, derive(self.seed, _EVALUATION))
+            fixed = None if self.evaluation is None else self.evaluation(self.graph)
+            neighborhood = self._draw(_EVALUATION) if fixed is None else fixed
             batch = NodeBatch(data.x, neighborhood, data.y, data.val_mask, data.get("test_mask"))
             self._evaluation = batch.to(self.device)
         return self._evaluation
+
+    def _draw(self, *position: int) -> Neighborhood:
+        """The pattern's neighbourhood; what it draws follows from the position."""
+        if self._base is None:
+            self._base = Compose(*self._fixed)(self.graph)
+        return apply(self._sampler, self._base, derive(self.seed, *position))
 
     def train_dataloader(self) -> Batches:
         """One batch."""

@@ -61,7 +61,9 @@ def test_a_line_without_its_end_is_dropped(record: Record, lost: int) -> None:
 def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"runs\.jsonl is no record of runs"):
+    with pytest.raises(
+        ValueError, match=r"line 1 of .*runs\.jsonl is no JSON object of run, settings"
+    ):
         Record(path)
 
 

@@ -21,9 +21,13 @@ def test_short_rows_stay_whole() -> None:
     assert pairs(Sample(100)(graph, generator=source())) == pairs(graph)
 
 
+@pytest.mark.parametrize("floyd", [0, 64])
 @pytest.mark.parametrize("whole_graph", [False, True])
-def test_every_subset_is_equally_likely(whole_graph: bool) -> None:
-    # Receiver 0 of 4 nodes: 2 of the others, or 2 of all.
+def test_every_subset_is_equally_likely(
+    whole_graph: bool, floyd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Receiver 0 of 4 nodes: 2 of the others, or 2 of all. With 0 by sorting, else by drawing.
+    monkeypatch.setattr(uniform, "_FLOYD", floyd)
     clique = Neighborhood.from_edge_index(both_ways([(0, 1), (0, 2), (0, 3)]), 4)
     drawn, counts = source(), dict[tuple[int, ...], int]()
     for _ in range(1200):

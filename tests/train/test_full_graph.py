@@ -1,7 +1,10 @@
+from typing import Any
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphtheory import Neighborhood
 from graphtheory.patterns import (
     AddSelf,
     Compose,
@@ -33,6 +36,27 @@ def test_a_deterministic_pattern_is_applied_once(data: Data) -> None:
     first = module.train_batch(0).neighborhood
     assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
     assert first.num_edges == KHop(2)(module.graph).num_edges
+
+
+def test_what_comes_before_the_first_draw_is_computed_once(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balls: list[Neighborhood] = []
+    pattern = Compose(KHop(2), Sample(2), AddSelf())
+    whole = KHop.__call__
+
+    def counted(self: KHop, graph: Neighborhood, **options: Any) -> Neighborhood:
+        balls.append(whole(self, graph, **options))
+        return balls[-1]
+
+    monkeypatch.setattr(KHop, "__call__", counted)
+    module = FullGraph(data, pattern)
+    drawn = [module.train_batch(epoch).neighborhood for epoch in range(3)]
+    drawn.append(module.evaluation_batch().neighborhood)
+    assert len(balls) == 1
+    assert len({tuple(n.indices.tolist()) for n in drawn}) == 4
+    least = balls[0].degree().clamp(max=2)
+    assert all(torch.equal(n.degree(), least + 1) for n in drawn)
 
 
 def test_a_random_pattern_is_a_function_of_seed_and_epoch(data: Data) -> None:
