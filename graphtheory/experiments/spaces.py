@@ -79,9 +79,9 @@ _GT = _ATTENTION | {"neighbors": ("1", "2"), "root_weight": (True, False)}
 def _space(
     epochs: int, patience: int, search_seeds: int, shared: dict[str, tuple[Any, ...]],
     gt: dict[str, tuple[Any, ...]] | None = None, others: dict[str, tuple[Any, ...]] | None = None,
-    search_epochs: int | None = None, mlp: dict[str, tuple[Any, ...]] | None = None,
+    search_epochs: int | None = None,
 ) -> Space:  # fmt: skip
-    """Axes of the transformers, of the others and of the MLP besides, in place of the shared ones.
+    """Axes of the transformers and of the others besides, in place of the shared ones.
 
     gat-res and gcn-res are residual, unless `others` says that the root term is all they have.
     """
@@ -94,7 +94,7 @@ def _space(
         "gcn-res": yes,
         "gat": _ATTENTION | no,
         "gat-res": _ATTENTION | yes,
-        "mlp": others | (mlp or {}),
+        "mlp": others,
     }
     return Space(epochs, patience, search_seeds, shared, extra, search_epochs)
 
@@ -142,7 +142,7 @@ SPACES: dict[str, Space] = {
         3,
         _RESIDUAL | _ROWS | {"hidden": (64, 128)},
         {"root_weight": (True,)},
-        mlp=_WIDER | {"weight_decay": (5e-4, 5e-3, 1e-2)},
+        _WIDER | {"weight_decay": (5e-4, 5e-3, 1e-2)},
     ),
     "facebook": _space(
         400,
