@@ -1,7 +1,10 @@
 """What a newcomer copies runs: the scripts of examples/ and the Python of the README, in order."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,23 @@ def test_example_runs(
     monkeypatch.setattr("sys.argv", [str(path)])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.strip(), "an example shows what it found"
+
+
+def test_two_processes_train_as_one_does_on_the_same_global_batch(tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "07_several_processes.py")
+
+    def losses(*command: str) -> list[float]:
+        told = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        return [float(number) for number in re.findall(r"\d+\.\d+", told.stdout)]
+
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    shared, alone = losses(*launcher, script), losses(script, "2")
+    assert len(shared) == 2 and shared == pytest.approx(alone, abs=1e-4)
+    assert shared != pytest.approx(losses(script), abs=1e-2)  # batches half as large
 
 
 def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

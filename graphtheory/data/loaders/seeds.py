@@ -59,11 +59,16 @@ class SeedLoader(DataLoader[Data]):
         shuffle: Put the seeds into another order in every epoch.
         drop_last: Leave a last batch of fewer seeds out.
         seed: Of order and draws, 0 or more.
+        rank: Which of `world_size` processes this one is, from 0.
+        world_size: Processes that share the seeds, each with a loader like this one but for `rank`.
+            Together they hold world_size * batch_size seeds at a time, which they part evenly: all
+            have the same number of batches, and no seed comes twice. A process with
+            world_size = 1 that takes the same seeds in as many batches draws the same.
         options: `num_workers`, `prefetch_factor`, `persistent_workers`, `pin_memory`, `timeout`,
             `worker_init_fn`, `multiprocessing_context`: see `torch.utils.data.DataLoader`.
 
     Raises:
-        ValueError: A number out of its range.
+        ValueError: A number out of its range, or a last batch with fewer seeds than processes.
         TypeError: An option that the loader decides itself, or one that torch does not know.
     """
 
@@ -75,11 +80,18 @@ class SeedLoader(DataLoader[Data]):
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
         **options: Any,
     ) -> None:
-        for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
+        for name, value, least in (
+            ("batch_size", batch_size, 1), ("seed", seed, 0), ("rank", rank, 0),
+            ("world_size", world_size, 1),
+        ):  # fmt: skip
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
+        if rank >= world_size:
+            raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
         for name in _OURS:
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
@@ -87,7 +99,7 @@ class SeedLoader(DataLoader[Data]):
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
-        order = _Order(len(batches.nodes), batch_size, shuffle, drop_last, seed)
+        order = _Order(len(batches.nodes), batch_size, shuffle, drop_last, seed, rank, world_size)
         super().__init__(
             batches, sampler=order, batch_size=None, collate_fn=_unchanged,
             generator=torch.Generator(),  # otherwise it draws from global state
@@ -107,11 +119,19 @@ class SeedLoader(DataLoader[Data]):
 
 
 class _Order(Sampler[Key]):
-    def __init__(self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int) -> None:
-        self.seeds, self.size, self.shuffle, self.drop, self.seed = (
-            seeds, batch_size, shuffle, drop, seed,
-        )  # fmt: skip
+    def __init__(
+        self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int, rank: int,
+        world_size: int,
+    ) -> None:  # fmt: skip
+        self.seeds, self.shuffle, self.drop, self.seed = seeds, shuffle, drop, seed
+        self.rank, self.world, self.size = rank, world_size, batch_size * world_size
         self.epoch, self.next = 0, 0
+        left = 0 if drop else seeds % self.size
+        if 0 < left < world_size:
+            raise ValueError(
+                f"world_size: got {world_size} processes for a last batch of {left} seeds, "
+                "expected at least one seed for each; drop_last=True leaves that batch out"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         if not isinstance(epoch, int) or epoch < 0:
@@ -130,8 +150,11 @@ class _Order(Sampler[Key]):
         if self.shuffle:
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
             order = torch.randperm(self.seeds, generator=generator)
-        batches = order.split(self.size)[: len(self)]
-        return ((positions, epoch, place) for place, positions in enumerate(batches))
+        shared = order.split(self.size)[: len(self)]
+        return (
+            (positions.tensor_split(self.world)[self.rank], epoch, step * self.world + self.rank)
+            for step, positions in enumerate(shared)
+        )
 
 
 def _unchanged(batch: Data) -> Data:

@@ -51,6 +51,45 @@ def test_epochs_differ_and_can_be_chosen(data, make, same):
     assert not same(list(make(data, **OPTIONS | {"seed": 4})), epochs[0])
 
 
+@pytest.mark.parametrize("make", MAKERS)
+def test_processes_share_what_one_draws_in_as_many_batches(data, make, same):
+    # 40 seeds: batches of 8 and 8 for two processes twice, then of 4 and 4.
+    ranks = [make(data, batch_size=8, seed=3, rank=r, world_size=2) for r in (0, 1)]
+    alone = list(make(data, batch_size=8, seed=3))
+    (first, third, last), (second, fourth, other) = (list(loader) for loader in ranks)
+    assert same([first, second, third, fourth], alone[:4])
+    assert last.input_id.tolist() + other.input_id.tolist() == alone[4].input_id.tolist()
+    assert (last.batch_size, other.batch_size) == (4, 4)
+
+
+@pytest.mark.parametrize(("seeds", "drop"), [(40, False), (39, False), (41, True), (5, False)])
+def test_processes_have_as_many_batches_and_no_seed_twice(data, seeds, drop):
+    options = OPTIONS | {"input_nodes": range(seeds) if seeds <= 40 else None, "drop_last": drop}
+    ranks = [MAKERS[0](data, rank=r, world_size=3, **options) for r in range(3)]
+    assert len({len(loader) for loader in ranks}) == 1
+    for _ in range(2):  # epochs
+        parts = [[batch.input_id.tolist() for batch in loader] for loader in ranks]
+        assert len({len(part) for part in parts}) == 1
+        seen = [node for part in parts for batch in part for node in batch]
+        whole = min(seeds, 40) if not drop else 40 - 40 % 18
+        assert len(seen) == len(set(seen)) == whole
+        for batches in zip(*parts, strict=True):
+            assert max(map(len, batches)) - min(map(len, batches)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 2, "world_size": 2}, "rank: got 2, expected below world_size=2"),
+        ({"world_size": 0}, "world_size: got 0, expected a whole number from 1 on"),
+        ({"batch_size": 13, "world_size": 3}, "3 processes for a last batch of 1 seeds"),
+    ],
+)
+def test_a_share_that_does_not_exist_is_refused(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        MAKERS[0](data, **{"batch_size": 6} | options)
+
+
 def test_draws_differ_by_epoch_without_shuffling(data):
     loader = MAKERS[3](data, batch_size=40)
     (first,), (second,) = loader, loader

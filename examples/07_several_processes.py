@@ -1,0 +1,60 @@
+"""Train on sampled batches in several processes that share the labelled nodes.
+
+    torchrun --nproc-per-node 2 examples/07_several_processes.py
+    python examples/07_several_processes.py 2    # one process, two batches a step: the same numbers
+
+Lightning averages the gradients; the loader gives each process its part of every global batch.
+"""
+
+import os
+import sys
+
+import torch
+from lightning import LightningModule, Trainer
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+
+from graphtheory.data import graphs
+from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.models import SampledGCN
+from graphtheory.patterns import LADIES, AddSelf, Compose, SymmetricNormalize
+
+
+class SampledNodes(LightningModule):
+    def __init__(self, data: Data) -> None:
+        super().__init__()
+        torch.manual_seed(0)  # the same parameters in every process
+        self.model = SampledGCN(data.x.size(1), 64, data.num_classes)
+        self.data, self.losses = data, list[float]()
+
+    def train_dataloader(self) -> NodeSetLoader:
+        sampler = Compose(AddSelf(), SymmetricNormalize(), LADIES(256))  # 256 senders a layer
+        return NodeSetLoader(
+            self.data, sampler, 3, input_nodes=self.data.train_mask, attributes=["x", "y"],
+            batch_size=64, shuffle=True, drop_last=True,
+            rank=self.trainer.global_rank, world_size=self.trainer.world_size,
+        )  # fmt: skip
+
+    def training_step(self, batch: Data) -> torch.Tensor:
+        logits = self.model(batch.x, batch.neighborhoods)
+        loss = cross_entropy(logits, batch.y[: batch.batch_size])  # seeds come first
+        self.losses.append(float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean")))
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+processes = int(os.environ.get("WORLD_SIZE", 1))
+together = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+trainer = Trainer(
+    accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto",
+    use_distributed_sampler=False,  # the loader has shared the nodes already
+    accumulate_grad_batches=together, max_epochs=3, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False,
+)  # fmt: skip
+task = SampledNodes(graphs.load("digits"))
+trainer.fit(task)
+if trainer.is_global_zero:
+    steps = torch.tensor(task.losses).view(-1, together).mean(1).tolist()
+    print(f"loss {steps[0]:.6f} ... {steps[-1]:.6f} in {len(steps)} steps")
