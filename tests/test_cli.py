@@ -167,6 +167,16 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         (("bench", "--seeds", "0"), "--seeds: got 0"),
         (("bench", "--patience", "0"), "--patience: got 0"),
         (("tune", "--budget", "0"), "--budget: got 0"),
+        (("tune", "--dataset", "karate", "--models", ""), "--models: no name"),
+        (
+            ("bench", "--dataset", "karate", "--distances", "255"),
+            "--distances: got 255, expected 254",
+        ),
+        (
+            ("bench", "--dataset", "karate", "--search-log", "none"),
+            "--search-log: none is not a file",
+        ),
+        (("train", "--dataset", "karate", "--seed", str(2**63)), r"seed: got 9223372036854775808"),
         (
             (*SAMPLED, "fastgnc"),
             r"--sampling: unknown name 'fastgnc'; did you mean 'fastgcn'\? known: degree-groups,",

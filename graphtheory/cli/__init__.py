@@ -1,4 +1,4 @@
-"""The command line: `graphtheory train | bench | tune | diagnose | datasets`."""
+"""The command line: `graphtheory train | bench | tune | diagnose | reproduce | datasets`."""
 
 from graphtheory.cli.main import main
 

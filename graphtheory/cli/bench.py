@@ -18,7 +18,7 @@ from graphtheory.cli.show import (
     Screen,
     at_least,
     data_root,
-    known,
+    known_models,
     refusing,
     set_aside,
     threads,
@@ -29,6 +29,7 @@ from graphtheory.cli.show import (
 if TYPE_CHECKING:
     from graphtheory.experiments.node_benchmark import Benchmark, Run
     from graphtheory.experiments.record import RecordedBenchmark
+    from graphtheory.experiments.search import Judged
     from graphtheory.report import BenchmarkReport
 
 
@@ -79,12 +80,12 @@ class Bench(Command):
         from graphtheory.report import difference_table, score_table, summaries
         from graphtheory.report import differences as paired
 
-        bench, data = self._prepared(screen)
+        bench, data, log = self._prepared(screen)
         out = bench.record.path.parent
         with told_on_stop(lambda: _tell(screen, bench)), threads(self.threads, data.num_nodes):
             runs = self._train(screen, bench)
             studied = self._distances(screen, bench, data)
-            report = self._report(screen, bench, data, runs, studied)
+            report = self._report(screen, bench, data, runs, studied, log)
         title = f"{data.name}, split {data.split}"
         screen.table(score_table(summaries(runs), data.metric, title))
         if against := paired(runs, bench.models[0]):
@@ -92,21 +93,27 @@ class Bench(Command):
         _write(report, out)
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
-    def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any]:
-        """The benchmark and its data, after everything that can be refused was looked at."""
+    def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any, list[Judged]]:
+        """The benchmark, its data and the search's log, after all that can be refused."""
         from graphtheory.data import graphs
         from graphtheory.experiments.record import Record, RecordedBenchmark
-        from graphtheory.models.zoo import NAMES
+        from graphtheory.experiments.search import read_log
+        from graphtheory.structure.distance import MAX_CUTOFF
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
         at_least(1, threads=self.threads)
         at_least(0, distances=self.distances)
-        models = tuple(dict.fromkeys(known("--models", name, NAMES) for name in self.models))
-        if not models:
-            raise RefusedError("--models: no name, expected one or more separated by commas")
+        if self.distances is not None and self.distances > MAX_CUTOFF:
+            raise RefusedError(
+                f"--distances: got {self.distances}, expected {MAX_CUTOFF} hops or fewer"
+            )
+        if self.search_log is not None and not self.search_log.is_file():
+            raise RefusedError(f"--search-log: {self.search_log} is not a file")
+        models = known_models(self.models)
         root = data_root(self.root)
         with refusing():
             data = graphs.load(self.dataset, root, split=self.split)
+            log = read_log(self.search_log or Path(f"runs/tune-{data.name}/search.jsonl"))
             out = self.out or Path(f"runs/bench-{data.name}")
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
@@ -117,7 +124,7 @@ class Bench(Command):
             )  # fmt: skip
             if known_runs := bench.check():
                 screen.say(f"{known_runs} of {_total(bench)} runs are known from earlier.")
-        return bench, data
+        return bench, data, log
 
     def _train(self, screen: Screen, bench: RecordedBenchmark) -> list[Run]:
         with screen.steps("run") as steps:
@@ -160,13 +167,11 @@ class Bench(Command):
         data: Any,
         runs: list[Run],
         studied: list[dict[str, Any]],
+        log: list[Judged],
     ) -> BenchmarkReport:
         from graphtheory.experiments.rows import Environment
-        from graphtheory.experiments.search import read_log
         from graphtheory.report import BenchmarkReport
 
-        with refusing():
-            log = read_log(self.search_log or Path(f"runs/tune-{data.name}/search.jsonl"))
         return BenchmarkReport(
             bench, runs, data.split, data.metric, screen.command, Environment.here(),
             distance_rows=studied, search_log=log,

@@ -119,7 +119,7 @@ def _encoding(options: Reproduce, root: Path | None) -> Any:
         sets = dict.fromkeys(case.dataset for case in CASES.values())
         raise RefusedError(f"--dataset: {options.dataset} has no case, expected {', '.join(sets)}")
     study = EncodingStudy(cases, root, options.seeds)
-    return replace(study, cases=cases[:1], seeds=1) if options.quick else study
+    return replace(study, cases=cases[:1], seeds=1, epochs=40) if options.quick else study
 
 
 _STUDIES: dict[str, Callable[[Reproduce, Path | None], Any]] = {

@@ -14,7 +14,7 @@ from graphtheory.cli.show import (
     Screen,
     at_least,
     data_root,
-    known,
+    known_models,
     refusing,
     threads,
     told_on_stop,
@@ -54,11 +54,10 @@ class Tune(Command):
         """Search, print, write."""
         from graphtheory.data import graphs
         from graphtheory.experiments import search, tuned
-        from graphtheory.models.zoo import NAMES
         from graphtheory.report import search_table
 
         at_least(1, budget=self.budget, threads=self.threads)
-        models = tuple(known("--models", name, NAMES) for name in self.models)
+        models = known_models(self.models)
         root = data_root(self.root)
         with refusing():
             data = graphs.load(self.dataset, root, split=self.split)

@@ -213,11 +213,12 @@ _ALL = (
 )
 
 
-def _key(name: str) -> str:
+def key(name: str) -> str:
+    """What names of one data set have in common: case and "_" against "-" make no difference."""
     return name.lower().replace("_", "-")
 
 
-_BY_KEY = {_key(info.name): info for info in _ALL}
+_BY_KEY = {key(info.name): info for info in _ALL}
 
 
 def names(task: str | None = None) -> list[str]:
@@ -246,9 +247,9 @@ def describe(name: str) -> DatasetInfo:
         >>> describe("cora").default_split
         'public'
     """
-    if _key(name) in _BY_KEY:
-        return _BY_KEY[_key(name)]
-    near = difflib.get_close_matches(_key(name), _BY_KEY, n=1)
+    if key(name) in _BY_KEY:
+        return _BY_KEY[key(name)]
+    near = difflib.get_close_matches(key(name), _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name!r}? " if near else ""
     raise ValueError(f"name: unknown data set {name!r}; {hint}known: {', '.join(names())}")
 
@@ -259,6 +260,6 @@ def known_seed(seed: int) -> int:
     Raises:
         ValueError: Not a whole number, or negative.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more, below 2^63")
     return seed

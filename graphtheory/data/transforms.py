@@ -122,7 +122,7 @@ def pair_neighborhood(data: Data) -> Neighborhood:
         >>> pair_neighborhood(path.subgraph(torch.tensor([0, 2]))).distance.tolist()
         [0, 2, 0]
     """
-    index, distance, nodes = _stored(data)
+    index, distance, nodes = _apart(data, *_stored(data))
     size = int(torch.cat([index.flatten(), nodes]).max()) + 1 if len(nodes) else 0
     position = torch.arange(len(nodes), device=nodes.device)
     local = nodes.new_full((size,), -1)
@@ -137,6 +137,22 @@ def pair_neighborhood(data: Data) -> Neighborhood:
     kept = (here >= 0).all(dim=0)
     pairs = Neighborhood.from_edge_index(here[:, kept], num_nodes=len(nodes))
     return pairs.with_(distance=distance[kept][pairs.perm])
+
+
+def _apart(
+    data: Data, index: Tensor, distance: Tensor, nodes: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The ids of each graph of a batch moved out of the others' reach.
+
+    A graph that nodes were taken out of has larger ids than nodes, and batching shifts by nodes.
+    """
+    pairs = torch.as_tensor(data.spd_num_pairs)
+    if pairs.numel() == 1:
+        return index, distance, nodes
+    reach = int(torch.cat([index.flatten(), nodes]).max()) + 1
+    graphs = torch.arange(pairs.numel(), device=nodes.device)
+    of_pair = graphs.repeat_interleave(pairs.flatten().to(nodes.device))
+    return index + reach * of_pair, distance, nodes + reach * data.batch
 
 
 def _stored(data: Data) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from graphtheory.data.catalogue import key
 from graphtheory.data.graphs import Data
 from graphtheory.experiments.spaces import make_trial
 from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.experiments.trial import Trial, load, run_trial
+from graphtheory.experiments.tuned import tuned_trial
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class DistanceStudy(Study):
     A distance-z model is one attention layer without a term of the node's own, whose T^n is 20
     nodes drawn at distance exactly z, in training and in prediction. Its query still comes from the
     node's own features, which alone may decide where to look; the control freezes W_Q at zero, so
-    that nothing of the node itself reaches its output. A node without neighbours at distance z gets
-    the bias of the output layer, which is one class for all of them.
+    that nothing of the node itself reaches its output. Features are scaled where the search chose
+    that for the graph transformer. A node without neighbours at distance z gets the bias of the
+    output layer, which is one class for all of them.
 
     b is learned by the same layer on 20 nodes drawn from the whole graph, afresh in every step.
 
@@ -51,9 +54,9 @@ class DistanceStudy(Study):
 
     def _trial(self, neighbors: str, frozen: bool = False) -> Trial:
         return make_trial(
-            "gt", layers=1, hidden=64, heads=1, dropout=0.5, root_weight=False, project=True,
-            lr=0.01, weight_decay=5e-4, bias_lr=0.05,
-            num_buckets=self.num_buckets, neighbors=neighbors, frozen_query=frozen,
+            "gt", row_scale=tuned_trial(self.dataset, "gt")[0].row_scale, layers=1, hidden=64,
+            heads=1, dropout=0.5, root_weight=False, project=True, lr=0.01, weight_decay=5e-4,
+            bias_lr=0.05, num_buckets=self.num_buckets, neighbors=neighbors, frozen_query=frozen,
         )  # fmt: skip
 
     def steps(self) -> list[Step]:
@@ -68,13 +71,13 @@ class DistanceStudy(Study):
         neighbors = f"{'all' if kind == 'b' else f'={z}'}:{self.samples}"
         trial = self._trial(neighbors, frozen=kind == "control")
         settings = {
-            "dataset": self.dataset.lower(), "kind": kind, "z": z, "seed": seed,
+            "dataset": key(self.dataset), "kind": kind, "z": z, "seed": seed,
             "epochs": self.epochs, "patience": self.patience, "trial": trial.as_dict(),
         }  # fmt: skip
         return Step(f"{kind} {neighbors}", settings, lambda: self._rows(kind, z, seed, trial))
 
     def _rows(self, kind: str, z: int, seed: int, trial: Trial) -> list[Row]:
-        data = _loaded(self.dataset, self.root, seed)
+        data = _loaded(self.dataset, self.root, seed, trial.row_scale)
         outcome = run_trial(trial, data, seed=seed, epochs=self.epochs, patience=self.patience)
         if kind != "b":
             return [{"kind": kind, "z": z, "seed": seed, "value": outcome.fit.test}]
@@ -86,8 +89,8 @@ class DistanceStudy(Study):
 
 
 @lru_cache(maxsize=1)
-def _loaded(dataset: str, root: Path | None, seed: int) -> Data:
-    return load(dataset, root, None, seed, degree=False)
+def _loaded(dataset: str, root: Path | None, seed: int, row_scale: bool) -> Data:
+    return load(dataset, root, None, seed, row_scale=row_scale)
 
 
 def curve(rows: list[dict[str, Any]], kind: str) -> dict[int, list[float]]:

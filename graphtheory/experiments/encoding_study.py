@@ -49,11 +49,13 @@ class EncodingStudy(Study):
         cases: Names in `CASES`.
         root: Folder with the raw files.
         seeds: Splits; None is the case's own number.
+        epochs: Upper bound; None is the case's own.
     """
 
     cases: tuple[str, ...] = tuple(CASES)
     root: Path | None = None
     seeds: int | None = None
+    epochs: int | None = None
 
     def steps(self) -> list[Step]:
         """Rows: case, seed, gt, gt-plain (test scores).
@@ -72,9 +74,10 @@ class EncodingStudy(Study):
 
     def _step(self, name: str, seed: int) -> Step:
         case = CASES[name]
+        epochs = self.epochs or case.epochs
         settings = {
             "case": name, "dataset": case.dataset, "seed": seed,
-            "epochs": case.epochs, "patience": case.patience, "trial": case.trial.as_dict(),
+            "epochs": epochs, "patience": case.patience, "trial": case.trial.as_dict(),
         }  # fmt: skip
 
         def rows() -> list[Row]:
@@ -83,7 +86,7 @@ class EncodingStudy(Study):
             for model in ("gt", "gt-plain"):
                 row[model] = run_trial(
                     replace(case.trial, model=model), data,
-                    seed=seed, epochs=case.epochs, patience=case.patience,
+                    seed=seed, epochs=epochs, patience=case.patience,
                 ).fit.test  # fmt: skip
             return [row]
 

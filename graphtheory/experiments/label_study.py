@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.data.catalogue import key
 from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.experiments.trial import load, run_trial
 from graphtheory.experiments.tuned import tuned_trial
@@ -69,7 +70,7 @@ class LabelStudy(Study):
         trial, epochs, patience = tuned_trial(self.dataset, "gt" if model == "gt-plain" else model)
         trial, epochs = replace(trial, model=model), self.epochs or epochs
         settings = {
-            "dataset": self.dataset.lower(), "share": share, "seed": seed,
+            "dataset": key(self.dataset), "share": share, "seed": seed,
             "epochs": epochs, "patience": patience, "trial": trial.as_dict(),
         }  # fmt: skip
 

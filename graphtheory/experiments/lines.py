@@ -17,21 +17,26 @@ def add_line(path: Path, line: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def whole_lines(path: Path, fields: set[str]) -> list[dict[str, Any]]:
-    """The objects in a file, after a last line that a crash cut short was cut off; none without it.
-
-    Raises:
-        ValueError: A line that is no JSON object with these fields.
-    """
+def whole_text(path: Path) -> str:
+    """What a file holds, after a last line that a crash cut short was cut off; "" without it."""
     if not path.exists():
-        return []
+        return ""
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
         with path.open("r+b") as file:
             file.truncate(len(whole))
+    return whole.decode(errors="replace")
+
+
+def whole_lines(path: Path, fields: set[str]) -> list[dict[str, Any]]:
+    """The objects of `whole_text`.
+
+    Raises:
+        ValueError: A line that is no JSON object with these fields.
+    """
     lines = []
-    for number, text in enumerate(whole.splitlines(), 1):
+    for number, text in enumerate(whole_text(path).splitlines(), 1):
         try:
             line = json.loads(text)
         except ValueError:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphtheory.data.catalogue import key
 from graphtheory.experiments.lines import add_line, whole_lines
 from graphtheory.experiments.node_benchmark import Benchmark, Run
 
@@ -69,7 +70,7 @@ class RecordedBenchmark(Benchmark):
         """What a run of this model has to agree in."""
         trial, epochs, patience = self.trial(model)
         settings = {
-            "dataset": self.dataset.lower(), "split": self.split,
+            "dataset": key(self.dataset), "split": self.split,
             "epochs": epochs, "patience": patience, **trial.as_dict(),
         }  # fmt: skip
         return json.loads(json.dumps(settings))

@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from graphtheory.data.catalogue import key
+from graphtheory.experiments.lines import add_line, whole_text
 from graphtheory.experiments.spaces import space_of
 from graphtheory.experiments.trial import Trial, load, run_trial
 from graphtheory.models.zoo import COMPARED
@@ -46,13 +48,9 @@ class Judged:
         """All that decides the score: what a search need not ask twice."""
         return self.dataset, self.split, self.trial, self.seeds, self.epochs, self.patience
 
-    def as_json(self) -> str:
-        """One line of text."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_json(cls, line: str) -> Judged:
-        """The inverse of `as_json`."""
+        """What a line of the log says."""
         values = json.loads(line)
         return cls(**values | {"trial": Trial.from_dict(values["trial"])})
 
@@ -91,7 +89,7 @@ class Search:
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
-            judged = known.get((self.dataset.lower(), self.split, trial, *length))
+            judged = known.get((key(self.dataset), self.split, trial, *length))
             out.append(judged or self._judge(trial, *length))
         return out
 
@@ -108,26 +106,24 @@ class Search:
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters
         judged = Judged(
-            self.dataset.lower(), trial, mean(scores), parameters, seconds,
+            key(self.dataset), trial, mean(scores), parameters, seconds,
             seeds, epochs, patience, self.split,
         )  # fmt: skip
         if self.log is not None:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            with self.log.open("a") as file:
-                file.write(judged.as_json() + "\n")
+            add_line(self.log, asdict(judged))
         return judged
 
 
 def read_log(path: Path | None) -> list[Judged]:
-    """The lines of a search log; none when there is no file.
+    """The lines of a search log, less a last one that was cut short; none when there is no file.
 
     Raises:
-        ValueError: A line that is no candidate, such as one cut short.
+        ValueError: A line that is no candidate.
     """
-    if path is None or not path.exists():
+    if path is None:
         return []
     out = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+    for number, line in enumerate(whole_text(path).splitlines(), 1):
         try:
             out.append(Judged.from_json(line))
         except (ValueError, TypeError, KeyError) as error:

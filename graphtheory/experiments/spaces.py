@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from graphtheory.data.catalogue import key
 from graphtheory.experiments.trial import Trial
 from graphtheory.models.zoo import NetworkConfig
 from graphtheory.train import AdamOptions
@@ -135,7 +136,18 @@ _DEEP: dict[str, tuple[Any, ...]] = {
 
 SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
-    "cora": _space(200, 60, 5, _CLASSIC, {"root_weight": (False,), "hidden": (32, 64)}),
+    "cora": _space(
+        200,
+        60,
+        5,
+        _CLASSIC,
+        {"root_weight": (False,), "hidden": (32, 64)},
+        {
+            "hidden": (32, 64, 128, 256),
+            "dropout": (0.6, 0.8, 0.9),
+            "weight_decay": (5e-4, 1e-3, 2e-3, 5e-3),
+        },
+    ),
     "actor": _space(
         150,
         40,
@@ -183,4 +195,4 @@ DEFAULT = _space(200, 50, 1, _RESIDUAL)
 
 def space_of(dataset: str) -> Space:
     """The space of a data set, by its name in any case."""
-    return SPACES.get(dataset.lower(), DEFAULT)
+    return SPACES.get(key(dataset), DEFAULT)

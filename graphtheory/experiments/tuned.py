@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from graphtheory.data.catalogue import key
 from graphtheory.experiments.search import Judged
 from graphtheory.experiments.spaces import make_trial, space_of
 from graphtheory.experiments.trial import Trial
@@ -30,7 +31,7 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Tri
     if model not in NAMES:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
     space = space_of(dataset)
-    kept = _read().get(dataset.lower(), {}).get(model)
+    kept = _read().get(key(dataset), {}).get(model)
     if kept is not None:
         return Trial.from_dict(kept["trial"]), space.epochs, space.patience
     default = make_trial(
@@ -48,7 +49,7 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Tri
 
 def is_tuned(dataset: str, model: str) -> bool:
     """Whether a search has chosen this model's options on this data set."""
-    return model in _read().get(dataset.lower(), {})
+    return model in _read().get(key(dataset), {})
 
 
 def keep(chosen: dict[str, Judged], file: Path = FILE) -> None:

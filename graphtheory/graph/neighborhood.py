@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from types import NoneType
 from typing import Any
 
 import torch
@@ -64,6 +65,9 @@ class Neighborhood:
         sets: Sets | None = None,
         validate: bool = True,
     ) -> None:
+        for name, tensor in (("indptr", indptr), ("indices", indices)):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"{name}: got {type(tensor).__name__}, expected an int64 tensor")
         self.indptr, self.indices = indptr, indices
         self.num_dst: int = indptr.size(0) - 1
         self.num_src: int = self.num_dst if num_src is None else num_src
@@ -110,6 +114,9 @@ class Neighborhood:
             raise ValueError(f"{missing}: not given, expected both sides of a bipartite graph")
         if num_nodes is None and num_src is None:
             num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        for name, count in (("num_nodes", num_nodes), ("num_src", num_src), ("num_dst", num_dst)):
+            if not isinstance(count, (int, torch.SymInt, NoneType)):
+                raise TypeError(f"{name}: got {count!r}, expected a whole number or None")
         num_src = num_nodes if num_src is None else num_src
         num_dst = num_nodes if num_dst is None else num_dst
         assert num_src is not None and num_dst is not None
@@ -267,6 +274,8 @@ def _outside_inference() -> AbstractContextManager[object]:
 
 
 def _check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a tensor [{num_edges}]")
     if value.shape != (num_edges,):
         raise ValueError(
             f"{name}: shape {tuple(value.shape)}, expected one entry an edge: [{num_edges}]"

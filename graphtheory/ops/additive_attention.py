@@ -165,7 +165,7 @@ def additive_attention(
         >>> additive_attention(value, flat, flat, nb).flatten().tolist()
         [0.0, 2.0]
     """
-    check_nodes("value", value, neighborhood.num_src, "senders")
+    check_nodes("value", value, neighborhood, "senders")
     heads = value.size(1)
     _check("sent", sent, neighborhood.num_src, heads)
     if received is not None:

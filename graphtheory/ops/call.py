@@ -57,9 +57,9 @@ class AttentionCall:
         k: int | None = None,
     ) -> AttentionCall:
         """Check what `ops.attention` takes, and draw the seed of the dropout."""
-        check_nodes("query", query, neighborhood.num_dst, "receivers")
-        check_nodes("key", key, neighborhood.num_src, "senders")
-        check_nodes("value", value, neighborhood.num_src, "senders")
+        check_nodes("query", query, neighborhood, "receivers")
+        check_nodes("key", key, neighborhood, "senders")
+        check_nodes("value", value, neighborhood, "senders")
         for name, tensor in (("key", key), ("value", value)):
             if tensor.shape[1:] != query.shape[1:]:
                 raise ValueError(
@@ -72,6 +72,8 @@ class AttentionCall:
                 )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+        if scale is not None and not isinstance(scale, (int, float)):
+            raise TypeError(f"scale: got {scale!r}, expected a number or None")
         if bias is not None:
             check_bias(bias, neighborhood, query.size(1))
         return cls(
@@ -94,8 +96,19 @@ class AttentionCall:
         return torch.is_grad_enabled() and any(t.requires_grad for t in self.tensors)
 
 
-def check_nodes(name: str, tensor: Tensor, num_nodes: int, side: str) -> None:
-    """Raise unless `tensor` is floating [num_nodes, heads, head_dim]."""
+def check_neighborhood(given: object) -> None:
+    """Raise unless it is one."""
+    if not isinstance(given, Neighborhood):
+        raise TypeError(
+            f"neighborhood: got {type(given).__name__}, expected a Neighborhood, such as "
+            "Neighborhood.from_edge_index(edge_index, num_nodes)"
+        )
+
+
+def check_nodes(name: str, tensor: Tensor, nb: Neighborhood, side: str) -> None:
+    """Raise unless `tensor` is floating [nodes of that side, heads, head_dim]."""
+    check_neighborhood(nb)
+    num_nodes = nb.num_dst if side == "receivers" else nb.num_src
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
     if not tensor.is_floating_point():
@@ -109,6 +122,7 @@ def check_nodes(name: str, tensor: Tensor, num_nodes: int, side: str) -> None:
 
 def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | None = None) -> None:
     """Raise unless `tensor` is floating [num_edges, num_heads]."""
+    check_neighborhood(nb)
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise TypeError(f"{name}: got {found}, expected a floating tensor")
@@ -124,6 +138,9 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
 def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) -> None:
     """Raise unless `bias` fits the edges and heads; `check_buckets` reads the values."""
     if not isinstance(bias, BucketedBias):
+        if not isinstance(bias, Tensor):
+            kind = type(bias).__name__
+            raise TypeError(f"bias: got {kind}, expected a tensor or BucketedBias(bucket, table)")
         check_edges("bias", bias, nb, num_heads)
         return
     bucket, table = bias

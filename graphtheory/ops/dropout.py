@@ -18,6 +18,9 @@ def draw_seed(
     """
     if generator is None:
         return torch.randint(2**31 - 1, (), device=device)
+    if not isinstance(generator, torch.Generator):
+        kind = type(generator).__name__
+        raise TypeError(f"generator: got {kind}, expected a torch.Generator or None")
     return torch.randint(2**31 - 1, (), generator=generator, device=generator.device)
 
 

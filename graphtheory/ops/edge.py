@@ -27,7 +27,7 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         built.
 
     Raises:
-        TypeError: A tensor that is not floating.
+        TypeError: A tensor that is not floating, or dtypes that differ.
         ValueError: Shapes that do not fit the neighbourhood.
 
     Source:
@@ -40,13 +40,15 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         >>> edge_dot(x, x, nb).flatten().tolist()
         [11.0, 25.0]
     """
-    check_nodes("query", query, neighborhood.num_dst, "receivers")
-    check_nodes("key", key, neighborhood.num_src, "senders")
+    check_nodes("query", query, neighborhood, "receivers")
+    check_nodes("key", key, neighborhood, "senders")
     if query.shape[1:] != key.shape[1:]:
         raise ValueError(
             f"key: shape {tuple(key.shape)}, "
             f"expected heads and head_dim of query {tuple(query.shape)}"
         )
+    if query.dtype != key.dtype:
+        raise TypeError(f"key: dtype {key.dtype}, expected {query.dtype} as query has")
     return kernels.edge_dot(query, key, neighborhood)
 
 
@@ -86,7 +88,7 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
 
     .. math:: o_{i,h} = \sum_{e = (j \to i)} w_{e,h}\, v_{j,h}
 
-    An empty row gives zeros and passes no gradient.
+    An empty row gives zeros and passes no gradient. The output has the dtype of `value`.
 
     Args:
         weights: One number an edge and head; None takes ``neighborhood.weight``, or ones without
@@ -107,7 +109,7 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
         >>> aggregate(None, torch.tensor([[[1.0]], [[2.0]]]), nb).flatten().tolist()
         [0.0, 3.0]
     """
-    check_nodes("value", value, neighborhood.num_src, "senders")
+    check_nodes("value", value, neighborhood, "senders")
     if weights is None:
         one = neighborhood.weight
         if one is None:

@@ -39,8 +39,8 @@ class KHop(Pattern):
     radius: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.radius <= 254:
-            raise ValueError(f"radius: got {self.radius}, expected 1..254 hops")
+        if not isinstance(self.radius, int) or not 1 <= self.radius <= 254:
+            raise ValueError(f"radius: got {self.radius!r}, expected 1..254 hops")
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -66,8 +66,8 @@ class AtDistance(Pattern):
     z: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.z <= 254:
-            raise ValueError(f"z: got {self.z}, expected 0..254 hops")
+        if not isinstance(self.z, int) or not 0 <= self.z <= 254:
+            raise ValueError(f"z: got {self.z!r}, expected 0..254 hops")
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None

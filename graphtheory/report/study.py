@@ -100,8 +100,10 @@ def labels(study: label_study.LabelStudy, rows: list[dict[str, Any]]) -> StudyRe
         ],
         words=0,
     )
-    best = sum(line["gt"] >= max(line["gt-plain"], line["gcn"]) for line in lines)
-    verdict = f"The network with encoding has the best mean at {best} of {len(lines)} label counts."
+    best = sum(line["gt"] > max(line["gt-plain"], line["gcn"]) for line in lines)
+    verdict = (
+        f"The network with encoding alone has the best mean at {best} of {len(lines)} label counts."
+    )
     picture = plot.accuracy_over_labels(
         [{"model": r["model"], "labels": r["labels"], "test": r["value"]} for r in rows],
         title=f"{study.dataset}: figure 3.9",

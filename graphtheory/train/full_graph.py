@@ -131,7 +131,8 @@ class FullGraph(LightningDataModule):
     def _draw(self, *position: int) -> Neighborhood:
         """The pattern's neighbourhood; what it draws follows from the position."""
         if self._base is None:
-            self._base = Compose(*self._fixed)(self.graph)
+            with torch.inference_mode(False):  # training may follow an evaluation under Lightning
+                self._base = Compose(*self._fixed)(self.graph)
         return apply(self._sampler, self._base, derive(self.seed, *position))
 
     def train_dataloader(self) -> Batches:

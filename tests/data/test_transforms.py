@@ -116,6 +116,17 @@ def test_batches_of_graphs_are_right(workers, radius, two_threads):
     )
 
 
+def test_batches_of_parts_of_graphs_are_right():
+    parts, tables = [], []
+    for seed, nodes in enumerate(([0, 1, 2, 3], [2, 3, 4, 5, 6], [2, 3, 4, 5, 6], [19])):
+        data = AddShortestPathDistance(radius=3)(random_data(20, 30, seed % 2))
+        kept = torch.tensor(nodes)
+        parts.append(data.subgraph(kept))
+        tables.append(dense(pair_neighborhood(data))[kept][:, kept])
+    batch = Batch.from_data_list(parts)
+    assert torch.equal(dense(pair_neighborhood(batch)), block_diagonal(tables))
+
+
 @sampling
 @pytest.mark.parametrize("sizes", [[3, 2], [-1, -1, -1, -1]])
 @pytest.mark.parametrize("radius", [None, 1, 3])

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -83,10 +83,10 @@ def test_lines_of_another_data_set_or_split_do_not_count(
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
     (line,) = read_log(log)
-    log.write_text(replace(line, dataset="cora").as_json() + "\n")
+    log.write_text(json.dumps(asdict(replace(line, dataset="cora"))) + "\n")
     task.run()
     assert len(runs) == 4
-    log.write_text(replace(line, split="random-20").as_json() + "\n")
+    log.write_text(json.dumps(asdict(replace(line, split="random-20"))) + "\n")
     task.run()
     assert len(runs) == 6
     assert Search("karate", ("mlp",), 1, split="random-20", log=log).run()[0].val == line.val
@@ -118,6 +118,15 @@ def test_a_broken_line_is_named(log: Path, damage: Any) -> None:
         Search("karate", ("mlp",), budget=2, log=log).run()
 
 
+def test_a_last_line_that_was_cut_short_is_tried_again(log: Path) -> None:
+    first = Search("karate", ("mlp",), budget=2, log=log).run()
+    whole = log.read_text()
+    log.write_text(whole[:-30])
+    again = Search("karate", ("mlp",), budget=2, log=log).run()
+    assert [j.val for j in again] == [j.val for j in first]
+    assert len(read_log(log)) == 2 and again[0] == first[0]
+
+
 def test_no_log_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Search("karate", ("mlp",), budget=1).run()
@@ -127,8 +136,9 @@ def test_no_log_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_line_of_text_and_back() -> None:
     line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
-    assert Judged.from_json(line.as_json()) == line
-    assert Judged.from_json(replace(line, split="public").as_json()).split == "public"
+    assert Judged.from_json(json.dumps(asdict(line))) == line
+    public = replace(line, split="public")
+    assert Judged.from_json(json.dumps(asdict(public))).split == "public"
 
 
 def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:

@@ -34,6 +34,13 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
     assert 0 < KEPT[dataset][model]["val"] <= 1
 
 
+def test_every_way_to_write_a_name_finds_its_options() -> None:
+    wanted = tuned.tuned_trial("chameleon-filtered", "gt")
+    assert tuned.tuned_trial("Chameleon_Filtered", "gt") == wanted
+    assert tuned.is_tuned("CHAMELEON_filtered", "gt")
+    assert space_of("chameleon_filtered") is space_of("chameleon-filtered")
+
+
 @pytest.mark.parametrize("dataset", KEPT)
 def test_networks_that_are_compared_were_searched_together(dataset: str) -> None:
     assert {model.removesuffix("-res") for model in KEPT[dataset]} >= set(zoo.COMPARED)

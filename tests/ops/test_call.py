@@ -38,6 +38,10 @@ BUCKET, TABLE = torch.tensor([0, 1, 2], dtype=torch.uint8), torch.zeros(3, 4)
         ({"bias": TABLE[:, :2]}, ValueError, r"bias: shape \(3, 2\), expected \[3, 4\]"),
         ({"bias": TABLE.int()}, TypeError, r"bias: got torch\.int32, expected a floating tensor"),
         ({"bias": 1.0}, TypeError, "bias: got float"),
+        ({"bias": (BUCKET, TABLE)}, TypeError, r"bias: got tuple, .* BucketedBias\(bucket, table"),
+        ({"scale": "x"}, TypeError, "scale: got 'x', expected a number or None"),
+        ({"dropout": 0.5, "generator": 3}, TypeError, "generator: got int, expected a torch.Gen"),
+        ({"neighborhood": BUCKET}, TypeError, "neighborhood: got Tensor, expected a Neighborhood"),
         (
             {"bias": BucketedBias(BUCKET.long(), TABLE)},
             ValueError,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory import Neighborhood
+from graphtheory import Neighborhood, ops
 from graphtheory.patterns import (
     AddSelf,
     Compose,
@@ -57,6 +57,16 @@ def test_what_comes_before_the_first_draw_is_computed_once(
     assert len({tuple(n.indices.tolist()) for n in drawn}) == 4
     least = balls[0].degree().clamp(max=2)
     assert all(torch.equal(n.degree(), least + 1) for n in drawn)
+
+
+def test_training_may_follow_an_evaluation_in_inference_mode(data: Data) -> None:
+    module = FullGraph(data, KHop(2))
+    with torch.inference_mode():
+        module.evaluation_batch()
+    batch = module.train_batch(0)
+    value = torch.randn(batch.x.size(0), 1, 2, requires_grad=True)
+    ops.aggregate(None, value, batch.neighborhood).sum().backward()
+    assert value.grad is not None
 
 
 def test_a_random_pattern_is_a_function_of_seed_and_epoch(data: Data) -> None:

@@ -209,7 +209,8 @@ def _neighborhood(given: Any, size: Sizes | None = None) -> Neighborhood:
     try:
         return neighborhood_from(given, size=size)
     except TypeError as error:
-        raise TypeError(f"edge_index: {str(error).removeprefix('obj: ')}") from error
+        told = str(error).removeprefix("obj: ").removeprefix("edge_index: ")
+        raise TypeError(f"edge_index: {told}") from error
 
 
 def _is_edge_list(given: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -202,10 +203,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     def _sum(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor:
         """Weighted sums along the axis of nodes; further axes are heads to the core."""
         x = x.movedim(self.node_dim, 0)  # [N_src, ..., F]
-        value = x.reshape(x.size(0), -1, x.size(-1))
+        value = x.reshape(x.size(0), math.prod(x.shape[1:-1]), x.size(-1))
         weights = None if weight is None else weight[:, None].expand(-1, value.size(1))
         out = ops.aggregate(weights, value, nb)
-        return out.view(-1, *x.shape[1:]).movedim(0, self.node_dim)
+        return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim)
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:

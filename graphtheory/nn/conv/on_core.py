@@ -55,8 +55,8 @@ class OnCore(MessagePassing):
 def check_counts(**counts: int) -> None:
     """Raise unless every count is at least 1."""
     for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}: got {count}, expected at least 1")
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name}: got {count!r}, expected at least 1, a whole number")
 
 
 def check_dropout(dropout: float) -> None:
@@ -69,6 +69,8 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
     """(senders, receivers) of node features; one tensor is both, whatever the flow."""
     if not isinstance(x, Tensor) and flow != "source_to_target":
         raise ValueError(f"x: got a pair, expected one tensor with flow={flow!r}")
+    if not isinstance(x, Tensor) and not (isinstance(x, (tuple, list)) and len(x) == 2):
+        raise TypeError(f"x: got {type(x).__name__}, expected a tensor or a pair of them")
     x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
     for name, features in (("x", x_src), ("x[1]", x_dst)):
         if features is not None and features.dim() != 2:

@@ -6,6 +6,7 @@ from typing import overload
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
@@ -17,7 +18,7 @@ from graphtheory.nn.conv.adjacency import Adjacency, read
 PairTensor = tuple[Tensor, Tensor]
 
 
-class SPDTransformerConv(nn.Module):
+class SPDTransformerConv(MessagePassing):
     r"""Multi-head attention over any neighbourhood, with a learned bias for every distance.
 
     .. math::
@@ -25,7 +26,8 @@ class SPDTransformerConv(nn.Module):
         \operatorname{softmax}_{s \in T^n}\Big(
         \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + u_{(s,n)}^\top b^h \Big)
 
-    A node with an empty T^n keeps only its own term W_R x_n (zeros without `root_weight`).
+    A node with an empty T^n keeps only its own term W_R x_n (zeros without `root_weight`). It is a
+    `MessagePassing` layer for `to_hetero`; as no message exists, hooks on messages are not called.
 
     Args:
         in_channels: Features of a node; -1 is read off the first input; a pair for senders and
@@ -77,12 +79,9 @@ class SPDTransformerConv(nn.Module):
         bias: bool = True,
         scale: float | None = None,
     ) -> None:
-        super().__init__()
-        for name, count in (("out_channels", out_channels), ("heads", heads)):
-            if count < 1:
-                raise ValueError(f"{name}: got {count}, expected at least 1")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+        super().__init__(node_dim=0)
+        on_core.check_counts(out_channels=out_channels, heads=heads)
+        on_core.check_dropout(dropout)
         src, dst = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.concat, self.dropout, self.scale = concat, dropout, scale
@@ -97,8 +96,9 @@ class SPDTransformerConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Fresh projections, and b = 0."""
-        for part in self.children():
-            part.reset_parameters()  # type: ignore[operator]
+        for part in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias):
+            if part is not None:
+                part.reset_parameters()
 
     @overload
     def forward(
@@ -129,6 +129,8 @@ class SPDTransformerConv(nn.Module):
         x_src, x_dst = on_core.pair(x)
         if x_dst is None:
             raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        on_core.check_features("x", x_src, self.lin_key.in_channels)
+        on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
         nb = adj.neighborhood
         bias = self._bias(adj, distance)
@@ -153,6 +155,8 @@ class SPDTransformerConv(nn.Module):
             return None
         if distance is None:
             distance = nb.distance
+        elif not isinstance(distance, Tensor):
+            raise TypeError(f"distance: got {type(distance).__name__}, expected a tensor of hops")
         elif distance.shape != (nb.num_edges,):
             raise ValueError(
                 f"distance: shape {tuple(distance.shape)}, "

@@ -29,6 +29,15 @@ def simple_loops(edge_index):
     return edge_index[:, ~loops | first]
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_graph_without_nodes_gives_no_rows(options) -> None:
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    assert GCNConv(8, 4, **options)(torch.randn(0, 8), none).shape == (0, 4)
+    pair = torch.randn(0, 8), torch.randn(3, 8)
+    out = GCNConv(8, 4, add_self_loops=False, bias=False)(pair, none)
+    assert torch.equal(out, torch.zeros(3, 4))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @settings(max_examples=12)

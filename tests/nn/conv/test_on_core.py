@@ -196,6 +196,15 @@ class Two(nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
+class Single(torch.nn.Module):
+    def __init__(self, layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, edge_index):
+        return self.layer(x, edge_index)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_to_hetero_gives_what_pyg_gives(name) -> None:
     data = HeteroData()
@@ -219,6 +228,18 @@ def test_to_hetero_gives_what_pyg_gives(name) -> None:
         models[0](data.x_dict, data.edge_index_dict)
         models[0].load_state_dict(models[1].state_dict(), strict=True)
         torch.testing.assert_close(models[0](data.x_dict, data.edge_index_dict), wanted)
+
+
+def test_to_hetero_sums_the_kinds_of_edges_that_reach_a_node() -> None:
+    swap = torch.tensor([[0, 1], [1, 0]])
+    ends = {("a", "to", "b"): swap, ("b", "in", "b"): swap[:, :1], ("b", "of", "a"): swap}
+    x = {"a": torch.randn(2, 3), "b": torch.randn(2, 4)}
+    layer = drop_in.SPDTransformerConv((-1, -1), 5, heads=2)
+    model = pyg.to_hetero(Single(layer), (list(x), list(ends)))
+    out = model(x, ends)["b"]
+    wanted = model.layer["a__to__b"]((x["a"], x["b"]), ends["a", "to", "b"])
+    wanted = wanted + model.layer["b__in__b"]((x["b"], x["b"]), ends["b", "in", "b"])
+    torch.testing.assert_close(out, wanted)
 
 
 def test_to_hetero_refuses_self_loops_between_kinds() -> None:
