@@ -2,13 +2,14 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphtheory.cli import main
-from graphtheory.experiments import label_study
+from graphtheory.experiments import label_study, topology_study
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,21 @@ def test_a_study_prints_its_rows_and_draws(
         rows = list(csv.DictReader(file))
     assert rows and all("dataset=karate" in row["parameters"] for row in rows)
     assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("figure", ["fig-5-2", "fig-5-3"])
+def test_a_synthetic_study_prints_its_rows_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = topology_study.STUDIES[figure]
+    small = replace(study, tasks=study.tasks[::2], widths=(8, 12)[: len(study.widths)], passes=0.1)
+    monkeypatch.setitem(topology_study.STUDIES, figure, small)
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / f"{figure}.csv").exists()
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
@@ -62,6 +78,8 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
         (["encoding", "--dataset", "karate"], "expected Cora, minesweeper"),
         (["fig-3-8", "--dataset", "nowhere"], "nowhere"),
         (["fig-3-8", "--seeds", "0"], "expected 1 or more"),
+        (["fig-3-8", "--seed", "1"], "takes splits from 0 on"),
+        (["fig-5-1", "--dataset", "Cora"], "fig-5-1 draws its graphs"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(

@@ -8,7 +8,12 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
-from graphtheory.plot.scores import accuracy_over_labels, paired_differences, score_bars
+from graphtheory.plot.scores import (
+    accuracy_over_labels,
+    error_curves,
+    paired_differences,
+    score_bars,
+)
 from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
 from graphtheory.plot.training import learning_curves
@@ -16,6 +21,7 @@ from graphtheory.plot.training import learning_curves
 __all__ = [
     "accuracy_over_labels",
     "attention_mass",
+    "error_curves",
     "grouped_bars",
     "influence_over_degree",
     "learned_bias",

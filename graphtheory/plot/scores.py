@@ -126,6 +126,40 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
     return figure
 
 
+@styled
+def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
+    """Test error over one setting, a line for each series: median, band from q20 to q80.
+
+    Args:
+        rows: One row a run: series (name of a line), at (the setting), error (dimensionless).
+        xlabel: Name of the setting.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 5.1 to 5.4 of Li (2024).
+    """
+    runs = collected(rows, "rows", "error")
+    figure, (axes,) = panels(1, height=3.6)
+    for index, name in enumerate(order(runs, "series")):
+        mine = [row for row in runs if row["series"] == name]
+        at = sorted(order(mine, "at"))
+        bands = [band([r["error"] for r in mine if r["at"] == x]) for x in at]
+        low, middle, high = zip(*bands, strict=True)
+        style = look(index)
+        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.plot(at, middle, label=name, **style)
+    ticks = sorted(order(runs, "at"))
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.grid(axis="y")
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel("squared error / variance of the targets")
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
 def _names(axes: Axes, names: list[str]) -> None:
     """Names down the left side, the first on top."""
     axes.set_yticks(range(len(names)), names)

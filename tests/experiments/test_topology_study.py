@@ -1,0 +1,93 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator
+
+from graphtheory.data.degree_graph import degree_group_graph
+from graphtheory.experiments.topology_study import (
+    SAMPLERS,
+    STUDIES,
+    Task,
+    averages,
+    data_verdict,
+    norm_verdict,
+)
+from graphtheory.metrics import infinity_norm
+from graphtheory.patterns.draw import derive
+
+EVEN = (0.5, 0.5)
+TASKS = tuple(
+    Task(sampler, (10, 30), (5, 2), (0.9, 0.1), EVEN, sampler=sampler) for sampler in SAMPLERS
+)
+SMALL = replace(STUDIES["fig-5-3"], tasks=TASKS, labels=(8, 12), widths=(6,), seeds=2)
+
+
+def row(**entries: Any) -> dict[str, Any]:
+    return {"name": "a", "norm": 1.0, "labels": 10, "width": 5, "seed": 0} | entries
+
+
+def test_rows_of_a_small_study() -> None:
+    rows = SMALL.run()
+    assert [(r["labels"], r["name"], r["seed"]) for r in rows] == [
+        (labels, sampler, seed) for labels in (8, 12) for sampler in SAMPLERS for seed in (0, 1)
+    ]
+    assert all(r["error"] == pytest.approx(r["mse"] / r["variance"]) for r in rows)
+    assert SMALL.run() == rows
+
+
+def test_samplers_and_targets_are_compared_on_the_same_draws() -> None:
+    first, *others = (task.trial(8, seed=3)[0] for task in TASKS)
+    for trial in others:
+        assert torch.equal(trial.x, first.x) and torch.equal(trial.labelled, first.labelled)
+        assert torch.equal(trial.y, first.y)
+        assert torch.equal(trial.adjacency.indices, first.adjacency.indices)
+    other = replace(TASKS[0], p_hat=(0.9, 0.1)).trial(8, seed=3)[0]
+    assert torch.equal(other.x, first.x) and not torch.equal(other.y, first.y)
+    assert not torch.equal(TASKS[0].trial(8, seed=4)[0].x, first.x)
+    more = TASKS[0].trial(12, seed=3)[0].labelled
+    assert torch.equal(more[:8], first.labelled)
+
+
+def test_targets_are_those_of_the_formula() -> None:
+    task = replace(TASKS[0], p_hat=(0.7, 0.2))
+    trial, star = task.trial(8, seed=0)
+    scale = torch.tensor([0.7] * 10 + [0.2] * 30)
+    dense = trial.adjacency.to_dense() * scale
+    predicted = trial.adjacency.to_dense() * torch.tensor([0.9] * 10 + [0.1] * 30)
+    torch.testing.assert_close(star.to_dense(), predicted)
+    assert infinity_norm(star) == pytest.approx(float(predicted.sum(1).max()))
+    draw = Generator().manual_seed(derive(0))  # the graph comes first, then X, W* and C*
+    degree_group_graph((10, 30), (5, 2), draw)
+    x, w, c = (torch.randn(shape, generator=draw) for shape in ((40, 10), (10, 10), (10, 2)))
+    heard = dense @ x @ w
+    assert torch.equal(trial.x, x)
+    torch.testing.assert_close(trial.y, (heard.sin() * heard.tanh()) @ c)
+
+
+def test_norm_verdict_by_hand() -> None:
+    rows = [
+        row(name=name, norm=norm, labels=labels, error=error, mse=-error)
+        for name, norm, errors in (("a", 1.0, (0.9, 0.1)), ("b", 2.0, (0.9, 0.2)),
+                                   ("c", 3.0, (0.2, 0.3)))
+        for labels, error in zip((10, 20), errors, strict=True)
+    ]  # fmt: skip
+    assert averages(rows, "labels")["b"] == {10: 0.9, 20: 0.2}
+    assert norm_verdict(rows, "labels") == {"falls": 2, "tasks": 3, "spearman": 1.0}
+    assert norm_verdict(rows, "labels", "mse")["spearman"] == -1.0
+
+
+def test_data_verdict_by_hand() -> None:
+    errors = {(0.9, 0.1): (0.2, 0.5), (0.5, 0.5): (0.3, 0.3), (0.1, 0.9): (9.0, 9.0)}
+    rows = [
+        row(sampler="s", p_hat=list(p), seed=seed, error=error)
+        for p, both in errors.items()
+        for seed, error in enumerate(both)
+    ]
+    rows += [row(sampler="s", p_hat=[0.1, 0.9], labels=5, error=0.0)]  # fewer labels do not count
+    rows += [row(sampler="t", p_hat=[0.5, 0.5], error=float("inf"))]
+    assert data_verdict(rows) == {
+        "s": {"best": (0.5, 0.5), "seeds": 1, "of": 2},
+        "t": {"best": None, "seeds": 0, "of": 1},
+    }
