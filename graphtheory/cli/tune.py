@@ -23,11 +23,11 @@ from graphtheory.cli.show import (
 
 @dataclass(frozen=True)
 class Tune(Command):
-    """Choose the options of models on validation scores, with one budget for each.
+    """Choose the options of models on validation scores, with as many candidates for each.
 
-    A random search over the same axes for every model. Each candidate is a line of search.jsonl;
-    what stands there is not tried again, so that the same command goes on where it was stopped.
-    The best candidates go to tuned.json.
+    A random search; a model whose axes have fewer combinations than that tries them all. Each
+    candidate is a line of search.jsonl; what stands there is not tried again, so that the same
+    command goes on where it was stopped. The best candidates go to tuned.json.
 
     Try:  graphtheory tune --dataset Cora --models gt,gcn --budget 8 --root DATA
     """

@@ -143,7 +143,7 @@ class BenchmarkReport:
             (m, "search" if is_tuned(b.dataset, m) else "default", options(b.trial(m)[0]))
             for m in b.models
         ]
-        note = "Search: chosen on validation scores alone, with one budget for every model."
+        note = "Search: chosen on validation scores alone."
         page.section("Options")
         page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
         if self.search_log:

@@ -24,6 +24,7 @@ class Trial(NamedTuple):
         labelled: Ids of the labelled nodes [S].
         adjacency: A, with weights.
         sampler: Draws A^s.
+        step_size: eta.
     """
 
     x: Tensor
@@ -31,6 +32,7 @@ class Trial(NamedTuple):
     labelled: Tensor
     adjacency: Neighborhood
     sampler: Pattern
+    step_size: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,12 @@ class TrialOptions:
     Args:
         width: m_1 = m_2.
         steps: Steps of SGD.
-        step_size: eta.
         batch_size: Labelled nodes a step.
         dropout: On both hidden layers.
     """
 
     width: int = 500
     steps: int = 1000
-    step_size: float = 1e-3
     batch_size: int = 5
     dropout: float = 0.4
 
@@ -106,7 +106,8 @@ class SampledTrials:
         values = [*self.w, *self.v]
         gradients = torch.autograd.grad(loss, values)
         with torch.no_grad():
-            torch._foreach_add_(values, gradients, alpha=-self.options.step_size)
+            steps = [-t.step_size for t in self.trials] * 2
+            torch._foreach_add_(values, torch._foreach_mul(gradients, steps))
 
     def forward(self, nodes: Tensor, adjacency: Neighborhood, drop: float = 0.0) -> Tensor:
         """Outputs [R, K] of some nodes of the union of all graphs, those of a graph together."""
