@@ -21,7 +21,7 @@ from graphtheory.report.summary import (
     score_table,
     summaries,
 )
-from graphtheory.report.table import Table, pairs
+from graphtheory.report.table import Table, counted, pairs
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BenchmarkReport:
         score = percent(best.mean, best.std)
         return (
             f"Of {len(found)} models on the {self.split} split, {best.model} has the highest mean "
-            f"test {metric_name(self.metric)}: {score} % over {best.seeds} seeds."
+            f"test {metric_name(self.metric)}: {score} % over {counted(best.seeds, 'seed')}."
         )
 
     def _results(self, page: Page) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from graphtheory import plot
 from graphtheory.experiments import distance_study, encoding_study, label_study
 from graphtheory.experiments.rows import Row
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, counted
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def distances(study: distance_study.DistanceStudy, rows: list[dict[str, Any]]) -
         for z in found["b"]
     ]  # fmt: skip
     table = Table(
-        f"Figure 3.8 on {study.dataset}, {study.seeds} seeds",
+        f"Figure 3.8 on {study.dataset}, {counted(study.seeds, 'seed')}",
         ["z (hops)", "distance-z model %", "W_Q frozen %", "learned b_z"],
         lines,
         words=0,
@@ -87,7 +87,7 @@ def labels(study: label_study.LabelStudy, rows: list[dict[str, Any]]) -> StudyRe
         for model in label_study.MODELS
     ]  # fmt: skip
     table = Table(
-        f"Figure 3.9 on {study.dataset}, {study.seeds} seeds, test score %",
+        f"Figure 3.9 on {study.dataset}, {counted(study.seeds, 'seed')}, test score %",
         ["labels", *label_study.MODELS, "gt - gt-plain (s.e.)", "gt - gcn (s.e.)"],
         [
             [

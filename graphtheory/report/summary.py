@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 
 from graphtheory.experiments.node_benchmark import Run
 from graphtheory.experiments.rows import Row
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, counted
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ def score_table(found: list[Summary], metric: str, title: str = "") -> Table:
     ]  # fmt: skip
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
-    note = f"Test {metric_name(metric)} (%) at the epoch of best validation; {seeds} seeds."
+    note = (
+        f"Test {metric_name(metric)} (%) at the epoch of best validation; {counted(seeds, 'seed')}."
+    )
     return Table(title, columns, rows, note=note)
 
 

@@ -39,3 +39,8 @@ class Table:
 def pairs(title: str, values: Iterable[tuple[str, object]]) -> Table:
     """A table of names and values."""
     return Table(title, ("", ""), [(name, str(value)) for name, value in values], words=2)
+
+
+def counted(count: int | str, thing: str) -> str:
+    """A number of things, such as "1 seed" and "3 seeds"."""
+    return f"{count} {thing}" if str(count) == "1" else f"{count} {thing}s"

@@ -9,7 +9,7 @@ from graphtheory import plot
 from graphtheory.experiments import topology_study as studies
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, counted
 
 _CLAIMED = {"fig-5-3": (0.9, 0.1), "fig-5-4": (0.5, 0.5)}
 
@@ -22,7 +22,7 @@ def topology(figure: str, study: studies.TopologyStudy, rows: list[dict[str, Any
     settings = sorted({r[axis] for r in rows})
     word = "labels" if axis == "labels" else "neurons"
     table = Table(
-        f"Figure {number}, {study.seeds} seeds: squared error / variance (squared error)",
+        f"Figure {number}, {counted(study.seeds, 'seed')}: squared error over variance (itself)",
         ["task", "norm of A*", *(f"{at} {word}" for at in settings)],
         [
             [name, f"{norms[name]:.2f}"]
