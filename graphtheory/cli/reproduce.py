@@ -70,6 +70,7 @@ class Reproduce(Command):
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
         from graphtheory.data import graphs
+        from graphtheory.data.catalogue import key
         from graphtheory.experiments.rows import Environment, write_csv
         from graphtheory.plot import save
 
@@ -77,7 +78,7 @@ class Reproduce(Command):
         figure = known("ID", self.figure, FIGURES)
         at_least(0, seed=self.seed)
         dataset, root = self._dataset(figure), data_root(self.root)
-        named = figure if dataset is None else f"{figure}-{dataset.lower()}"
+        named = figure if dataset is None else f"{figure}-{key(dataset)}"
         out = self.out or Path(f"runs/{named}")
         study = _STUDIES[figure](replace(self, dataset=dataset), root)
         kept = out / f"{named}.jsonl"
@@ -136,10 +137,11 @@ def _labels(options: Reproduce, root: Path | None) -> Any:
 
 
 def _encoding(options: Reproduce, root: Path | None) -> Any:
+    from graphtheory.data.catalogue import key
     from graphtheory.experiments.encoding_study import CASES, EncodingStudy
 
     assert options.dataset is not None
-    cases = tuple(n for n, c in CASES.items() if c.dataset.lower() == options.dataset.lower())
+    cases = tuple(n for n, c in CASES.items() if key(c.dataset) == key(options.dataset))
     if not cases:
         sets = dict.fromkeys(case.dataset for case in CASES.values())
         raise RefusedError(f"--dataset: {options.dataset} has no case, expected {', '.join(sets)}")
@@ -147,23 +149,20 @@ def _encoding(options: Reproduce, root: Path | None) -> Any:
     return replace(study, cases=cases[:1], seeds=1, epochs=40) if options.quick else study
 
 
-def _topology(figure: str) -> Callable[[Reproduce, Path | None], Any]:
-    def study(options: Reproduce, root: Path | None) -> Any:
-        from graphtheory.experiments.topology_study import STUDIES
+def _topology(options: Reproduce, root: Path | None) -> Any:
+    from graphtheory.experiments.topology_study import STUDIES
 
-        full = replace(STUDIES[figure], first=options.seed)
-        if options.quick:
-            return replace(full, labels=(100, 200), widths=full.widths[:2], seeds=1)
-        return replace(full, seeds=options.seeds or full.seeds)
-
-    return study
+    study = replace(STUDIES[options.figure], first=options.seed)
+    if options.quick:
+        return replace(study, labels=(100, 200), widths=study.widths[:2], seeds=1)
+    return replace(study, seeds=options.seeds or study.seeds)
 
 
 _STUDIES: dict[str, Callable[[Reproduce, Path | None], Any]] = {
     "fig-3-8": _distances,
     "fig-3-9": _labels,
     "encoding": _encoding,
-    **{figure: _topology(figure) for figure in DRAWN},
+    **dict.fromkeys(DRAWN, _topology),
 }
 
 

@@ -115,7 +115,8 @@ class Neighborhood:
         if num_nodes is None and num_src is None:
             num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
         for name, count in (("num_nodes", num_nodes), ("num_src", num_src), ("num_dst", num_dst)):
-            if not isinstance(count, (int, torch.SymInt, NoneType)):
+            known = isinstance(count, (int, torch.SymInt, NoneType)) or hasattr(count, "__index__")
+            if not known:
                 raise TypeError(f"{name}: got {count!r}, expected a whole number or None")
         num_src = num_nodes if num_src is None else num_src
         num_dst = num_nodes if num_dst is None else num_dst

@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Compose, Pattern
 from graphtheory.patterns.draw import edge_weight
-from graphtheory.patterns.layers import split
+from graphtheory.patterns.layers import begun
 
 _DRAWS = 1000
 
@@ -75,8 +75,8 @@ def effective_adjacency(
         draws = _DRAWS
     if not isinstance(draws, int) or draws < 2:
         raise ValueError(f"draws: got {draws!r}, expected at least 2")
-    fixed, drawn = split(pattern)
-    base, drawn = Compose(*fixed)(neighborhood), drawn or Compose()
+    base, sampler = begun(pattern, neighborhood)
+    drawn = sampler or Compose()
     sample = (drawn(base, generator=generator) for _ in range(draws))
     mean, error = _mean_and_error(sample, draws)
     return EffectiveAdjacency(mean, mean, error, draws)

@@ -39,7 +39,7 @@ class KHop(Pattern):
     radius: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.radius, int) or not 1 <= self.radius <= 254:
+        if not hasattr(self.radius, "__index__") or not 1 <= self.radius <= 254:
             raise ValueError(f"radius: got {self.radius!r}, expected 1..254 hops")
 
     def __call__(
@@ -66,7 +66,7 @@ class AtDistance(Pattern):
     z: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.z, int) or not 0 <= self.z <= 254:
+        if not hasattr(self.z, "__index__") or not 0 <= self.z <= 254:
             raise ValueError(f"z: got {self.z!r}, expected 0..254 hops")
 
     def __call__(

@@ -47,8 +47,7 @@ def per_layer(
     if not isinstance(num_layers, int) or num_layers < 1:
         raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
     require_square(neighborhood, "per_layer")
-    fixed, sampler = split(pattern)
-    base = Compose(*fixed)(neighborhood, generator=generator)
+    base, sampler = begun(pattern, neighborhood)
     if sampler is None:
         return [base] * num_layers
     if not isinstance(sampler, LADIES):
@@ -60,14 +59,14 @@ def per_layer(
     return layers
 
 
-def split(pattern: Pattern) -> tuple[list[Pattern], Pattern | None]:
-    """The parts before the first random one, and all from there on as one pattern."""
+def begun(pattern: Pattern, neighborhood: Neighborhood) -> tuple[Neighborhood, Pattern | None]:
+    """What the parts before the first random one make of it, and all from there on, if any."""
     parts = flat(pattern)
-    first = next((i for i, part in enumerate(parts) if part.is_random), None)
-    if first is None:
-        return parts, None
-    rest = parts[first:]
-    return parts[:first], rest[0] if len(rest) == 1 else Compose(*rest)
+    first = next((i for i, part in enumerate(parts) if part.is_random), len(parts))
+    base, rest = Compose(*parts[:first])(neighborhood), parts[first:]
+    if not rest:
+        return base, None
+    return base, rest[0] if len(rest) == 1 else Compose(*rest)
 
 
 def flat(pattern: Pattern) -> list[Pattern]:

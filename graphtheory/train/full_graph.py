@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Compose, Pattern
-from graphtheory.patterns.layers import split
+from graphtheory.patterns.layers import begun
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.check import check_classes, check_data, fingerprint
 from graphtheory.train.seeds import derive
@@ -87,8 +87,7 @@ class FullGraph(LightningDataModule):
         self.data, self.pattern, self.seed = data, pattern, seed
         self.evaluation = evaluation
         self.device = torch.device("cpu")
-        self._fixed, self._sampler = ([], None) if pattern is None else split(pattern)
-        self._base: Neighborhood | None = None
+        self._begun: tuple[Neighborhood, Pattern | None] | None = None
         self._evaluation: NodeBatch | None = None
 
     def check_classes(self, num_classes: int) -> None:
@@ -114,7 +113,7 @@ class FullGraph(LightningDataModule):
         """The batch of one epoch; the same for the same epoch."""
         whole, mask = self.evaluation_batch(), self.data.train_mask.to(self.device)
         neighborhood = whole.neighborhood
-        if self._sampler is not None:
+        if self.pattern is not None and self.pattern.is_random:
             neighborhood = self._draw(_TRAINING, epoch).to(self.device)
         return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
 
@@ -122,18 +121,19 @@ class FullGraph(LightningDataModule):
         """All nodes, with the validation nodes as mask, and the test nodes (made once)."""
         if self._evaluation is None:
             data = self.data
-            fixed = None if self.evaluation is None else self.evaluation(self.graph)
-            neighborhood = self._draw(_EVALUATION) if fixed is None else fixed
-            batch = NodeBatch(data.x, neighborhood, data.y, data.val_mask, data.get("test_mask"))
-            self._evaluation = batch.to(self.device)
+            with torch.inference_mode(False):  # training may follow an evaluation under Lightning
+                other = self.evaluation
+                seen = self._draw(_EVALUATION) if other is None else other(self.graph)
+                batch = NodeBatch(data.x, seen, data.y, data.val_mask, data.get("test_mask"))
+                self._evaluation = batch.to(self.device)
         return self._evaluation
 
     def _draw(self, *position: int) -> Neighborhood:
         """The pattern's neighbourhood; what it draws follows from the position."""
-        if self._base is None:
-            with torch.inference_mode(False):  # training may follow an evaluation under Lightning
-                self._base = Compose(*self._fixed)(self.graph)
-        return apply(self._sampler, self._base, derive(self.seed, *position))
+        if self._begun is None:
+            self._begun = begun(self.pattern or Compose(), self.graph)
+        base, sampler = self._begun
+        return apply(sampler, base, derive(self.seed, *position))
 
     def train_dataloader(self) -> Batches:
         """One batch."""

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -42,3 +43,11 @@ def test_radius_out_of_range(radius: int) -> None:
 def test_distance_out_of_range(z: int) -> None:
     with pytest.raises(ValueError, match=rf"z: got {z}, expected 0\.\.254 hops"):
         AtDistance(z)
+
+
+def test_a_whole_number_of_numpy_is_one() -> None:
+    path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=np.int64(3))
+    assert KHop(np.int64(2))(path).indices.tolist() == KHop(2)(path).indices.tolist()
+    assert AtDistance(np.int64(2))(path).indices.tolist() == [0]
+    with pytest.raises(ValueError, match="radius: got '2'"):
+        KHop("2")  # type: ignore[arg-type]

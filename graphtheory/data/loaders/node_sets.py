@@ -12,7 +12,7 @@ from graphtheory.data.loaders.seeds import Batches, SeedLoader, relabel
 from graphtheory.data.loaders.source import Source, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Compose, Pattern, on_rows
-from graphtheory.patterns.layers import split
+from graphtheory.patterns.layers import begun
 
 
 class NodeSetLoader(SeedLoader):
@@ -94,8 +94,7 @@ class NodeSetLoader(SeedLoader):
 class _NodeSets(Batches):
     def __init__(self, source: Source, seeds: Any, pattern: Pattern, num_layers: int) -> None:
         super().__init__(source, seeds)
-        fixed, sampler = split(pattern)
-        self.base = Compose(*fixed)(source.graph)
+        self.base, sampler = begun(pattern, source.graph)
         self.sampler = Compose() if sampler is None else sampler
         self.num_layers = num_layers
 

@@ -55,7 +55,7 @@ class OnCore(MessagePassing):
 def check_counts(**counts: int) -> None:
     """Raise unless every count is at least 1."""
     for name, count in counts.items():
-        if not isinstance(count, int) or count < 1:
+        if not hasattr(count, "__index__") or count < 1:
             raise ValueError(f"{name}: got {count!r}, expected at least 1, a whole number")
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -194,6 +195,13 @@ class Two(nn.Module):
 
     def forward(self, x, edge_index):
         return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def test_a_count_of_numpy_is_a_count() -> None:
+    layer = drop_in.SPDTransformerConv(4, np.int64(3), heads=np.int64(2))
+    assert layer(torch.randn(2, 4), torch.tensor([[0], [1]])).shape == (2, 6)
+    with pytest.raises(ValueError, match=r"heads: got 1\.5, expected at least 1, a whole number"):
+        drop_in.SPDTransformerConv(4, 3, heads=1.5)
 
 
 class Single(torch.nn.Module):
