@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from graphtheory.ops.call import AttentionCall, BucketedBias
-from graphtheory.ops.reference import edge_bias
+from graphtheory.ops.backends._block_bias import BlockBias, LearnedBias, of_edges
+from graphtheory.ops.call import AttentionCall
 
 
 def attention(call: AttentionCall) -> Tensor:
@@ -19,8 +19,8 @@ def attention(call: AttentionCall) -> Tensor:
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
     if blocks is not None:
-        mask = None if call.bias is None else _mask(_edge_bias(call.bias), blocks, call.query.dtype)
-        return _dense(*nodes, blocks[0], call.scale, mask, causal=False)
+        bias = None if call.bias is None else of_edges(call.bias)
+        return _dense(*nodes, blocks[0], call.scale, bias, causal=False)
     assert sets is not None
     if sets.equal and call.bias is None:
         return _dense(*nodes, len(sets.dst), call.scale, None, causal=sets.causal)
@@ -33,7 +33,7 @@ def _dense(
     value: Tensor,
     count: int,
     scale: float,
-    mask: Tensor | None,
+    bias: BlockBias | Tensor | None,
     causal: bool,
 ) -> Tensor:
     """Attention of `count` sets of as many nodes each; [count * rows, H, D] in and out."""
@@ -42,21 +42,13 @@ def _dense(
         t.view(count, t.size(0) // count, heads, dim).transpose(1, 2)  # [count, H, rows, D]
         for t in (query, key, value)
     )
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+    if isinstance(bias, BlockBias) and bias.learned_on_cpu():
+        out = LearnedBias.apply(q, k, v, bias.values, bias.columns, scale)
+    else:
+        shape = (count, q.size(2), k.size(2))
+        mask = bias.mask(shape, q.dtype) if isinstance(bias, BlockBias) else bias
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
     return out.transpose(1, 2).reshape(query.shape)
-
-
-def _edge_bias(bias: Tensor | BucketedBias) -> Tensor:
-    """The bias of each edge; a table is looked up, and its gradient summed, in float32 or wider."""
-    if isinstance(bias, BucketedBias):
-        wide = torch.promote_types(bias.table.dtype, torch.float32)
-        bias = BucketedBias(bias.bucket, bias.table.to(wide))
-    return edge_bias(bias)
-
-
-def _mask(bias: Tensor, shape: tuple[int, int, int], dtype: torch.dtype) -> Tensor:
-    """A bias [count * dst * src, H] as the kernel's mask [count, H, dst, src]."""
-    return bias.view(*shape, bias.size(1)).permute(0, 3, 1, 2).to(dtype)
 
 
 def _ragged(call: AttentionCall, causal: bool) -> Tensor:
@@ -78,7 +70,7 @@ def _take(rows: Tensor, places: list[Tensor]) -> tuple[Tensor, ...]:
     return rows.index_select(0, torch.cat(places)).split([len(p) for p in places])
 
 
-def _masks(call: AttentionCall, causal: bool) -> list[Tensor | None]:
+def _masks(call: AttentionCall, causal: bool) -> list[BlockBias] | list[Tensor | None]:
     """Of each group, -inf where there is no edge and elsewhere the bias; None where not needed."""
     nb, dtype = call.neighborhood, call.query.dtype
     if call.bias is None:
@@ -88,9 +80,9 @@ def _masks(call: AttentionCall, causal: bool) -> list[Tensor | None]:
             .masked_fill(g.padded, -torch.inf)[:, None, None]
             for g in nb.groups()
         ]  # fmt: skip
-    bias = _edge_bias(call.bias)
-    nothing = bias.new_full((1, bias.size(1)), -torch.inf)
-    biases = _take(torch.cat([bias, nothing]), nb.edge_places())
-    return [
-        _mask(b, (g.sets, g.dst, g.src), dtype) for b, g in zip(biases, nb.groups(), strict=True)
-    ]
+    places = nb.edge_places()
+    whole, first, parts = of_edges(call.bias, torch.cat(places)), 0, []
+    for p in places:
+        parts.append(whole.part(first, len(p)))
+        first += len(p)
+    return parts
