@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from graphtheory.experiments.rows import FIELDS, Environment, Row, write_csv
@@ -42,15 +43,21 @@ def show(rows: Sequence[Row]) -> None:
         print(f"{row.name:58} {row.median:9.4g} {row.unit:8} {spread:20} {row.parameters}")
 
 
+@cache
+def green() -> bool:
+    """Whether the conformance tests pass; they run once a process."""
+    command = [sys.executable, "-m", "pytest", "tests/conformance", "-q", "-x"]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # small work, which threads would slow down
+    return subprocess.run(command, cwd=ROOT, env=one_thread, check=False).returncode == 0
+
+
 def save(rows: Sequence[Row], path: Path) -> None:
     """Write rows into a CSV file, over those of the same name and parameters; not on red tests.
 
     Raises:
         SystemExit: The conformance tests are red; the file stays as it was.
     """
-    command = [sys.executable, "-m", "pytest", "tests/conformance", "-q", "-x"]
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # small work, which threads would slow down
-    if subprocess.run(command, cwd=ROOT, env=one_thread, check=False).returncode != 0:
+    if not green():
         sys.exit(f"{path} not written: the conformance tests fail")
     with tempfile.NamedTemporaryFile("r", suffix=".csv", newline="") as file:
         write_csv(file.name, rows, Environment.here())

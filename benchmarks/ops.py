@@ -211,18 +211,16 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round runs everything once.
         compiled: Also PyG's under `torch.compile`.
-        out: CSV file to put the rows in, after the conformance tests.
+        out: CSV file to put the rows of each shape in, after the conformance tests.
     """
     torch.set_num_threads(threads)
-    rows = []
     for graph in graphs:
         for shape in shapes:
             heads, head_dim = map(int, shape.split("x"))
             found = measure(graph, (heads, head_dim), threads, repeats, compiled)
             show(found)
-            rows += found
-    if out is not None:
-        save(rows, out)
+            if out is not None:
+                save(found, out)
 
 
 if __name__ == "__main__":

@@ -142,13 +142,12 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round runs everything once. Memory takes a third as many processes.
         quick: One round on a small batch, to see that everything runs.
-        out: CSV file to put the rows in, after the conformance tests.
+        out: CSV file to put the rows of each batch size in, after the conformance tests.
         measure: Measure only the memory of this form, in this process, and print bytes.
     """
     torch.set_num_threads(threads)
     if quick:
         batch, tokens, k, repeats = (8,), 100, 50, 1
-    rows = []
     for count in batch:
         sizes = {"batch": count, "tokens": tokens, "k": k, "heads": heads, "head_dim": head_dim}
         if measure is not None:
@@ -157,9 +156,8 @@ def main(
         about = sizes | {"threads": threads}
         found = times(about, repeats) + peaks(about, max(1, repeats // 3))
         show(found)
-        rows += found
-    if out is not None:
-        save(rows, out)
+        if out is not None:
+            save(found, out)
 
 
 if __name__ == "__main__":

@@ -47,17 +47,17 @@ def test_rows_take_the_place_of_those_of_the_same_name_and_parameters(
     assert found == [("b", "3.0"), ("a", "5.0"), ("b", "6.0")]
     assert list(lines[0]) == list(FIELDS)
     assert all(line["versions"] and line["device"] for line in lines)
-    assert all("tests/conformance" in command for command in rows.asked)
+    assert len(rows.asked) == 1 and "tests/conformance" in rows.asked[0]
 
 
 def test_nothing_is_written_when_the_tests_fail(rows: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "cpu.csv"
-    rows.save([Row.of("a", 1.0, "s")], path)
-    before = path.read_bytes()
+    path.write_text("as it was")
     rows.result.returncode = 1
-    with pytest.raises(SystemExit, match=r"cpu\.csv not written: the conformance tests fail"):
-        rows.save([Row.of("a", 2.0, "s")], path)
-    assert path.read_bytes() == before
+    for _ in range(2):
+        with pytest.raises(SystemExit, match=r"cpu\.csv not written: the conformance tests fail"):
+            rows.save([Row.of("a", 2.0, "s")], path)
+    assert path.read_text() == "as it was"
 
 
 def test_works_take_turns(rows: ModuleType) -> None:
