@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from graphtheory import Neighborhood, causal, cliques
+from graphtheory import Neighborhood, causal, cliques, neighbor_lists
 
 
 def power_law(nodes: int, edges: int, exponent: float) -> Neighborhood:
@@ -27,9 +27,7 @@ def fixed_degree(nodes: int, degree: int) -> Neighborhood:
     """Every receiver has `degree` different senders, from anywhere."""
     generator = torch.Generator().manual_seed(0)
     gaps = torch.randint(1, nodes // degree, (nodes, degree), generator=generator)
-    senders = ((torch.arange(nodes)[:, None] + gaps.cumsum(1)) % nodes).sort(1)[0]
-    receivers = torch.arange(nodes).repeat_interleave(degree)
-    return Neighborhood.from_edge_index(torch.stack([senders.flatten(), receivers]), nodes)
+    return neighbor_lists(((torch.arange(nodes)[:, None] + gaps.cumsum(1)) % nodes).sort(1)[0])
 
 
 def molecules(count: int) -> Neighborhood:

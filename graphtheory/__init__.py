@@ -2,10 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from graphtheory.graph import Neighborhood, bipartite, causal, cliques, star
+from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
 
 __version__ = "0.1.0"
-__all__ = ["Neighborhood", "accelerate", "bipartite", "causal", "cliques", "star"]
+__all__ = [
+    "Neighborhood",
+    "accelerate",
+    "bipartite",
+    "causal",
+    "cliques",
+    "neighbor_lists",
+    "star",
+]
 
 if TYPE_CHECKING:
     from graphtheory.integrations.pyg import accelerate

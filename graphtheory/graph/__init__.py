@@ -1,8 +1,17 @@
 """What a graph is: neighbourhoods, their builders, and bridges to other libraries."""
 
-from graphtheory.graph.build import bipartite, causal, cliques, star
+from graphtheory.graph.build import bipartite, causal, cliques, neighbor_lists, star
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
 
-__all__ = ["Neighborhood", "Sets", "bipartite", "causal", "cliques", "neighborhood_from", "star"]
+__all__ = [
+    "Neighborhood",
+    "Sets",
+    "bipartite",
+    "causal",
+    "cliques",
+    "neighbor_lists",
+    "neighborhood_from",
+    "star",
+]

@@ -1,4 +1,4 @@
-"""Neighbourhoods from sizes: cliques, bipartite blocks, stars, causal cliques."""
+"""Neighbourhoods from sizes and from lists of one length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphtheory import Neighborhood, bipartite, causal, cliques, star
+from graphtheory import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
 from graphtheory.graph import Sets
 
 sizes = st.lists(st.integers(0, 5), max_size=5)
@@ -86,3 +86,41 @@ def test_no_blocks_at_all() -> None:
 def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize(
+    ("count", "k", "num_src"), [(5, 3, None), (5, 3, 9), (0, 3, 4), (4, 0, None)]
+)
+def test_neighbor_lists_are_rows(
+    count: int, k: int, num_src: int | None, dtype: torch.dtype
+) -> None:
+    senders = torch.randint(num_src or max(count, 1), (count, k), dtype=dtype)
+    nb = neighbor_lists(senders, num_src)
+    edges = torch.stack([senders.flatten().long(), torch.arange(count).repeat_interleave(k)])
+    same = Neighborhood.from_edge_index(
+        edges, num_src=count if num_src is None else num_src, num_dst=count
+    )
+    for name in ("indptr", "indices", "num_src", "num_dst"):
+        ours, theirs = getattr(nb, name), getattr(same, name)
+        assert torch.equal(torch.as_tensor(ours), torch.as_tensor(theirs)), name
+    assert torch.equal(nb.transpose().to_dense(), same.to_dense().t())
+
+
+def test_neighbor_lists_are_not_copied() -> None:
+    senders = torch.tensor([[1, 0], [0, 1]])
+    assert neighbor_lists(senders).indices.data_ptr() == senders.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("senders", "error", "message"),
+    [
+        (torch.tensor([[0, -1]]), IndexError, "senders: entry 1 is -1, expected a node id in 0..0"),
+        (torch.tensor([0, 1]), ValueError, r"senders: shape \(2,\), expected \[num_dst, k\]"),
+        (torch.tensor([[0.0]]), TypeError, "senders: got torch.float32, expected int64 or int32"),
+        ([[0]], TypeError, "senders: got list, expected int64 or int32"),
+    ],
+)
+def test_bad_neighbor_lists(senders: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        neighbor_lists(senders)
