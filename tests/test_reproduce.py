@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphtheory.cli import main
+from graphtheory.cli.figures import FIGURES
 from graphtheory.experiments import label_study, topology_study
 
 
@@ -29,6 +30,40 @@ def test_a_study_prints_its_rows_and_draws(
         rows = list(csv.DictReader(file))
     assert rows and all("dataset=karate" in row["parameters"] for row in rows)
     assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [line.split("│")[1].strip() for line in lines] == list(FIGURES)
+    assert all(entry.summary in line for entry, line in zip(FIGURES.values(), lines, strict=True))
+    data = {name: entry.data for name, entry in FIGURES.items()}
+    assert data["fig-3-8"] == "any graph, else Cora" and data["fig-5-1"] == "draws its own"
+    assert data["encoding"] == "Cora, minesweeper"
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ("table-b-1", ("82.05", "88.02", "90.78")),  # printed, printed, found
+        ("table-b-5 --quick", ("95.68", "86.41", "95.49")),
+        ("table-b-6", ("26659", "found")),
+        ("table-b-8 --dataset Actor", ("1520.00", "667.00", "found")),
+        ("fig-b-5 --quick", ("decreasing", "falls in 2 of 2 steps")),
+    ],
+)
+def test_a_table_prints_what_is_found_beside_what_is_printed(
+    words: str,
+    numbers: tuple[str, ...],
+    data_root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["reproduce", *words.split(), "--root", str(data_root), "--out", str(tmp_path)]
+    assert main(given) == 0
+    printed = capsys.readouterr().out
+    assert all(number in printed for number in numbers)
+    assert list(tmp_path.glob("*.csv"))
 
 
 @pytest.mark.parametrize("figure", ["fig-5-2", "fig-5-3"])
@@ -79,12 +114,16 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
         (["fig-3-8", "--dataset", "nowhere"], "nowhere"),
         (["fig-3-8", "--seeds", "0"], "expected 1 or more"),
         (["fig-3-8", "--seed", "1"], "takes splits from 0 on"),
-        (["fig-5-1", "--dataset", "Cora"], "fig-5-1 draws its graphs"),
+        (["fig-5-1", "--dataset", "Cora"], "fig-5-1 draws its data"),
+        (["table-b-1", "--dataset", "Actor"], "table-b-1 has no Actor, expected Cora"),
+        (["table-b-1", "--seeds", "3"], "table-b-1 draws nothing"),
+        (["table-b-2", "--root", "{}"], "PubMed: 8 of 8 raw files are missing"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = [word.format(tmp_path) for word in words]
     assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err.strip()
     assert message in error and "\n" not in error

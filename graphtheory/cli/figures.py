@@ -1,0 +1,209 @@
+"""The figures and tables that `graphtheory reproduce` makes again, one entry each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.show import RefusedError, known
+
+if TYPE_CHECKING:
+    from graphtheory.experiments.study import Study
+    from graphtheory.report.study import StudyReport
+
+QUICK_EPOCHS = 40
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say, once they are checked.
+
+    Attributes:
+        dataset: Name of a graph; empty of a figure that draws its own data.
+        root: Folder with the raw files.
+        seeds: How many; None for the study's own number.
+        first: The first seed of a figure that draws its own data, else 0.
+        quick: One seed and few epochs.
+    """
+
+    dataset: str = ""
+    root: Path | None = None
+    seeds: int | None = None
+    first: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure or table of a paper.
+
+    Attributes:
+        name: Its ID.
+        summary: What it shows, a line of `--list`.
+        study: Makes its study from the options. Imports within, so that help is fast.
+        report: Its table, rows, verdict and picture, from the study and the study's rows.
+        default: The data set where none is named; None of a figure that draws its own data.
+        only: The data sets that it is made for; empty for every graph.
+        random: Whether it depends on seeds.
+    """
+
+    name: str
+    summary: str
+    study: Callable[[Asked], Study]
+    report: Callable[[Any, list[dict[str, Any]]], StudyReport]
+    default: str | None = None
+    only: tuple[str, ...] = ()
+    random: bool = True
+
+    @property
+    def data(self) -> str:
+        """What data it needs, in words."""
+        if self.default is None:
+            return "draws its own"
+        return ", ".join(self.only) or f"any graph, else {self.default}"
+
+    def ask(
+        self, dataset: str | None, root: Path | None, seeds: int | None, first: int, quick: bool
+    ) -> Asked:
+        """The options of this figure.
+
+        Raises:
+            RefusedError: One that it has no use for.
+        """
+        if seeds is not None and not self.random:
+            raise RefusedError(f"--seeds: got {seeds}, but {self.name} draws nothing")
+        if self.default is None:
+            if dataset is not None:
+                raise RefusedError(f"--dataset: got {dataset}, but {self.name} draws its data")
+            return Asked("", None, seeds, first, quick)
+        if first:
+            raise RefusedError(f"--seed: got {first}, but {self.name} takes splits from 0 on")
+        return Asked(self._known(dataset or self.default), root, seeds, 0, quick)
+
+    def _known(self, dataset: str) -> str:
+        from graphtheory.data.catalogue import key
+
+        if self.only and key(dataset) not in map(key, self.only):
+            expected = ", ".join(self.only)
+            raise RefusedError(f"--dataset: {self.name} has no {dataset}, expected {expected}")
+        return dataset
+
+
+def figure(name: str) -> Figure:
+    """The entry of that ID.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    return FIGURES[known("ID", name, tuple(FIGURES))]
+
+
+def _distances() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.distance_study import DistanceStudy
+
+        made = DistanceStudy(asked.dataset, asked.root, seeds=asked.seeds or DistanceStudy.seeds)
+        quick = replace(made, seeds=1, epochs=QUICK_EPOCHS, patience=15)
+        return quick if asked.quick else made
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.study import distances
+
+        return distances(study, rows)
+
+    summary = "accuracy of models that hear distance z alone, beside the learned bias b_z"
+    return Figure("fig-3-8", summary, study, report, default="Cora")
+
+
+def _labels() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.label_study import LabelStudy
+
+        made = LabelStudy(asked.dataset, asked.root, seeds=asked.seeds or LabelStudy.seeds)
+        return replace(made, seeds=1, epochs=QUICK_EPOCHS) if asked.quick else made
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.study import labels
+
+        return labels(study, rows)
+
+    summary = "accuracy over the number of labels: with encoding, without, GCN"
+    return Figure("fig-3-9", summary, study, report, default="Cora")
+
+
+def _encoding() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.data.catalogue import key
+        from graphtheory.experiments.encoding_study import CASES, EncodingStudy
+
+        cases = tuple(n for n, c in CASES.items() if key(c.dataset) == key(asked.dataset))
+        made = EncodingStudy(cases, asked.root, asked.seeds)
+        quick = replace(made, cases=cases[:1], seeds=1, epochs=QUICK_EPOCHS)
+        return quick if asked.quick else made
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.study import encoding
+
+        return encoding(study, rows)
+
+    summary = "the same configurations with and without the encoding, paired by seed"
+    only = ("Cora", "minesweeper")
+    return Figure("encoding", summary, study, report, default="Cora", only=only)
+
+
+def _topology(name: str, summary: str) -> Figure:
+    """Chapter 5: a GCN learned on samples of a graph."""
+
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.topology_study import STUDIES
+
+        made = replace(STUDIES[name], first=asked.first)
+        if asked.quick:
+            return replace(made, labels=(100, 200), widths=made.widths[:2], seeds=1)
+        return replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.topology import topology
+
+        return topology(name, study, rows)
+
+    return Figure(name, summary, study, report)
+
+
+def _printed(name: str, summary: str, *only: str) -> Figure:
+    """Appendix B: what is measured on a graph before anything is trained."""
+
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.table_study import TABLES
+
+        made = replace(TABLES[name], dataset=asked.dataset, root=asked.root)
+        quick = replace(made, max_distance=min(3, made.max_distance))
+        return quick if asked.quick else made
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.printed import printed
+
+        return printed(study, rows)
+
+    return Figure(name, summary, study, report, default=only[0], only=only, random=False)
+
+
+_ENTRIES = (
+    _distances(),
+    _labels(),
+    _encoding(),
+    _topology("fig-5-1", "error over labels, for several norms of the effective adjacency"),
+    _topology("fig-5-2", "error over neurons, for several norms of the effective adjacency"),
+    _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),
+    _topology("fig-5-4", "one sampler on targets of several effective adjacencies, even graph"),
+    _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
+    _printed("table-b-1", "discriminative nodes of each class", "Cora"),
+    _printed("table-b-2", "discriminative nodes of each class", "PubMed"),
+    _printed("table-b-3", "discriminative nodes of each class", "Actor"),
+    _printed("table-b-5", "nodes with a winning margin above 0", "Cora", "PubMed", "Actor"),
+    _printed("table-b-6", "sizes of the graphs", "Actor", "PubMed"),
+    _printed("table-b-8", "how even the classes are", "Cora", "Actor"),
+)
+FIGURES: dict[str, Figure] = {entry.name: entry for entry in _ENTRIES}
