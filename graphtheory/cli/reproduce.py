@@ -49,12 +49,12 @@ class Reproduce(Command):
     """One seed and few epochs, for a first look."""
     resume: bool = False
     """Take finished runs from the .jsonl file there; otherwise that file is set aside, not lost."""
-    listed: Annotated[bool, tyro.conf.arg(name="list")] = False
+    list: bool = False
     """Print the IDs and stop."""
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
-        if self.listed:
+        if self.list:
             return _print_list(screen)
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)

@@ -31,7 +31,7 @@ def _table(table: str, rows: list[Row], found: list[Verdict]) -> Table:
     if found and rows[0].name == "discriminative share":
         return share_table(rows)
     return Table(
-        f"Table {table}" if table[0] == "B" else table.capitalize(),
+        f"Table {table}" if table.startswith("B") else table.replace("fig.", "Figure"),
         ("quantity", "found", "thesis", "difference", "definition"),
         [
             (
