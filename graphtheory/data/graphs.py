@@ -20,6 +20,7 @@ from graphtheory.data import embedded, files, planetoid
 from graphtheory.data.catalogue import DatasetInfo, describe, known_seed, names
 from graphtheory.data.graph_sets import GraphSet, load_graphs
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.data.power_law import PowerLawGraph
 from graphtheory.data.processed import processed
 from graphtheory.data.sources import READERS
 from graphtheory.data.splits import Split, by_fraction, per_class
@@ -56,7 +57,7 @@ def load(
         root: Folder with the raw files in PyG's layout (`describe(name).folder`); may be
             read-only; not needed for embedded sets.
         split: One of `describe(name).splits`; None for the first of them.
-        seed: Number of the split, 0 or more; for "core-neighborhood" it draws the graph too.
+        seed: Number of the split, 0 or more; "core-neighborhood" and "power-law" are drawn by it.
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
 
     Shapes:
@@ -122,6 +123,8 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
 def _embedded(info: DatasetInfo, generator: Generator) -> Data:
     if info.name == "core-neighborhood":
         return CoreNeighborhoodGraph().sample(generator)
+    if info.name == "power-law":
+        return PowerLawGraph().sample(generator)
     return embedded.digits() if info.name == "digits" else embedded.karate()
 
 

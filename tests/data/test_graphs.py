@@ -34,6 +34,7 @@ EMBEDDED = {
     "digits": (1797, 19_858, 64, 10, (1079, 359, 359)),
     "karate": (34, 156, 34, 2, (20, 7, 7)),
     "core-neighborhood": (1000, 144_000, 20, 2, (600, 200, 200)),
+    "power-law": (169_343, 2_332_486, 128, 40, (101_605, 33_869, 33_869)),
 }
 MASKS = ("train_mask", "val_mask", "test_mask")
 DIRECTED = {"Actor", "Cornell", "Wisconsin"}
