@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_TABLE = 4  # entries of a table that cost what sorting one id does
+
 
 def check_index(name: str, index: Tensor, limit: int) -> None:
     """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
@@ -49,10 +51,30 @@ def _stable_order(key: Tensor, num_keys: int) -> Tensor:
 
 def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """(indptr [R + 1], places [E']) of some rows, in their order: where their entries lie."""
-    starts, counts = indptr[rows], indptr.diff()[rows]
+    starts = indptr[rows]
+    counts = indptr[rows + 1] - starts
     ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     offset = torch.repeat_interleave(starts - ends[:-1], counts)
     return ends, torch.arange(len(offset), device=indptr.device) + offset
+
+
+def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+    """(different ids, ascending [n]; the place of each id among them [E]) of ids in 0..limit-1.
+
+    A table of `limit` entries is made only where it is not much longer than `ids`.
+    """
+    if limit > _TABLE * len(ids):
+        order = _stable_order(ids, limit)
+        ascending = ids[order]
+        fresh = torch.ones_like(ascending, dtype=torch.bool)
+        fresh[1:] = ascending[1:] != ascending[:-1]
+        place = torch.empty_like(ids)
+        place[order] = fresh.cumsum(0) - 1
+        return ascending[fresh], place
+    seen = torch.zeros(limit, dtype=torch.bool, device=ids.device)
+    seen[ids] = True
+    table = seen.cumsum(0) - 1
+    return seen.nonzero().flatten(), table[ids]
 
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:

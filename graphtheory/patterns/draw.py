@@ -46,11 +46,13 @@ def edge_weight(neighborhood: Neighborhood) -> Tensor:
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """A P for the diagonal P with `factor` [num_src]; edges of a factor of 0 are dropped."""
-    factor = factor.to(neighborhood.device)
+    return scale_edges(neighborhood, factor.to(neighborhood.device)[neighborhood.indices])
+
+
+def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
+    """Weights times `factor` [num_edges]; edges of a factor of 0 are dropped."""
     weight = edge_weight(neighborhood)
-    scaled = weight * factor[neighborhood.indices].to(weight.dtype)
-    kept = (factor != 0)[neighborhood.indices]
-    return neighborhood.with_(weight=scaled).keep(kept)
+    return neighborhood.with_(weight=weight * factor.to(weight.dtype)).keep(factor != 0)
 
 
 def check_size(count: int | None, share: float | None) -> None:

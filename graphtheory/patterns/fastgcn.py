@@ -119,12 +119,20 @@ def importance_of_columns(
 ) -> Tensor:
     """Factor of each sender [num_src], float64, drawn by the squared norms of the columns."""
     device = draw_device(generator, neighborhood)
+    size = columns_to_draw(neighborhood, count, share, replace)
+    norm = column_norms(neighborhood).to(device)
+    return importance_factor(norm, size, replace=replace, generator=generator)
+
+
+def columns_to_draw(
+    neighborhood: Neighborhood, count: int | None, share: float | None, replace: bool
+) -> int:
+    """S, which is no more than the senders where no one may come twice."""
     nodes = neighborhood.num_src
     size = sample_size(count, share, nodes)
     if not replace and size > max(nodes, 1):
         raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
-    norm = column_norms(neighborhood).to(device)
-    return importance_factor(norm, size, replace=replace, generator=generator)
+    return size
 
 
 def column_norms(neighborhood: Neighborhood) -> Tensor:

@@ -9,10 +9,16 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.csr import check_index
+from graphtheory.graph.csr import check_index, distinct_ids
 from graphtheory.patterns.base import Pattern
-from graphtheory.patterns.draw import check_size, edge_weight, scale_columns
-from graphtheory.patterns.fastgcn import importance_of_columns
+from graphtheory.patterns.draw import (
+    check_size,
+    draw_device,
+    edge_weight,
+    importance_factor,
+    scale_edges,
+)
+from graphtheory.patterns.fastgcn import column_norms, columns_to_draw
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,16 @@ class LADIES(Pattern):
         """Draw for `receivers`, int64 node ids; None is every row."""
         if receivers is not None:
             neighborhood = only_rows(neighborhood, receivers)
-        factor = importance_of_columns(
-            neighborhood, self.count, self.share, self.replace, generator
+        device = draw_device(generator, neighborhood)
+        size = columns_to_draw(neighborhood, self.count, self.share, self.replace)
+        # Of senders that no row hears nothing is kept: a draw costs what the rows cost.
+        senders, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
+        heard = Neighborhood(
+            neighborhood.indptr, place, len(senders), weight=neighborhood.weight, validate=False
         )
-        drawn = scale_columns(neighborhood, factor)
+        norm = column_norms(heard).to(device)
+        factor = importance_factor(norm, size, replace=self.replace, generator=generator)
+        drawn = scale_edges(neighborhood, factor.to(place.device)[place])
         return _row_normalized(drawn) if self.normalize else drawn
 
     def mask(self, base: Tensor) -> Tensor:

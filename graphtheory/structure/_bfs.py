@@ -170,7 +170,7 @@ def _expand(indptr, indices, queue, start, stop, mark, own, other):
 @njit(cache=True, nogil=True)
 def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
     """Hops from s to t, at most `limit`; -1 when one side is exhausted before they meet."""
-    from_s, from_t = np.int32(2 * turn + 1), np.int32(2 * turn + 2)
+    from_s, from_t = np.int32(turn), np.int32(turn + 1)
     indptr, indices = rows
     t_indptr, t_indices = columns
     mark[s], mark[t], ahead[0], behind[0] = from_s, from_t, s, t
@@ -195,16 +195,14 @@ def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
 
 
 @njit(cache=True, nogil=True)
-def between_pairs(rows, columns, strong, weak, pairs, cutoff, out):
+def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, behind, turn):
     """out[p] = hops from pairs[0, p] to pairs[1, p]; two searches grow, the cheaper first.
 
     Inside a strong component the answer exists, so the search stops once it must be `cutoff`;
-    across components it goes on until one side is exhausted. Marks are numbered by pair, so
-    nothing is cleared between pairs.
+    across components it goes on until one side is exhausted. Marks are numbered by pair from the
+    even number `turn` on, so nothing is cleared between pairs.
     """
     num_nodes = len(rows[0]) - 1
-    mark = np.zeros(num_nodes, np.int32)
-    ahead, behind = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     for p in range(pairs.shape[1]):
         s, t = pairs[0, p], pairs[1, p]
         if s == t:
@@ -213,34 +211,37 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out):
             out[p] = UNREACHABLE
         else:
             limit = cutoff if strong[s] == strong[t] else num_nodes
-            hops = _meet(rows, columns, s, t, limit, p, mark, ahead, behind)
+            hops = _meet(rows, columns, s, t, limit, turn + 2 * p, mark, ahead, behind)
             out[p] = UNREACHABLE if hops < 0 else min(hops, cutoff)
 
 
 @njit(cache=True, nogil=True)
-def _levels(indptr, indices, row, radius, mark, queue, level_end):
+def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
     """Search backwards from `row`: distance h lies in queue[level_end[h] : level_end[h + 1]]."""
-    queue[0], mark[row] = row, row + 1
+    queue[0], mark[row] = row, turn
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
         end = level_end[hops]
         for i in range(level_end[hops - 1], level_end[hops]):
             for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
                 sender = indices[e]
-                if mark[sender] != row + 1:
-                    mark[sender] = row + 1
+                if mark[sender] != turn:
+                    mark[sender] = turn
                     queue[end] = sender
                     end += 1
         level_end[hops + 1] = end
 
 
 @njit(cache=True, nogil=True)
-def count_ball(indptr, indices, centres, start, stop, inner, radius, count):
-    """count[i] = nodes whose distance to centres[i] is in inner..radius, for i start..stop-1."""
-    mark, queue = np.zeros(len(indptr) - 1, np.int64), np.empty(len(indptr) - 1, np.int64)
+def count_ball(indptr, indices, centres, start, stop, inner, radius, count, mark, queue, turn):
+    """count[i] = nodes whose distance to centres[i] is in inner..radius, for i start..stop-1.
+
+    Marks are numbered by centre from `turn` on, so nothing is cleared.
+    """
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
-        _levels(indptr, indices, centres[c], radius, mark, queue, level_end)
+        own = np.int32(turn + c - start)
+        _levels(indptr, indices, centres[c], radius, mark, own, queue, level_end)
         count[c] = level_end[radius + 1] - level_end[inner]
 
 
@@ -259,16 +260,18 @@ def _emit(words, used, hops_of, senders, distance, at):
 
 
 @njit(cache=True, nogil=True)
-def fill_ball(indptr, indices, centres, start, stop, inner, radius, ends, senders, distance):
-    """Write what `count_ball` counted: rows of senders in ascending order, and their hops."""
-    num_nodes = len(indptr) - 1
-    mark, queue = np.zeros(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+def fill_ball(
+    indptr, indices, centres, start, stop, inner, radius, ends, senders, distance,
+    mark, queue, turn, hops_of, words, used,
+):  # fmt: skip
+    """Write what `count_ball` counted: rows of senders in ascending order, and their hops.
+
+    `words` has one bit a node, `used` one bit a word that is not 0; both are zeros, and are again.
+    """
     level_end = np.empty(radius + 2, np.int64)
-    hops_of = np.empty(num_nodes, np.uint8)
-    words = np.zeros((num_nodes + 63) // 64, np.uint64)  # one bit a node
-    used = np.zeros((len(words) + 63) // 64, np.uint64)  # one bit a word that is not 0
     for c in range(start, stop):
-        _levels(indptr, indices, centres[c], radius, mark, queue, level_end)
+        own = np.int32(turn + c - start)
+        _levels(indptr, indices, centres[c], radius, mark, own, queue, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
                 node = queue[i]

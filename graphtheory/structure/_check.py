@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -25,12 +26,19 @@ def num_nodes_of(graph: Neighborhood) -> int:
     return graph.num_dst
 
 
-def rows_of(graph: Neighborhood) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, indices) in main memory, as the kernels read them."""
-    narrow = max(graph.num_edges, graph.num_src) < _NARROW_BELOW
-    dtype = torch.int32 if narrow else torch.int64  # searches wait for memory: read half of it
-    indptr, indices = (t.cpu().to(dtype).contiguous() for t in (graph.indptr, graph.indices))
-    return indptr.numpy(), indices.numpy()
+Rows = tuple[np.ndarray, np.ndarray]
+_rows: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
+
+
+def rows_of(graph: Neighborhood) -> Rows:
+    """(indptr, indices) in main memory, as the kernels read them; kept as long as the graph."""
+    found = _rows.get(graph)
+    if found is None:
+        narrow = max(graph.num_edges, graph.num_src) < _NARROW_BELOW
+        dtype = torch.int32 if narrow else torch.int64  # searches wait for memory: read half of it
+        indptr, indices = (t.cpu().to(dtype).contiguous() for t in (graph.indptr, graph.indices))
+        found = _rows[graph] = indptr.numpy(), indices.numpy()
+    return found
 
 
 def as_hops(name: str, value: int, low: int, high: int) -> int:

@@ -8,9 +8,12 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.structure import _bfs
 from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
+from graphtheory.structure._scratch import pool_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 from graphtheory.structure.memory import require_memory
+
+_AT_ONCE = 64  # balls that a thread takes at a time
 
 
 def hop_ball(
@@ -55,19 +58,29 @@ def hop_ball(
         torch.arange(num_nodes) if receivers is None else as_ids("receivers", receivers, num_nodes)
     )
     centres, balls = ids.numpy(), len(ids)
-    chunk = max(64, num_nodes // 256)
+    pool = pool_of(graph)
     indptr = torch.zeros(balls + 1, dtype=torch.int64)
     count = indptr.numpy()[1:]
-    for_chunks(
-        lambda a, b: _bfs.count_ball(*rows, centres, a, b, inner, radius, count), balls, chunk
-    )
+
+    def measure(a: int, b: int) -> None:
+        with pool.scratch() as s:
+            own = (s.mark, s.queue, s.turns(b - a))
+            _bfs.count_ball(*rows, centres, a, b, inner, radius, count, *own)
+
+    for_chunks(measure, balls, _AT_ONCE)
     torch.cumsum(indptr, 0, out=indptr)
     total = int(indptr[-1])
     require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
     senders = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
     out = indptr.numpy(), senders.numpy(), distance.numpy()
-    for_chunks(lambda a, b: _bfs.fill_ball(*rows, centres, a, b, inner, radius, *out), balls, chunk)
+
+    def fill(a: int, b: int) -> None:
+        with pool.scratch() as s:
+            own = (s.mark, s.queue, s.turns(b - a), s.hops_of, s.words, s.used)
+            _bfs.fill_ball(*rows, centres, a, b, inner, radius, *out, *own)
+
+    for_chunks(fill, balls, _AT_ONCE)
     ball = Neighborhood(indptr, senders, num_nodes, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 

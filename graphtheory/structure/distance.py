@@ -6,12 +6,20 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.structure import _bfs, _components
-from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
+from graphtheory.structure._check import (
+    Rows,
+    as_hops,
+    as_ids,
+    num_nodes_of,
+    rows_of,
+)
+from graphtheory.structure._scratch import pool_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.memory import require_memory
 
@@ -19,6 +27,7 @@ UNREACHABLE = _bfs.UNREACHABLE
 """Distance of a pair without any path: 255, above every cutoff."""
 
 MAX_CUTOFF = UNREACHABLE - 1
+_PAIRS_AT_ONCE = 1024
 
 
 def shortest_path_distance(
@@ -106,6 +115,26 @@ def reachability(graph: Neighborhood) -> Reachability:
     return parts
 
 
+_columns: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
+
+
+def columns_of(graph: Neighborhood) -> Rows:
+    """The edges by sender as `rows_of` has them by receiver; the same memory where both agree.
+
+    `Neighborhood.transpose` would keep three wide arrays for its `perm`, which no search reads.
+    """
+    found = _columns.get(graph)
+    if found is None:
+        indptr, indices = rows = rows_of(graph)
+        entries = (np.ones(len(indices), np.int8), indices, indptr)
+        by_sender = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
+        found = tuple(
+            part.astype(indptr.dtype, copy=False) for part in (by_sender.indptr, by_sender.indices)
+        )
+        found = _columns[graph] = rows if all(map(np.array_equal, rows, found)) else found
+    return found
+
+
 def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
     rows, parts, ids = rows_of(graph), reachability(graph), sources.numpy()
     result = torch.empty(graph.num_dst, len(ids), dtype=torch.uint8)
@@ -123,16 +152,17 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
 
 
 def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
-    rows, columns, parts = rows_of(graph), rows_of(graph.transpose()), reachability(graph)
-    if all(map(np.array_equal, rows, columns)):
-        columns = rows  # undirected: both searches read the same memory
+    rows, columns, parts = rows_of(graph), columns_of(graph), reachability(graph)
+    pool = pool_of(graph)
     result = torch.empty(pairs.size(1), dtype=torch.uint8)
     ids, out = pairs.numpy(), result.numpy()
 
     def work(start: int, stop: int) -> None:
         batch = np.ascontiguousarray(ids[:, start:stop])
-        _bfs.between_pairs(rows, columns, parts.strong, parts.weak, batch, cutoff, out[start:stop])
+        with pool.scratch() as s:
+            own = (s.mark, s.queue, s.behind, s.turns(2 * (stop - start)))
+            of_graph = (rows, columns, parts.strong, parts.weak)
+            _bfs.between_pairs(*of_graph, batch, cutoff, out[start:stop], *own)
 
-    # Every chunk clears marks for all nodes, so it takes enough pairs to pay for that.
-    for_chunks(work, len(out), max(4096, graph.num_dst // 64))
+    for_chunks(work, len(out), _PAIRS_AT_ONCE)
     return result

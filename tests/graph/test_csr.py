@@ -12,10 +12,28 @@ from graphtheory.graph.csr import (
     check_index,
     csr_from_edges,
     csr_transpose,
+    distinct_ids,
+    row_places,
     sort_by_key,
 )
 
 EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
+
+
+@pytest.mark.parametrize("limit", [60, 10_000_000])
+def test_distinct_ids_are_unique_with_or_without_a_table(
+    limit: int, generator: torch.Generator
+) -> None:
+    for count in (0, 1, 57):
+        ids = torch.randint(60, (count,), generator=generator) * (limit // 60)
+        expected = ids.unique(return_inverse=True)
+        assert all(map(torch.equal, distinct_ids(ids, limit), expected))
+
+
+def test_row_places_lists_rows_in_the_order_asked_for() -> None:
+    ends, places = row_places(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0, 2]))
+    assert ends.tolist() == [0, 3, 3, 5, 8]
+    assert places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
 
 
 def test_sort_by_key_is_stable_and_counts_missing_keys() -> None:

@@ -244,6 +244,7 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     ball, expected = hop_ball(graph, 3), shortest_path_distance(graph, pairs=pairs)
     assert _check.rows_of(graph)[1].dtype == np.int32
     monkeypatch.setattr(_check, "_NARROW_BELOW", 700)
+    graph = random_graph(300, 700, seed=12)  # narrow ids are kept with their graph
     assert _check.rows_of(graph)[1].dtype == np.int64
     wide = hop_ball(graph, 3)
     assert torch.equal(wide[0].indices, ball[0].indices) and torch.equal(wide[1], ball[1])
