@@ -141,17 +141,23 @@ class DegreeGroups(Pattern):
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw."""
-        device = draw_device(generator, neighborhood)
         if require_square(neighborhood, "DegreeGroups") == 0:
             return neighborhood
-        groups = self.groups_of(neighborhood)
-        kept = ranks(groups.group, generator, device) < groups.drawn[groups.group]
-        factor = kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
+        factor = self.factor(neighborhood, generator)
         if not self.symmetric:
             return scale_columns(neighborhood, factor)
         drawn = scale_columns(neighborhood, factor.sqrt())
         rows, weight = factor.sqrt()[drawn.receivers()], edge_weight(drawn)
         return drawn.with_(weight=weight * rows.to(weight)).keep(rows != 0)
+
+    def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
+        """p*_l N_l / S_l of the drawn nodes and 0 of the others, float64 [N]."""
+        device = draw_device(generator, neighborhood)
+        if require_square(neighborhood, "DegreeGroups") == 0:
+            return torch.zeros(0, dtype=torch.float64)
+        groups = self.groups_of(neighborhood)
+        kept = ranks(groups.group, generator, device) < groups.drawn[groups.group]
+        return kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
 
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""

@@ -46,13 +46,18 @@ def edge_weight(neighborhood: Neighborhood) -> Tensor:
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """A P for the diagonal P with `factor` [num_src]; edges of a factor of 0 are dropped."""
-    return scale_edges(neighborhood, factor.to(neighborhood.device)[neighborhood.indices])
+    factor = factor.to(neighborhood.device)
+    kept = neighborhood.keep((factor != 0)[neighborhood.indices])
+    weight = edge_weight(kept)
+    return kept.with_(weight=weight * factor[kept.indices].to(weight.dtype))
 
 
 def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """Weights times `factor` [num_edges]; edges of a factor of 0 are dropped."""
-    weight = edge_weight(neighborhood)
-    return neighborhood.with_(weight=weight * factor.to(weight.dtype)).keep(factor != 0)
+    stays = factor != 0
+    kept = neighborhood.keep(stays)
+    weight = edge_weight(kept)
+    return kept.with_(weight=weight * factor[stays].to(weight.dtype))
 
 
 def check_size(count: int | None, share: float | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from graphtheory.patterns.draw import (
     scale_columns,
     total,
 )
+
+_norms: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,20 @@ class FastGCN(Pattern):
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw."""
-        factor = importance_of_columns(
-            neighborhood, self.count, self.share, self.replace, generator
-        )
-        return scale_columns(neighborhood, self._times_bias(neighborhood, factor))
+        return scale_columns(neighborhood, self.factor(neighborhood, generator))
+
+    def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
+        """What a draw multiplies each column with, float64 [num_src]; 0 where it did not come."""
+        device = draw_device(generator, neighborhood)
+        norm = _known_norms(neighborhood).to(device)
+        drawn = drawn_by_mass(norm, self.count, self.share, self.replace, generator)
+        return self._times_bias(neighborhood, drawn)
 
     def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
         """`factor` [num_src] times pi_j / (S q_j), where that is not made up for."""
         if self.unbiased:
             return factor
-        norm = column_norms(neighborhood).to(factor.device)
+        norm = _known_norms(neighborhood).to(factor.device)
         alive = norm.nonzero().flatten()
         if len(alive) == 0:
             return factor
@@ -110,29 +117,31 @@ class FastGCN(Pattern):
         return neighborhood.with_(weight=weight * factor.to(weight.dtype))
 
 
-def importance_of_columns(
-    neighborhood: Neighborhood,
+def drawn_by_mass(
+    mass: Tensor,
     count: int | None,
     share: float | None,
     replace: bool,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Factor of each sender [num_src], float64, drawn by the squared norms of the columns."""
-    device = draw_device(generator, neighborhood)
-    size = columns_to_draw(neighborhood, count, share, replace)
-    norm = column_norms(neighborhood).to(device)
-    return importance_factor(norm, size, replace=replace, generator=generator)
+    """Factor of each sender [num_src], float64, drawn in proportion to its mass [num_src]."""
+    size = columns_to_draw(len(mass), count, share, replace)
+    return importance_factor(mass, size, replace=replace, generator=generator)
 
 
-def columns_to_draw(
-    neighborhood: Neighborhood, count: int | None, share: float | None, replace: bool
-) -> int:
+def columns_to_draw(nodes: int, count: int | None, share: float | None, replace: bool) -> int:
     """S, which is no more than the senders where no one may come twice."""
-    nodes = neighborhood.num_src
     size = sample_size(count, share, nodes)
     if not replace and size > max(nodes, 1):
         raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
     return size
+
+
+def _known_norms(neighborhood: Neighborhood) -> Tensor:
+    """`column_norms`, made once for each graph object: every layer of every batch draws by them."""
+    if neighborhood not in _norms:
+        _norms[neighborhood] = column_norms(neighborhood)
+    return _norms[neighborhood]
 
 
 def column_norms(neighborhood: Neighborhood) -> Tensor:

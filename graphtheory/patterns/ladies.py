@@ -74,7 +74,7 @@ class LADIES(Pattern):
         if receivers is not None:
             neighborhood = only_rows(neighborhood, receivers)
         device = draw_device(generator, neighborhood)
-        size = columns_to_draw(neighborhood, self.count, self.share, self.replace)
+        size = columns_to_draw(neighborhood.num_src, self.count, self.share, self.replace)
         # Of senders that no row hears nothing is kept: a draw costs what the rows cost.
         senders, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
         heard = Neighborhood(

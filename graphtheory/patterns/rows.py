@@ -9,7 +9,9 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.patterns.draw import draw_device
+from graphtheory.patterns.degree_groups import DegreeGroups
+from graphtheory.patterns.draw import draw_device, scale_columns
+from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
 from graphtheory.patterns.layers import flat
@@ -30,9 +32,10 @@ def on_rows(
     """The rows `receivers` of ``pattern(graph)``, in that order; senders are all nodes.
 
     `KHop`, `AtDistance` and ``Sample(whole_graph=True)`` at the beginning and `Sample`, `AddSelf`,
-    `GraphSAGE`, `UniformNodes` and `LADIES` anywhere cost what those rows cost; draws have the
-    distribution of the whole graph's, but are not the same ones. `LADIES` draws for these
-    receivers. Any other pattern is applied to the whole graph.
+    `GraphSAGE`, `UniformNodes` and `LADIES` anywhere cost what those rows cost, `FastGCN` and
+    `DegreeGroups` that is not symmetric, at the beginning, a pass over the nodes besides; draws
+    have the distribution of the whole graph's, but need not be the same ones. `LADIES` draws for
+    these receivers. Any other pattern is applied to the whole graph.
 
     Args:
         pattern: Who aggregates from whom.
@@ -62,6 +65,8 @@ def on_rows(
         rows = _ball(first, graph, receivers)
     elif _is_whole(first):
         rows = _of_all_nodes(first, graph, receivers, generator)
+    elif _is_of_columns(first):
+        rows = scale_columns(graph.rows(receivers), first.factor(graph, generator))
     else:
         rows, rest = graph.rows(receivers), parts
     for part in rest:
@@ -74,7 +79,7 @@ def costs_rows(pattern: Pattern) -> bool:
     """Whether `on_rows` applies it to the rows alone."""
     by_rows = (AddSelf, GraphSAGE, LADIES, Sample, UniformNodes)
     for place, part in enumerate(flat(pattern)):
-        begins = isinstance(part, (KHop, AtDistance)) or _is_whole(part)
+        begins = isinstance(part, (KHop, AtDistance)) or _is_whole(part) or _is_of_columns(part)
         if (begins and place > 0) or (not begins and not isinstance(part, by_rows)):
             return False
     return True
@@ -82,6 +87,13 @@ def costs_rows(pattern: Pattern) -> bool:
 
 def _is_whole(pattern: Pattern) -> TypeGuard[Sample]:
     return isinstance(pattern, Sample) and pattern.whole_graph
+
+
+def _is_of_columns(pattern: Pattern) -> TypeGuard[FastGCN | DegreeGroups]:
+    """Whether it scales columns alone, by what the whole graph says of each."""
+    return isinstance(pattern, FastGCN) or (
+        isinstance(pattern, DegreeGroups) and not pattern.symmetric
+    )
 
 
 def _ball(pattern: KHop | AtDistance, graph: Neighborhood, receivers: Tensor) -> Neighborhood:

@@ -29,7 +29,7 @@ def test_what_earlier_searches_left_behind_changes_nothing():
     assert all(map(torch.equal, answers(random_graph(0)), first))
     indptr, indices, distance, _ = first
     rows = [table[node] for node in (5, 5, 299, 0, 5)]
-    for row, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+    for row, (start, stop) in enumerate(pairwise(indptr)):
         assert indices[start:stop].tolist() == (rows[row] <= 3).nonzero().flatten().tolist()
         assert torch.equal(distance[start:stop], rows[row][indices[start:stop]])
 

@@ -42,8 +42,9 @@ class NodeSetLoader(SeedLoader):
     those of the whole graph, which `n_id` translates.
 
     What comes before a random pattern in a `Compose` is applied once. `GraphSAGE`, `Sample`,
-    `LADIES` and `UniformNodes` then cost what the rows cost, other samplers a pass over the edges
-    for each layer. A sampler that keeps everything gives the aggregation of the whole graph.
+    `LADIES` and `UniformNodes` then cost what the rows cost, `FastGCN` and `DegreeGroups` a pass
+    over the nodes besides, other samplers one over the edges for each layer. A sampler that keeps
+    everything gives the aggregation of the whole graph.
 
     Args:
         data: `Data`, or a pair (FeatureStore, GraphStore) of one node type and without weights.
