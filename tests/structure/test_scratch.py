@@ -1,5 +1,7 @@
 """Searches that share memory find what searches with clean memory find."""
 
+from itertools import pairwise
+
 import torch
 
 from graphtheory import Neighborhood
