@@ -10,25 +10,35 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import ceil
 from pathlib import Path
 
 from graphtheory.experiments.rows import FIELDS, Environment, Row, write_csv
 
 ROOT = Path(__file__).parent.parent
+_SHORT = 0.05  # seconds
 
 
 def seconds(
     works: dict[str, Callable[[], object]], repeats: int, warmup: int = 2
 ) -> dict[str, list[float]]:
-    """Wall-clock time of each work; a round runs all of them, so they meet the same weather."""
+    """Wall-clock time of each work; a round runs all of them, so they meet the same weather.
+
+    A work that takes less than `_SHORT` runs several times in a row, after once untimed: it is
+    timed as in a loop that trains, not in the state that another work left the memory in.
+    """
     times: dict[str, list[float]] = {name: [] for name in works}
-    for round_ in range(-warmup, repeats):
+    for _ in range(warmup + repeats):
         for name, work in works.items():
+            calls = 1
+            if times[name] and times[name][-1] < _SHORT:
+                calls = ceil(_SHORT / times[name][-1])
+                work()
             start = time.perf_counter()
-            work()
-            if round_ >= 0:
-                times[name].append(time.perf_counter() - start)
-    return times
+            for _call in range(calls):
+                work()
+            times[name].append((time.perf_counter() - start) / calls)
+    return {name: taken[warmup:] for name, taken in times.items()}
 
 
 def ratios(slow: Sequence[float], fast: Sequence[float]) -> list[float]:

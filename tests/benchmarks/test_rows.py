@@ -60,13 +60,32 @@ def test_nothing_is_written_when_the_tests_fail(rows: ModuleType, tmp_path: Path
     assert path.read_text() == "as it was"
 
 
-def test_works_take_turns(rows: ModuleType) -> None:
+def test_works_take_turns(rows: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     works = {name: lambda name=name: order.append(name) for name in "ab"}
+    monkeypatch.setattr(rows, "_SHORT", 0.0)
     times = rows.seconds(works, repeats=3, warmup=1)
     assert order == ["a", "b"] * 4
     assert {name: len(taken) for name, taken in times.items()} == {"a": 3, "b": 3}
     assert rows.ratios([4.0, 9.0], [2.0, 3.0]) == [2, 3]
+
+
+def test_short_works_are_timed_in_a_row(rows: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(rows, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    first = [True]
+
+    def short() -> None:  # 10 ms, but 30 ms after another work
+        clock[0] += 0.03 if first[0] else 0.01
+        first[0] = False
+
+    def long() -> None:
+        clock[0] += 1.0
+        first[0] = True
+
+    times = rows.seconds({"short": short, "long": long}, repeats=4, warmup=1)
+    assert times["short"] == pytest.approx([0.01] * 4)
+    assert times["long"] == pytest.approx([1.0] * 4)
 
 
 @pytest.mark.parametrize("script", ["ops", "memory"])
