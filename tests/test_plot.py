@@ -62,6 +62,13 @@ BARS = [
     for c in (1, 2, 3)
 ]
 INFLUENCE = [{"degree": d, "median": 1 / d, "q20": 0.5 / d, "q80": 2 / d} for d in (2, 30, 5)]
+ERRORS = [
+    {"series": name, "at": at, "error": error + seed / 10, "panel": panel}
+    for panel, scale in (("SGD", 1.0), ("Adam", 0.5))
+    for name, errors in (("a", (0.9, 0.6)), ("b", (0.8, 0.7)))
+    for at, error in zip((100, 300), (scale * e for e in errors), strict=True)
+    for seed in range(3)
+]
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
     "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
@@ -70,6 +77,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "learned_bias, accuracy": lambda **o: plot.learned_bias(BIAS, NEAR, **o),
     "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
     "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
+    "error_curves": lambda **o: plot.error_curves(ERRORS, xlabel="labels", **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
     "influence_over_degree": lambda **o: plot.influence_over_degree(INFLUENCE, **o),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
@@ -191,6 +199,16 @@ def test_scores_over_labels_are_medians() -> None:
     (axes,) = plot.accuracy_over_labels(LABELS, metric="ROC AUC").axes
     assert lines(axes)["gt"] == ([10, 20], pytest.approx([62, 72]))
     assert axes.get_ylabel() == "test ROC AUC (%)"
+
+
+def test_errors_are_medians_in_a_panel_each() -> None:
+    first, second = plot.error_curves(ERRORS, xlabel="labels").axes
+    assert lines(first)["a"] == ([100, 300], pytest.approx([1.0, 0.7]))
+    assert lines(second)["b"] == ([100, 300], pytest.approx([0.5, 0.45]))
+    assert (first.get_ylabel(), second.get_ylabel()) == ("SGD", "Adam")
+    named = [{"series": "a", "at": at, "error": 1.0} for at in ("(0.9, 0.1)", "(0.1, 0.9)")]
+    (axes,) = plot.error_curves(named, xlabel="targets").axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
 
 
 def test_margins_are_drawn_in_the_order_of_distance() -> None:

@@ -198,6 +198,7 @@ _ENTRIES = (
     _topology("fig-5-2", "error over neurons, for several norms of the effective adjacency"),
     _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),
     _topology("fig-5-4", "one sampler on targets of several effective adjacencies, even graph"),
+    _topology("steps-5", "step sizes for figures 5.1 to 5.4, errors on held-out labelled nodes"),
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),
     _printed("table-b-2", "discriminative nodes of each class", "PubMed"),

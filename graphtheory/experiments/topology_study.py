@@ -22,15 +22,14 @@ from graphtheory.patterns import (
     DegreeGroups,
     Effective,
     FastGCN,
-    Pattern,
     SymmetricNormalize,
 )
 from graphtheory.patterns.draw import derive
 from graphtheory.train import SampledTrials, Trial, TrialOptions
 
 Pair = tuple[float, float]
-GROUPS, FASTGCN, CODE = "degree groups", "FastGCN", "FastGCN, as in its code"
-SAMPLERS = (GROUPS, FASTGCN, CODE)
+GROUPS, FASTGCN = "degree groups", "FastGCN"
+SAMPLERS = (GROUPS, FASTGCN)
 _DIM, _HIDDEN, _OUTPUTS = 10, 10, 2  # d, p, K
 _SHARE = 0.9  # S_l / N_l, and S / N of FastGCN
 
@@ -46,7 +45,6 @@ class Task:
         p_star: p* of the sampler; FastGCN has none.
         p_hat: p^ of the targets.
         sampler: One of `SAMPLERS`.
-        step_size: eta (thesis: 1e-3).
     """
 
     name: str
@@ -55,7 +53,11 @@ class Task:
     p_star: Pair
     p_hat: Pair
     sampler: str = GROUPS
-    step_size: float = 1e-3
+
+    @property
+    def learner(self) -> str:
+        """The sampler with its p*."""
+        return self.sampler if self.sampler == FASTGCN else f"p* = {pair(self.p_star)}"
 
     def trial(self, labels: int, seed: int) -> tuple[Trial, Neighborhood]:
         """The task of one seed, and the A* that predictions use.
@@ -77,14 +79,16 @@ class Task:
             for shape in ((nodes, _DIM), (_DIM, _HIDDEN), (_HIDDEN, _OUTPUTS))
         )
         labelled = torch.randperm(nodes, generator=generator)[:labels]
-        sampler: Pattern = {
-            GROUPS: groups(self.p_star),
-            FASTGCN: FastGCN(share=_SHARE, replace=False),
-            CODE: FastGCN(share=_SHARE, replace=False, unbiased=False),
-        }[self.sampler]
+        fast = FastGCN(share=_SHARE, replace=False)
+        sampler = groups(self.p_star) if self.sampler == GROUPS else fast
         y = targets(Effective(groups(self.p_hat))(adjacency), x, w, c)
-        trial = Trial(x, y, labelled, adjacency, sampler, self.step_size)
+        trial = Trial(x, y, labelled, adjacency, sampler)
         return trial, Effective(sampler)(adjacency)
+
+
+def pair(p: Sequence[float]) -> str:
+    """Two numbers as text."""
+    return f"({p[0]:g}, {p[1]:g})"
 
 
 def targets(adjacency: Neighborhood, x: Tensor, w: Tensor, c: Tensor) -> Tensor:
@@ -94,10 +98,32 @@ def targets(adjacency: Neighborhood, x: Tensor, w: Tensor, c: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TopologyStudy(Study):
-    """Tasks learned with several numbers of labels and widths.
+class Reading:
+    """How "the learning rate is 1e-3" is read.
 
-    All tasks and seeds of one number of labels and one width are trained together.
+    Attributes:
+        name: In tables and pictures.
+        adam: Steps of Adam instead of SGD.
+        step_size: eta (thesis: 1e-3).
+        everything: Biases and C learn too: the model of practice, not that of the theory.
+    """
+
+    name: str
+    adam: bool = False
+    step_size: float = 1e-3
+    everything: bool = False
+
+
+PRINTED, ADAM = Reading("SGD"), Reading("Adam", adam=True)
+"""Algorithm 2 names SGD. With it and the printed numbers nothing is learned: the error stays at
+that of a constant. With Adam, all else as printed, it is."""
+
+
+@dataclass(frozen=True)
+class TopologyStudy(Study):
+    """Tasks learned with several numbers of labels and widths, under each reading.
+
+    All tasks and seeds of one reading, number of labels and width are trained together.
 
     Attributes:
         tasks: What is learned.
@@ -108,6 +134,9 @@ class TopologyStudy(Study):
         batch_size: Labelled nodes a step (thesis: 5).
         dropout: On both hidden layers (thesis: 0.4).
         first: The first seed.
+        readings: How it is learned.
+        held_out: Part of the labelled nodes that is not learned from; above 0 the errors are theirs
+            and not those of the unlabelled nodes, for choosing.
     """
 
     tasks: tuple[Task, ...]
@@ -118,6 +147,8 @@ class TopologyStudy(Study):
     batch_size: int = 5
     dropout: float = 0.4
     first: int = 0
+    readings: tuple[Reading, ...] = (PRINTED, ADAM)
+    held_out: float = 0.0
 
     @property
     def axis(self) -> str:
@@ -125,69 +156,103 @@ class TopologyStudy(Study):
         return "width" if len(self.widths) > 1 else "labels"
 
     def steps(self) -> list[Step]:
-        """Rows: the task's attributes, norm, labels, width, seed, mse, variance, error.
+        """Rows: the task's attributes, learner, reading, norm, labels, width, seed, mse, ...
 
         `norm` is that of A*; on the unlabelled nodes `mse` is the mean squared error, `variance`
-        that of the targets, `error` their ratio: the variance differs between graphs.
+        that of the targets, `error` their ratio: the variance differs between graphs, and a
+        constant reaches 1.
         """
-        return [self._step(m, labels) for m in self.widths for labels in self.labels]
+        return [
+            self._step(reading, m, labels)
+            for reading in self.readings
+            for m in self.widths
+            for labels in self.labels
+        ]
 
-    def _step(self, width: int, labels: int) -> Step:
-        options = TrialOptions(width, round(self.passes * labels), self.batch_size, self.dropout)
+    def _step(self, reading: Reading, width: int, labels: int) -> Step:
+        options = TrialOptions(
+            width, round(self.passes * labels), self.batch_size, self.dropout, reading.step_size,
+            reading.adam, reading.everything,
+        )  # fmt: skip
         seeds = list(range(self.first, self.first + self.seeds))
         settings = {
             "tasks": [asdict(task) for task in self.tasks], "labels": labels, "seeds": seeds,
-            "options": asdict(options),
+            "options": asdict(options), "reading": reading.name, "held_out": self.held_out,
         }  # fmt: skip
-        return Step(
-            f"{labels} labels, width {width}", settings, lambda: self._rows(options, labels, seeds)
-        )
+
+        def rows() -> list[Row]:
+            found = self._rows(options, labels, seeds)
+            return [{"reading": reading.name} | row for row in found]
+
+        return Step(f"{reading.name}, {labels} labels, width {width}", settings, rows)
 
     def _rows(self, options: TrialOptions, labels: int, seeds: Sequence[int]) -> list[Row]:
         made = [(task, seed, *task.trial(labels, seed)) for task in self.tasks for seed in seeds]
+        learned = round(labels * (1 - self.held_out))
+        tried = [trial._replace(labelled=trial.labelled[:learned]) for *_, trial, _ in made]
         generator = Generator().manual_seed(derive(self.first, labels, options.width))
-        together = SampledTrials([trial for _, _, trial, _ in made], options, generator)
+        together = SampledTrials(tried, options, generator)
         together.train()
-        errors = together.errors([star for *_, star in made])
+        asked = [self._asked(trial, learned) for *_, trial, _ in made]
+        errors = together.errors([star for *_, star in made], asked)
         rows = []
-        for (task, seed, trial, star), error in zip(made, errors, strict=True):
-            rest = torch.ones(len(trial.y), dtype=torch.bool).index_fill(0, trial.labelled, False)
-            variance = float(trial.y[rest].var(0, correction=0).mean())
+        for (task, seed, trial, star), error, nodes in zip(made, errors, asked, strict=True):
+            variance = float(trial.y[nodes].var(0, correction=0).mean())
             rows.append(
                 asdict(task) | {
-                    "norm": infinity_norm(star), "labels": labels, "width": options.width,
-                    "seed": seed, "mse": error, "variance": variance, "error": error / variance,
+                    "learner": task.learner, "norm": infinity_norm(star), "labels": labels,
+                    "width": options.width, "seed": seed, "mse": error, "variance": variance,
+                    "error": error / variance,
                 }
             )  # fmt: skip
         return rows
 
+    def _asked(self, trial: Trial, learned: int) -> Tensor:
+        """The nodes that errors are of, bool [N]."""
+        no = torch.zeros(len(trial.y), dtype=torch.bool)
+        if self.held_out > 0:
+            return no.index_fill(0, trial.labelled[learned:], True)
+        return ~no.index_fill(0, trial.labelled, True)
 
-def _graphs(degrees: Sequence[tuple[int, int]]) -> tuple[Task, ...]:
+
+def _graphs(*degrees: tuple[int, int]) -> tuple[Task, ...]:
     p = (0.7, 0.3)
     return tuple(Task(f"degrees {d}, {e}", _UNEVEN, (d, e), p, p) for d, e in degrees)
 
 
-def _data_sets(sizes: tuple[int, int], p_star: Pair) -> tuple[Task, ...]:
-    return tuple(
-        Task(f"{sampler}; {p_hat[0]:g}, {p_hat[1]:g}", sizes, (10, 1), p_star, p_hat, sampler)
-        for sampler in SAMPLERS
-        for p_hat in ((0.9, 0.1), (0.1, 0.9), (0.5, 0.5))
-    )
+def _data_sets(sizes: tuple[int, int]) -> tuple[Task, ...]:
+    """Every p* with every p^, and FastGCN with every p^."""
+    ours = [Task(f"p* {pair(p)}, p^ {pair(q)}", sizes, (10, 1), p, q) for p in PAIRS for q in PAIRS]
+    theirs = [Task(f"FastGCN, p^ {pair(q)}", sizes, (10, 1), (1.0, 1.0), q, FASTGCN) for q in PAIRS]
+    return (*ours, *theirs)
 
 
+PAIRS: tuple[Pair, ...] = ((0.9, 0.1), (0.1, 0.9), (0.5, 0.5))
 _UNEVEN, _EVEN = (100, 1900), (1000, 1000)
-_OF_DEGREES = _graphs([(2, 2), (20, 2), (40, 2), (100, 2)])
+_OF_DEGREES = _graphs((2, 2), (10, 2), (20, 2), (40, 2))
 
 STUDIES: dict[str, TopologyStudy] = {
-    "fig-5-1": TopologyStudy(_OF_DEGREES, labels=(300, 600, 900, 1200, 1500)),
-    "fig-5-2": TopologyStudy(_OF_DEGREES, labels=(1500,), widths=(50, 100, 200, 500)),
-    "fig-5-3": TopologyStudy(_data_sets(_UNEVEN, (0.9, 0.1)), labels=(500, 1000, 1500)),
-    "fig-5-4": TopologyStudy(_data_sets(_EVEN, (0.5, 0.5)), labels=(500, 1000, 1500)),
+    "fig-5-1": TopologyStudy(_OF_DEGREES, labels=(300, 700, 1500)),
+    "fig-5-2": TopologyStudy(_OF_DEGREES, labels=(1500,), widths=(20, 100, 500)),
+    "fig-5-3": TopologyStudy(_data_sets(_UNEVEN), (1000,), (200,), seeds=5),
+    "fig-5-4": TopologyStudy(_data_sets(_EVEN), (1000,), (200,), seeds=5),
+    "steps-5": TopologyStudy(
+        _graphs((1, 1), (2, 2), (20, 2)),
+        labels=(1000,),
+        widths=(200,),
+        readings=(
+            *(Reading(f"SGD {step:g}", step_size=step) for step in (1e-3, 1e-2, 3e-2, 1e-1)),
+            *(Reading(f"Adam {step:g}", True, step) for step in (3e-4, 1e-3, 3e-3)),
+            Reading("Adam 0.001, all learn", True, everything=True),
+        ),
+        held_out=0.2,
+    ),
 }
-"""Figures by name. Unstated in the source and chosen here: the degrees of figures 5.1 and 5.2, the
-other two p^ of figures 5.3 and 5.4, their |Omega|, and p* = (0.5, 0.5) of figure 5.4, of which the
-text says that both groups lose alike. FastGCN draws different nodes: with replacement the weights
-of rare ones, three layers deep, make SGD diverge at 1e-3, 3e-4 and 1e-4 alike."""
+"""Figures by name. Unstated in the source and chosen here: the degrees of figures 5.1 and 5.2; of
+figures 5.3 and 5.4 the second p^, |Omega| and m. Figure 5.4 keeps "all the other settings", p* =
+(0.9, 0.1) among them, yet says that both groups lose alike: every p* is set against every p^.
+FastGCN draws different nodes: with replacement the weights of rare ones, three layers deep, make
+SGD diverge at 1e-3, 3e-4 and 1e-4 alike."""
 
 
 def averages(rows: list[Row], axis: str, measure: str = "error") -> dict[str, dict[int, float]]:
@@ -215,24 +280,39 @@ def norm_verdict(rows: list[Row], axis: str, measure: str = "error") -> dict[str
     return {"falls": falls, "tasks": len(ends), "spearman": float(rho)}
 
 
-def data_verdict(rows: list[Row], measure: str = "error") -> dict[str, dict[str, Any]]:
-    """Claims of figures 5.3 and 5.4: which p^ a sampler learns best, at the most labels.
+def best_target(rows: list[Row], measure: str = "error") -> dict[str, tuple[Pair | None, int, int]]:
+    """Claim of figures 5.3 and 5.4: the p^ that each learner learns best.
 
     Returns:
-        For each sampler: `best`, the p^ of the lowest mean, or None where all diverged; `seeds`, in
-        how many of `of` seeds it is lowest too.
+        Learner -> p^ of the lowest mean, None where all diverged; in how many seeds it is lowest;
+        of how many.
     """
-    most = max(r["labels"] for r in rows)
-    found: dict[str, dict[str, Any]] = {}
-    for sampler in dict.fromkeys(r["sampler"] for r in rows):
-        last = [r for r in rows if r["sampler"] == sampler and r["labels"] == most]
-        by: dict[tuple[float, ...], list[float]] = {tuple(r["p_hat"]): [] for r in last}
-        for r in sorted(last, key=lambda r: r["seed"]):
-            by[tuple(r["p_hat"])].append(r[measure])
-        best = min(by, key=lambda p: mean(by[p]))
-        if isinf(mean(by[best])):
-            found[sampler] = {"best": None, "seeds": 0, "of": len(by[best])}
-            continue
-        lowest = [min(by, key=lambda p: by[p][i]) for i in range(len(by[best]))]
-        found[sampler] = {"best": best, "seeds": lowest.count(best), "of": len(lowest)}
-    return found
+    return {
+        learner: _lowest([r for r in rows if r["learner"] == learner], "p_hat", measure)
+        for learner in dict.fromkeys(r["learner"] for r in rows)
+    }
+
+
+def best_sampler(rows: list[Row]) -> dict[Pair, tuple[Pair | None, int, int]]:
+    """The same the other way round: of each p^ the p* that learns it best.
+
+    Errors of one p^ are of the same targets, whose variance then decides nothing.
+    """
+    ours = [r for r in rows if r["sampler"] == GROUPS]
+    targets = dict.fromkeys(_pair(r["p_hat"]) for r in ours)
+    return {p: _lowest([r for r in ours if _pair(r["p_hat"]) == p], "p_star") for p in targets}
+
+
+def _lowest(rows: list[Row], key: str, measure: str = "error") -> tuple[Pair | None, int, int]:
+    by: dict[Pair, list[float]] = {}
+    for row in sorted(rows, key=lambda r: r["seed"]):
+        by.setdefault(_pair(row[key]), []).append(row[measure])
+    best = min(by, key=lambda p: mean(by[p]))
+    of = len(by[best])
+    if isinf(mean(by[best])):
+        return None, 0, of
+    return best, sum(min(by, key=lambda p: by[p][i]) == best for i in range(of)), of
+
+
+def _pair(of: Sequence[float]) -> Pair:
+    return (of[0], of[1])

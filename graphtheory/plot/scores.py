@@ -23,6 +23,7 @@ from graphtheory.plot.style import (
 )
 
 _ROW = 0.42  # inches a bar
+_RELATIVE = "squared error / variance of the targets"
 _TEXT: Any = {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}}
 
 
@@ -128,10 +129,11 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
 
 @styled
 def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
-    """Test error over one setting, a line for each series: median, band from q20 to q80.
+    """Error over one setting, a line for each series: median, band from q20 to q80.
 
     Args:
-        rows: One row a run: series (name of a line), at (the setting), error (dimensionless).
+        rows: One row a run: series (name of a line), at (the setting, a number or a name), error,
+            and optionally panel (name of the vertical axis; panels lie side by side).
         xlabel: Name of the setting.
         title: Above the picture.
 
@@ -141,23 +143,37 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
     Source: figures 5.1 to 5.4 of Li (2024).
     """
     runs = collected(rows, "rows", "error")
-    figure, (axes,) = panels(1, height=3.6)
+    names = list(dict.fromkeys(row.get("panel", _RELATIVE) for row in runs))
+    figure, every = panels(len(names), height=3.6)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    for name, axes in zip(names, every, strict=True):
+        _error_panel(axes, [row for row in runs if row.get("panel", _RELATIVE) == name])
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(name)
+    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
+    settings = order(runs, "at")
+    named = any(isinstance(at, str) for at in settings)
+    place = {at: index if named else at for index, at in enumerate(settings)}
     for index, name in enumerate(order(runs, "series")):
         mine = [row for row in runs if row["series"] == name]
-        at = sorted(order(mine, "at"))
+        at = sorted(order(mine, "at"), key=place.__getitem__)
         bands = [band([r["error"] for r in mine if r["at"] == x]) for x in at]
         low, middle, high = zip(*bands, strict=True)
-        style = look(index)
-        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        axes.plot(at, middle, label=name, **style)
-    ticks = sorted(order(runs, "at"))
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        style, x = look(index), [place[x] for x in at]
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.plot(x, middle, label=name, **style)
+    axes.set_xticks(
+        list(place.values()),
+        [at if named else f"{at:,}" for at in place],
+        fontsize=8 if named else None,
+    )
+    axes.margins(x=0.08)
+    axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel("squared error / variance of the targets")
-    axes.set_title(title)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
 
 
 def _names(axes: Axes, names: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isinf
+from statistics import mean, pstdev
 from typing import Any
 
 from graphtheory import plot
@@ -12,74 +13,138 @@ from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table, counted
 
 _CLAIMED = {"fig-5-3": (0.9, 0.1), "fig-5-4": (0.5, 0.5)}
+_MEASURES = {"error": "squared error / variance", "mse": "squared error"}
+_LEARNED = 0.9  # of the variance: above it what is learned is next to nothing
+Rows = list[dict[str, Any]]
 
 
-def topology(figure: str, study: studies.TopologyStudy, rows: list[dict[str, Any]]) -> StudyReport:
-    """One of the figures from its study's rows."""
-    axis, number = study.axis, figure.removeprefix("fig-").replace("-", ".")
-    error, mse = (studies.averages(rows, axis, measure) for measure in ("error", "mse"))
-    norms = {r["name"]: r["norm"] for r in rows}
-    settings = sorted({r[axis] for r in rows})
-    word = "labels" if axis == "labels" else "neurons"
-    table = Table(
-        f"Figure {number}, {counted(study.seeds, 'seed')}: squared error over variance (itself)",
-        ["task", "norm of A*", *(f"{at} {word}" for at in settings)],
-        [
-            [name, f"{norms[name]:.2f}"]
-            + [_entry(error[name][at], mse[name][at]) for at in settings]
-            for name in error
-        ],
+def topology(figure: str, study: studies.TopologyStudy, rows: Rows) -> StudyReport:
+    """One of the figures, or the search for step sizes, from its study's rows."""
+    readings = {r.name: [row for row in rows if row["reading"] == r.name] for r in study.readings}
+    told = {"fig-5-1": _of_norms, "fig-5-2": _of_norms, "steps-5": _of_steps}.get(figure, _of_data)
+    verdict = " ".join(f"{name}: {told(figure, study, own)}" for name, own in readings.items())
+    picture = None if figure == "steps-5" else _picture(figure, study, readings)
+    return StudyReport(_table(figure, study, readings), _results(figure, study, rows), verdict,
+                       picture)  # fmt: skip
+
+
+def _title(figure: str) -> str:
+    return f"Figure {figure.removeprefix('fig-').replace('-', '.')}"
+
+
+def _table(figure: str, study: studies.TopologyStudy, readings: dict[str, Rows]) -> Table:
+    """A line for each task, a column for each reading and setting."""
+    axis = study.axis
+    settings = study.widths if axis == "width" else study.labels
+    word = "neurons" if axis == "width" else "labels"
+    columns = [(name, at) for name in readings for at in settings]
+
+    def line(task: studies.Task) -> list[str]:
+        cells = [
+            [r for r in readings[name] if (r["name"], r[axis]) == (task.name, at)]
+            for name, at in columns
+        ]
+        facts = (f"{mean(r[key] for r in cells[0]):.2f}" for key in ("norm", "variance"))
+        return [task.name, *facts, *map(_entry, cells)]
+
+    title = "Held-out labelled nodes" if study.held_out else _title(figure)
+    heads = (f"{name}, {at} {word}" if len(settings) > 1 else name for name, at in columns)
+    return Table(
+        f"{title}, {counted(study.seeds, 'seed')}: squared error over the variance of the targets",
+        ["task", "norm of A*", "variance", *heads],
+        [line(task) for task in study.tasks],
         words=1,
+        note="Mean ± standard deviation over the seeds; a constant reaches 1.",
     )
-    results = [
-        Row.of(
-            f"{figure} {measure}",
-            [r[key] for r in rows if (r["name"], r[axis]) == (name, at)],
-            "1", task=name, **{axis: at},
-        )
-        for key, measure in (("error", "squared error / variance"), ("mse", "squared error"))
-        for name in error
-        for at in settings
+
+
+def _entry(cell: Rows) -> str:
+    errors = [r["error"] for r in cell]
+    return "diverged" if isinf(max(errors)) else f"{mean(errors):.2f} ± {pstdev(errors):.2f}"
+
+
+def _results(figure: str, study: studies.TopologyStudy, rows: Rows) -> list[Row]:
+    cells: dict[tuple[str, str, int], Rows] = {}
+    for r in rows:
+        cells.setdefault((r["reading"], r["name"], r[study.axis]), []).append(r)
+    return [
+        Row.of(f"{figure} {what}", [r[key] for r in cell], "1",
+               reading=reading, task=task, **{study.axis: at})
+        for key, what in (_MEASURES | {"variance": "variance", "norm": "norm of A*"}).items()
+        for (reading, task, at), cell in cells.items()
     ]  # fmt: skip
-    told = _of_norms(rows, axis) if figure in ("fig-5-1", "fig-5-2") else _of_data(figure, rows)
-    picture = plot.error_curves(
+
+
+def _picture(figure: str, study: studies.TopologyStudy, readings: dict[str, Rows]) -> Any:
+    """The two readings side by side."""
+    by_target = figure in _CLAIMED
+    return plot.error_curves(
         [
-            {"series": r["name"], "at": r[axis], "error": r["error"]}
-            for r in rows
+            {
+                "series": r["learner"] if by_target else f"{r['name']}: {r['norm']:.2f}",
+                "at": studies.pair(r["p_hat"]) if by_target else r[study.axis],
+                "error": r["error"],
+                "panel": f"{name}: squared error / variance",
+            }
+            for name, rows in readings.items()
+            for r in _with_mean_norm(rows)
             if not isinf(r["error"])
         ],
-        xlabel="labelled nodes" if axis == "labels" else "neurons in a layer",
-        title=f"Figure {number}",
+        xlabel="p^ of the targets" if by_target else
+        "neurons in a layer" if study.axis == "width" else "labelled nodes",
+        title=_title(figure),
+    )  # fmt: skip
+
+
+def _with_mean_norm(rows: Rows) -> Rows:
+    norms: dict[str, list[float]] = {}
+    for r in rows:
+        norms.setdefault(r["name"], []).append(r["norm"])
+    return [r | {"norm": mean(norms[r["name"]])} for r in rows]
+
+
+def _of_norms(figure: str, study: studies.TopologyStudy, rows: Rows) -> str:
+    more = "neurons" if study.axis == "width" else "labels"
+    error, mse, variance = (
+        studies.norm_verdict(rows, study.axis, key) for key in ("error", "mse", "variance")
     )
-    return StudyReport(table, results, told, picture)
-
-
-def _entry(error: float, mse: float) -> str:
-    return "diverged" if isinf(mse) else f"{error:.3f} ({mse:.3f})"
-
-
-def _of_norms(rows: list[dict[str, Any]], axis: str) -> str:
-    more = "labels" if axis == "labels" else "neurons"
-    error, mse = (studies.norm_verdict(rows, axis, measure) for measure in ("error", "mse"))
+    rises = [error["spearman"] > 0, mse["spearman"] > 0]
+    holds = "found" if all(rises) else "not found" if not any(rises) else "found of one alone"
     return (
-        f"The error falls with more {more} on {error['falls']} of {error['tasks']} graphs. "
-        f"Spearman's correlation of the norm of A* with the error at the most {more}: "
-        f"{error['spearman']:.2f} of the error over the variance, {mse['spearman']:.2f} of the "
-        "error itself."
+        f"{_learning(study, rows)} The error falls with more {more} on {error['falls']} of "
+        f"{error['tasks']} graphs. That a larger norm of A* leaves more of it: {holds}; Spearman's "
+        f"correlation over the graphs at the most {more} {error['spearman']:.2f} over the "
+        f"variance, {mse['spearman']:.2f} of the error itself, {variance['spearman']:.2f} of the "
+        "variance."
     )
 
 
-def _of_data(figure: str, rows: list[dict[str, Any]]) -> str:
-    parts = []
+def _learning(study: studies.TopologyStudy, rows: Rows) -> str:
+    most = max(r[study.axis] for r in rows)
+    left = [r["error"] for r in rows if r[study.axis] == most]
+    typical = f"{mean(left):.2f} of the variance is left"
+    return f"Nothing is learned ({typical})." if mean(left) > _LEARNED else f"Learns ({typical})."
+
+
+def _of_data(figure: str, study: studies.TopologyStudy, rows: Rows) -> str:
+    claim = _CLAIMED[figure]
+    parts = [_learning(study, rows), f"Lowest on p^ = {studies.pair(claim)}, as claimed,"]
     for measure, name in (("error", "over the variance"), ("mse", "itself")):
-        for sampler, found in studies.data_verdict(rows, measure).items():
-            if found["best"] is None:
-                parts.append(f"{sampler}: diverged on every p^")
-                continue
-            best = ", ".join(f"{p:g}" for p in found["best"])
-            holds = "as claimed" if found["best"] == _CLAIMED[figure] else "not as claimed"
-            parts.append(
-                f"{sampler}, error {name}: lowest on p^ = ({best}), {holds} "
-                f"({found['seeds']} of {found['of']} seeds)"
-            )
-    return "; ".join(dict.fromkeys(parts)) + "."
+        found = studies.best_target(rows, measure)
+        told = ", ".join(f"{learner} {_best(*found[learner])}" for learner in found)
+        parts.append(f"error {name}: {told};")
+    quiet = studies.best_target(rows, "variance")[studies.FASTGCN]
+    parts.append(f"the variance itself is lowest on {_best(*quiet)}.")
+    matched = studies.best_sampler(rows)
+    told = "; ".join(f"{studies.pair(p)} by {_best(*best)}" for p, best in matched.items())
+    own = sum(best[0] == p for p, best in matched.items())
+    parts.append(f"Each p^ is learned best by the p*: {told}: its own in {own} of {len(matched)}.")
+    return " ".join(parts)
+
+
+def _best(best: studies.Pair | None, seeds: int, of: int) -> str:
+    return "diverged" if best is None else f"{studies.pair(best)} ({seeds} of {of} seeds)"
+
+
+def _of_steps(figure: str, study: studies.TopologyStudy, rows: Rows) -> str:
+    return f"{mean(r['error'] for r in rows):.2f} on average."

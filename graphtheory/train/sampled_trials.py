@@ -11,8 +11,9 @@ from torch import Tensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns import Pattern
+from graphtheory.patterns import DegreeGroups, FastGCN, Pattern
 from graphtheory.patterns.draw import edge_weight
+from graphtheory.patterns.fastgcn import column_norms
 
 
 class Trial(NamedTuple):
@@ -23,16 +24,14 @@ class Trial(NamedTuple):
         y: Targets [N, K].
         labelled: Ids of the labelled nodes [S].
         adjacency: A, with weights.
-        sampler: Draws A^s.
-        step_size: eta.
+        sampler: Draws A^s = A P^s; without one A is used.
     """
 
     x: Tensor
     y: Tensor
     labelled: Tensor
     adjacency: Neighborhood
-    sampler: Pattern
-    step_size: float = 1e-3
+    sampler: DegreeGroups | FastGCN | None = None
 
 
 @dataclass(frozen=True)
@@ -41,30 +40,39 @@ class TrialOptions:
 
     Args:
         width: m_1 = m_2.
-        steps: Steps of SGD.
+        steps: How many.
         batch_size: Labelled nodes a step.
         dropout: On both hidden layers.
+        step_size: eta.
+        adam: Steps of Adam instead of SGD.
+        everything: Biases, from 0, and C learn too: the model of practice.
     """
 
     width: int = 500
     steps: int = 1000
     batch_size: int = 5
     dropout: float = 0.4
+    step_size: float = 1e-3
+    adam: bool = False
+    everything: bool = False
 
 
 class SampledTrials:
-    r"""T networks F of eq. (5.4), W and V learned, each on a graph, targets and draws of its own.
+    r"""T networks F of eq. (5.4), each on a graph, with targets and draws of its own.
 
     .. math:: \min_{W, V}\; \frac{1}{|B| K} \|F_{A^s}(B) - y_B\|_F^2
 
-    by SGD, the same draw A^s in all three layers, afresh in every step. Only the rows that the
-    batch needs are computed, of all networks together; `train.train_on_samples` is the same for one
-    network, with all rows and all options.
+    by SGD or Adam, also over the biases and C where everything learns. All three layers share the
+    draw A^s, afresh in every step. Only the rows that the batch needs are computed, of all networks
+    together; `train.train_on_samples` is the same for one network, with all rows and all options.
 
     Args:
         trials: All with the same numbers of features, outputs and labelled nodes.
         options: Of all of them.
         generator: Source of all randomness.
+
+    Raises:
+        TypeError: A sampler whose P^s is not drawn by itself.
 
     Source:
         Li (2024), eq. (5.4) and section 5.4; the initial values of section 5.3.3.
@@ -84,8 +92,16 @@ class SampledTrials:
         self.c = [self._normal(m, k) for _ in trials]
         self.b_1 = [self._normal(m) / m**0.5 for _ in trials]
         self.b_2 = [self._normal(m) / m**0.5 for _ in trials]
-        for value in (*self.w, *self.v):
+        learned = [*self.w, *self.v]
+        if options.everything:
+            self.b_1, self.b_2 = ([torch.zeros_like(b) for b in of] for of in (self.b_1, self.b_2))
+            learned += [*self.c, *self.b_1, *self.b_2]
+        for value in learned:
             value.requires_grad_()
+        kind = torch.optim.Adam if options.adam else torch.optim.SGD
+        self.optimizer = kind(learned, lr=options.step_size, fused=True)
+        self.whole = union([t.adjacency for t in trials])
+        self.columns = _Columns(trials)
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator)
@@ -96,25 +112,32 @@ class SampledTrials:
             self.step()
 
     def step(self) -> None:
-        """One step of SGD of each network."""
+        """One step of each network."""
         key = torch.rand(self.labelled.shape, generator=self.generator)
         places = key.topk(min(self.options.batch_size, key.size(1)), dim=1).indices
         batch = self.labelled.gather(1, places).flatten()
-        drawn = union([t.sampler(t.adjacency, generator=self.generator) for t in self.trials])
-        out = self.forward(batch, drawn, self.options.dropout)
+        factor = self.columns(self.generator)
+        out = self.forward(batch, self.whole, self.options.dropout, factor)
         loss = (out - self.y[batch]).square().mean() * len(self.trials)
-        values = [*self.w, *self.v]
-        gradients = torch.autograd.grad(loss, values)
-        with torch.no_grad():
-            steps = [-t.step_size for t in self.trials] * 2
-            torch._foreach_add_(values, torch._foreach_mul(gradients, steps))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
 
-    def forward(self, nodes: Tensor, adjacency: Neighborhood, drop: float = 0.0) -> Tensor:
-        """Outputs [R, K] of some nodes of the union of all graphs, those of a graph together."""
+    def forward(
+        self,
+        nodes: Tensor,
+        adjacency: Neighborhood,
+        drop: float = 0.0,
+        factor: Tensor | None = None,
+    ) -> Tensor:
+        """Outputs [R, K] of some nodes of the union of all graphs, those of a graph together.
+
+        With `factor` [N], the diagonal of P^s, on A P^s.
+        """
         layers: list[Neighborhood] = []
         reached = [nodes]
         for _ in range(3):
-            rows = adjacency.rows(reached[0])
+            rows = _scaled(adjacency.rows(reached[0]), factor)
             senders, local = rows.indices.unique(return_inverse=True)
             reached.insert(0, senders)
             layers.insert(
@@ -154,21 +177,88 @@ class SampledTrials:
         return value * kept * (256 / (256 - level))
 
     @torch.no_grad()
-    def errors(self, adjacencies: Sequence[Neighborhood]) -> list[float]:
-        """Mean squared error of each network on its unlabelled nodes, with the given adjacency.
+    def errors(self, adjacencies: Sequence[Neighborhood], asked: Sequence[Tensor]) -> list[float]:
+        """Mean squared error of each network on the nodes asked for, with the given adjacency.
 
         Infinite of a network that diverged: the others went on without it.
+
+        Args:
+            adjacencies: One of each network.
+            asked: Bool [N] of each network.
         """
         whole = union(adjacencies)
         out = torch.cat(
             [self.forward(nodes, whole) for nodes in torch.arange(len(self.x)).split(4096)]
         )
         square = (out - self.y).square().mean(1)
-        rest = torch.ones(len(square), dtype=torch.bool)
-        rest[self.labelled.flatten()] = False
-        sizes = self.starts.diff().tolist()
-        means = [e[r].mean() for e, r in zip(square.split(sizes), rest.split(sizes), strict=True)]
+        own = square.split(self.starts.diff().tolist())
+        means = [error[nodes].mean() for error, nodes in zip(own, asked, strict=True)]
         return [float(e) if bool(e.isfinite()) else float("inf") for e in means]
+
+
+class _Columns:
+    """P^s of all graphs, drawn together where that is possible: nothing else of A^s is random.
+
+    The degree groups of all graphs are groups of their union. FastGCN looks at the norms of the
+    columns alone, and those of A are also those of a diagonal matrix.
+    """
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        start = torch.tensor([0, *(len(t.x) for t in trials)]).cumsum(0)
+        self.nodes, self.parts = int(start[-1]), list[tuple[Pattern, Tensor, Neighborhood]]()
+        grouped: list[tuple[DegreeGroups, Trial, Tensor]] = []
+        for trial, first in zip(trials, start.tolist(), strict=False):
+            own = torch.arange(first, first + len(trial.x))
+            if isinstance(trial.sampler, FastGCN):
+                norm = column_norms(trial.adjacency).sqrt()
+                self.parts.append((trial.sampler, own, _diagonal(norm)))
+            elif isinstance(trial.sampler, DegreeGroups) and not trial.sampler.symmetric:
+                grouped.append((trial.sampler, trial, own))
+            elif trial.sampler is not None:
+                raise TypeError(
+                    f"sampler: got {trial.sampler}, expected FastGCN, DegreeGroups that is not "
+                    "symmetric, or None"
+                )
+        if grouped:
+            self.parts.append(_together(grouped))
+
+    def __call__(self, generator: torch.Generator) -> Tensor:
+        """The diagonal [N] of one draw."""
+        out = torch.ones(self.nodes)
+        for sampler, nodes, diagonal in self.parts:
+            drawn = sampler(diagonal, generator=generator)
+            ratio = edge_weight(drawn) / edge_weight(diagonal)[drawn.indices]
+            out[nodes] = torch.zeros(len(nodes)).index_copy(0, drawn.indices, ratio.float())
+        return out
+
+
+def _together(
+    grouped: Sequence[tuple[DegreeGroups, Trial, Tensor]],
+) -> tuple[Pattern, Tensor, Neighborhood]:
+    """One sampler whose groups are the groups of all graphs."""
+    groups = [sampler.groups_of(trial.adjacency) for sampler, trial, _ in grouped]
+    first = torch.tensor([0, *(len(g.size) for g in groups)]).cumsum(0)
+    every = DegreeGroups(
+        count=tuple(torch.cat([g.drawn for g in groups]).tolist()),
+        p_star=tuple(torch.cat([g.p_star for g in groups]).tolist()),
+        assignment=torch.cat([g.group + f for g, f in zip(groups, first, strict=False)]),
+    )
+    nodes = torch.cat([own for *_, own in grouped])
+    return every, nodes, _diagonal(torch.ones(len(nodes)))
+
+
+def _diagonal(entries: Tensor) -> Neighborhood:
+    """The diagonal matrix of these entries [N]."""
+    nodes = len(entries)
+    places = torch.arange(nodes + 1)
+    return Neighborhood(places, places[:-1], nodes, weight=entries, validate=False)
+
+
+def _scaled(rows: Neighborhood, factor: Tensor | None) -> Neighborhood:
+    if factor is None:
+        return rows
+    scale = factor[rows.indices]
+    return rows.with_(weight=edge_weight(rows) * scale).keep(scale != 0)
 
 
 def union(graphs: Sequence[Neighborhood]) -> Neighborhood:

@@ -7,11 +7,13 @@ from torch import Generator
 
 from graphtheory.data.degree_graph import degree_group_graph
 from graphtheory.experiments.topology_study import (
+    ADAM,
     SAMPLERS,
     STUDIES,
     Task,
     averages,
-    data_verdict,
+    best_sampler,
+    best_target,
     norm_verdict,
 )
 from graphtheory.metrics import infinity_norm
@@ -30,8 +32,12 @@ def row(**entries: Any) -> dict[str, Any]:
 
 def test_rows_of_a_small_study() -> None:
     rows = SMALL.run()
-    assert [(r["labels"], r["name"], r["seed"]) for r in rows] == [
-        (labels, sampler, seed) for labels in (8, 12) for sampler in SAMPLERS for seed in (0, 1)
+    assert [(r["reading"], r["labels"], r["name"], r["seed"]) for r in rows] == [
+        (reading, labels, sampler, seed)
+        for reading in ("SGD", "Adam")
+        for labels in (8, 12)
+        for sampler in SAMPLERS
+        for seed in (0, 1)
     ]
     assert all(r["error"] == pytest.approx(r["mse"] / r["variance"]) for r in rows)
     assert SMALL.run() == rows
@@ -78,16 +84,30 @@ def test_norm_verdict_by_hand() -> None:
     assert norm_verdict(rows, "labels", "mse")["spearman"] == -1.0
 
 
-def test_data_verdict_by_hand() -> None:
-    errors = {(0.9, 0.1): (0.2, 0.5), (0.5, 0.5): (0.3, 0.3), (0.1, 0.9): (9.0, 9.0)}
+def test_held_out_errors_never_see_an_unlabelled_node() -> None:
+    study = replace(SMALL, labels=(10,), tasks=TASKS[:1], readings=(ADAM,), held_out=0.3)
+    trial = TASKS[0].trial(10, seed=1)[0]
+    rest = trial.y[trial.labelled[7:]]
+    (_, row) = study.run()
+    assert row["variance"] == pytest.approx(float(rest.var(0, correction=0).mean()))
+
+
+def test_every_figure_learns_under_both_readings_and_the_search_holds_nodes_out() -> None:
+    for name, study in STUDIES.items():
+        assert (study.held_out > 0) == (name == "steps-5")
+        assert name == "steps-5" or [r.adam for r in study.readings] == [False, True]
+    learners = [task.learner for task in STUDIES["fig-5-3"].tasks]
+    assert learners[::3] == ["p* = (0.9, 0.1)", "p* = (0.1, 0.9)", "p* = (0.5, 0.5)", "FastGCN"]
+
+
+def test_best_target_and_best_sampler_by_hand() -> None:
+    a, b = (0.9, 0.1), (0.5, 0.5)
+    errors = {(a, a): (0.2, 0.5), (a, b): (0.3, 0.3), (b, a): (0.1, 9.0), (b, b): (0.2, 0.2)}
     rows = [
-        row(sampler="s", p_hat=list(p), seed=seed, error=error)
-        for p, both in errors.items()
-        for seed, error in enumerate(both)
+        row(learner=f"{p}", sampler=SAMPLERS[0], p_star=list(p), p_hat=list(q), seed=s, error=error)
+        for (p, q), both in errors.items()
+        for s, error in enumerate(both)
     ]
-    rows += [row(sampler="s", p_hat=[0.1, 0.9], labels=5, error=0.0)]  # fewer labels do not count
-    rows += [row(sampler="t", p_hat=[0.5, 0.5], error=float("inf"))]
-    assert data_verdict(rows) == {
-        "s": {"best": (0.5, 0.5), "seeds": 1, "of": 2},
-        "t": {"best": None, "seeds": 0, "of": 1},
-    }
+    lost = row(learner="F", sampler=SAMPLERS[1], p_star=[1, 1], p_hat=list(b), error=float("inf"))
+    assert best_target([*rows, lost]) == {f"{a}": (b, 1, 2), f"{b}": (b, 1, 2), "F": (None, 0, 1)}
+    assert best_sampler([*rows, lost]) == {a: (a, 1, 2), b: (b, 2, 2)}
