@@ -15,7 +15,11 @@ from graphtheory.experiments import label_study, topology_study
 
 @pytest.mark.parametrize(
     ("figure", "columns"),
-    [("fig-3-8", ("distance-z model", "W_Q frozen")), ("fig-3-9", ("labels", "gt - gcn"))],
+    [
+        ("fig-3-8", ("distance-z model", "W_Q frozen")),
+        ("fig-3-9", ("labels", "gt - gcn")),
+        ("sampling", ("neighbours heard", "within 1 point")),
+    ],
 )
 def test_a_study_prints_its_rows_and_draws(
     figure: str, columns: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

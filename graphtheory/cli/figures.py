@@ -153,6 +153,24 @@ def _encoding() -> Figure:
     return Figure("encoding", summary, study, report, default="Cora", only=only)
 
 
+def _sampling() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.sampling_study import FULL, MLP, SamplingStudy
+
+        made = SamplingStudy(asked.dataset, asked.root, seeds=asked.seeds)
+        few = (FULL, MLP, "degree groups", "GraphSAGE")
+        quick = replace(made, samplers=few, budgets=(0.1,), seeds=1, search_seeds=1)
+        return replace(quick, epochs=QUICK_EPOCHS) if asked.quick else made
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.budgets import sampling
+
+        return sampling(study, rows)
+
+    summary = "a GCN trained on all neighbours and on samples of them, a tenth and a third"
+    return Figure("sampling", summary, study, report, default="Cora")
+
+
 def _topology(name: str, summary: str) -> Figure:
     """Chapter 5: a GCN learned on samples of a graph."""
 
@@ -194,6 +212,7 @@ _ENTRIES = (
     _distances(),
     _labels(),
     _encoding(),
+    _sampling(),
     _topology("fig-5-1", "error over labels, for several norms of the effective adjacency"),
     _topology("fig-5-2", "error over neurons, for several norms of the effective adjacency"),
     _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -21,6 +21,8 @@ def _check_layers(num_layers: int) -> None:
 class Stack(nn.Module):
     """layer, activation, dropout, L times; the last layer gives the outputs.
 
+    Called with one neighbourhood for all layers, or with one for each, the one applied first at 0.
+
     Args:
         make: Builds a layer.
         in_channels: Features of a node.
@@ -34,7 +36,7 @@ class Stack(nn.Module):
         activation: A module between layers.
 
     Raises:
-        ValueError: Fewer than one layer.
+        ValueError: Fewer than one layer, or as many neighbourhoods as there are not layers.
     """
 
     def __init__(
@@ -58,15 +60,25 @@ class Stack(nn.Module):
         self.act, self.drop = activation or nn.ELU(), nn.Dropout(dropout)
         self.input_drop = FeatureDropout(dropout if input_dropout is None else input_dropout)
 
-    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+    def forward(self, x: Tensor, neighborhood: Neighborhood | Sequence[Neighborhood]) -> Tensor:
         """Outputs [N, out_channels]."""
+        *first, last = self._of_each_layer(neighborhood)
         x = self.input_drop(x)
         if self.input is not None:
             x = self.drop(self.act(self.input(x)))
         *hidden, output = self.layers
-        for layer, norm in zip(hidden, self.norms, strict=True):
-            x = self.drop(self.act(norm(layer(x, neighborhood))))
-        return output(x, neighborhood)
+        for layer, norm, seen in zip(hidden, self.norms, first, strict=True):
+            x = self.drop(self.act(norm(layer(x, seen))))
+        return output(x, last)
+
+    def _of_each_layer(
+        self, given: Neighborhood | Sequence[Neighborhood]
+    ) -> Sequence[Neighborhood]:
+        if isinstance(given, Neighborhood):
+            return [given] * len(self.layers)
+        if len(given) != len(self.layers):
+            raise ValueError(f"neighborhood: got {len(given)}, expected one or {len(self.layers)}")
+        return given
 
 
 class Block(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.patterns.draw import draw_device, edge_weight, ranks, scale_columns
+from graphtheory.patterns.draw import draw_device, edge_weight, first_of_each, scale_columns
 from graphtheory.patterns.groups import (
     check_assignment,
     check_boundaries,
@@ -156,7 +156,7 @@ class DegreeGroups(Pattern):
         if require_square(neighborhood, "DegreeGroups") == 0:
             return torch.zeros(0, dtype=torch.float64)
         groups = self.groups_of(neighborhood)
-        kept = ranks(groups.group, generator, device) < groups.drawn[groups.group]
+        kept = first_of_each(groups.group, groups.drawn, generator, device)
         return kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
 
     def mask(self, base: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 
+_FEW = 16  # groups, up to which a pass over the nodes for each costs less than sorting them
+
 
 def derive(seed: int, *position: int) -> int:
     """A 63-bit seed for one place of a run, such as (epoch,) or (epoch, step).
@@ -85,6 +87,23 @@ def ranks(group: Tensor, generator: torch.Generator | None, device: torch.device
     rank = torch.empty_like(group)
     rank[order] = torch.arange(len(group), device=group.device) - first[group[order]]
     return rank
+
+
+def first_of_each(
+    group: Tensor, size: Tensor, generator: torch.Generator | None, device: torch.device
+) -> Tensor:
+    """Bool [N]: `size[l]` nodes of each group l, uniformly without replacement.
+
+    Those of the smallest random keys: what ``ranks(...) < size[group]`` gives, without sorting.
+    """
+    if len(size) > _FEW:
+        return ranks(group, generator, device) < size[group]
+    key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
+    key, kept = key.to(group.device), torch.zeros_like(group, dtype=torch.bool)
+    for index, count in enumerate(size.tolist()):
+        mine = (group == index).nonzero().flatten()
+        kept[mine[key[mine].topk(count, largest=False, sorted=False).indices]] = True
+    return kept
 
 
 def total(values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from graphtheory.patterns.draw import (
     check_size,
     draw_device,
     edge_weight,
-    ranks,
+    first_of_each,
     sample_size,
     scale_columns,
 )
@@ -65,7 +65,7 @@ class UniformNodes(Pattern):
         if size > nodes:
             raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
         one_group = torch.zeros(nodes, dtype=torch.int64, device=neighborhood.device)
-        drawn = ranks(one_group, generator, device) < size
+        drawn = first_of_each(one_group, torch.tensor([size]), generator, device)
         return scale_columns(neighborhood, drawn.double() * (nodes / size))
 
     def mask(self, base: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from graphtheory.plot.scores import (
     error_curves,
     paired_differences,
     score_bars,
+    score_dots,
 )
 from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
@@ -29,6 +30,7 @@ __all__ = [
     "paired_differences",
     "save",
     "score_bars",
+    "score_dots",
     "svg",
     "winning_margin",
 ]

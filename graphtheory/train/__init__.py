@@ -6,6 +6,7 @@ from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
 from graphtheory.train.sampled_graph import SampledGraph
+from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
 from graphtheory.train.task import AdamOptions, Evaluation, NodeTask
 from graphtheory.train.topology_sampling import SampledRun, train_on_samples
@@ -22,6 +23,7 @@ __all__ = [
     "Perturbation",
     "Regularizers",
     "SampledGraph",
+    "SampledLayers",
     "SampledRun",
     "SampledTrials",
     "Trial",

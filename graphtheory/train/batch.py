@@ -21,6 +21,7 @@ class NodeBatch:
         mask: Bool [num_dst], the nodes that the loss or the score is computed on.
         test_mask: Bool [num_dst] or None; in evaluation the nodes of the test, scored in the same
             pass and never used to choose anything.
+        layers: A neighbourhood for each layer, which the model gets instead, or None.
     """
 
     x: Tensor
@@ -28,10 +29,12 @@ class NodeBatch:
     y: Tensor
     mask: Tensor
     test_mask: Tensor | None = None
+    layers: tuple[Neighborhood, ...] | None = None
 
     def to(self, device: torch.device | str) -> NodeBatch:
         """The batch on `device`; nothing is copied where it is there already."""
         test_mask = None if self.test_mask is None else self.test_mask.to(device)
+        layers = None if self.layers is None else tuple(n.to(device) for n in self.layers)
         return replace(
             self,
             x=self.x.to(device),
@@ -39,4 +42,5 @@ class NodeBatch:
             y=self.y.to(device),
             mask=self.mask.to(device),
             test_mask=test_mask,
+            layers=layers,
         )

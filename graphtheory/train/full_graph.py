@@ -130,10 +130,14 @@ class FullGraph(LightningDataModule):
 
     def _draw(self, *position: int) -> Neighborhood:
         """The pattern's neighbourhood; what it draws follows from the position."""
+        base, sampler = self.begun()
+        return apply(sampler, base, derive(self.seed, *position))
+
+    def begun(self) -> tuple[Neighborhood, Pattern | None]:
+        """What the parts before the first random one make of the graph (once), and the others."""
         if self._begun is None:
             self._begun = begun(self.pattern or Compose(), self.graph)
-        base, sampler = self._begun
-        return apply(sampler, base, derive(self.seed, *position))
+        return self._begun
 
     def train_dataloader(self) -> Batches:
         """One batch."""

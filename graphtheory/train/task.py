@@ -74,7 +74,8 @@ class NodeTask(LightningModule):
     refused by the data modules.
 
     Args:
-        model: `model(x, neighborhood) -> logits [num_dst, num_classes]`.
+        model: `model(x, neighborhood) -> logits [num_dst, num_classes]`; for batches with `layers`
+            a model that takes a sequence of them.
         num_classes: C, at least 2.
         metric: "accuracy", or "rocauc" for two classes.
         optimizer: Step sizes and decay.
@@ -102,7 +103,8 @@ class NodeTask(LightningModule):
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
-        logits = self.model(batch.x, batch.neighborhood)
+        heard = batch.neighborhood if batch.layers is None else batch.layers
+        logits = self.model(batch.x, heard)
         expected = (batch.neighborhood.num_dst, self.num_classes)
         if logits.shape != expected:
             raise ValueError(

@@ -58,6 +58,16 @@ def test_classic_stack_by_hand(tiny: Tiny) -> None:
     torch.testing.assert_close(stack(tiny.x, tiny.graph), expected)
 
 
+def test_each_layer_of_a_classic_stack_has_its_own_neighbourhood(tiny: Tiny) -> None:
+    stack = Stack(Sum, 6, 8, 3, 2, dropout=0.0)
+    other = Neighborhood.from_edge_index(tiny.graph.edge_index()[:, :5], 10)
+    first, second = stack.layers
+    expected = second(elu(first(tiny.x, other)), tiny.graph)
+    torch.testing.assert_close(stack(tiny.x, [other, tiny.graph]), expected)
+    with pytest.raises(ValueError, match="neighborhood: got 3, expected one or 2"):
+        stack(tiny.x, [tiny.graph] * 3)
+
+
 def test_residual_stack_by_hand(tiny: Tiny) -> None:
     stack = ResidualStack(Sum, 6, 8, 3, 1, dropout=0.5, ffn=True).eval()
     block = stack.blocks[0]

@@ -3,6 +3,7 @@ import torch
 
 from graphtheory.patterns.draw import (
     check_size,
+    first_of_each,
     importance_factor,
     inclusion,
     ranks,
@@ -57,6 +58,15 @@ def test_ranks_are_a_permutation_of_each_group() -> None:
     rank = ranks(group, source(), torch.device("cpu"))
     assert sorted(rank[group == 0].tolist()) == [0, 1]
     assert sorted(rank[group == 1].tolist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("groups", [3, 20])
+def test_the_first_of_each_group_are_those_of_the_lowest_ranks(groups: int) -> None:
+    group = torch.arange(200) % groups
+    size = torch.arange(groups) % 7
+    found = first_of_each(group, size, source(), torch.device("cpu"))
+    assert torch.equal(found, ranks(group, source(), torch.device("cpu")) < size[group])
+    assert torch.bincount(group[found], minlength=groups).tolist() == size.tolist()
 
 
 def test_columns_of_factor_zero_are_dropped() -> None:

@@ -1,0 +1,268 @@
+"""Mini-batch training with this library's loader and samplers beside PyG's NeighborLoader.
+
+    GRAPHTHEORY_DATA=<folder> python benchmarks/loaders.py
+    python benchmarks/loaders.py --graphs arxiv --quick
+
+Every way trains a GCN of three layers on the same seeds in batches of the same size: loading,
+forward, backward, optimizer. The graph is Facebook's (where GRAPHTHEORY_DATA names a folder that
+holds it) or a random one with a power law and as many nodes and edges as ogbn-arxiv; features and
+labels are random, for times alone count. An epoch goes through `seeds` of the nodes.
+
+NeighborLoader draws for each node once, when a hop first reaches it, and PyG's model sums over all
+drawn edges in every layer (`trim_to_layer` needs counts that torch-sparse does not give). Here each
+layer draws afresh for all its receivers, and has its own edges. Hence two numbers of work: edges
+drawn for a batch, and edges that the three layers sum over. NeighborLoader needs torch-sparse or
+pyg-lib (`pip install graphtheory[scatter]`); without them ours alone is timed.
+
+Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
+before it, with the graph there, after an epoch on a small graph.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch_geometric.typing
+import tyro
+from _graphs import GRAPHS
+from _rows import ratios, save, seconds, show
+from memory import MIB, forget_peak, in_a_fresh_process, resident
+from ops import random_graph
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import GCNConv, SAGEConv
+
+from graphtheory.data.graphs import load
+from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.experiments.rows import Row
+from graphtheory.models import SampledGCN
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    Pattern,
+    SymmetricNormalize,
+)
+
+Graph = Literal["facebook", "arxiv", "small"]
+FEATURES, WIDTH, CLASSES, LAYERS, SENDERS = 128, 128, 40, 3, 5
+PROCESSES = 3
+OUT = Path(__file__).parent / "results" / "loaders.csv"
+THEIRS: dict[str, Any] = {
+    "NeighborLoader, GCNConv": GCNConv,
+    "NeighborLoader, SAGEConv": SAGEConv,
+}
+MISSING = "NeighborLoader: not measured, it needs torch-sparse or pyg-lib, of which neither is here"
+Batches = Callable[[], Iterator[Data]]
+
+
+def ours(batch_size: int) -> dict[str, Pattern]:
+    """The samplers; a tenth of the nodes a layer where they draw nodes for the whole graph."""
+    return {
+        "NodeSetLoader, GraphSAGE": GraphSAGE(SENDERS),
+        "NodeSetLoader, LADIES": LADIES(count=4 * batch_size),
+        "NodeSetLoader, FastGCN": FastGCN(share=0.1),
+        "NodeSetLoader, DegreeGroups": DegreeGroups(groups=3, share=0.1),
+    }
+
+
+def can_draw() -> bool:
+    """Whether PyG's NeighborLoader finds a library that draws."""
+    return torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE
+
+
+def data_of(graph: Graph) -> Data:
+    """Structure with random features and labels."""
+    if graph == "facebook":
+        edge_index = load("facebook", os.environ["GRAPHTHEORY_DATA"]).edge_index
+    else:
+        edge_index = random_graph(100, 400) if graph == "small" else GRAPHS[graph]().edge_index()
+    nodes = int(edge_index.max()) + 1
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(nodes, FEATURES, generator=generator)
+    y = torch.randint(CLASSES, (nodes,), generator=generator)
+    return Data(x=x, y=y, edge_index=edge_index)
+
+
+class PyGNet(nn.Module):
+    """Layers of PyG on a batch of NeighborLoader."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        widths = [FEATURES, *[WIDTH] * (LAYERS - 1), CLASSES]
+        self.layers = nn.ModuleList(layer(a, b) for a, b in pairwise(widths))
+
+    def forward(self, batch: Data) -> Tensor:
+        """Logits of the seeds."""
+        x = batch.x
+        for place, layer in enumerate(self.layers):
+            x = layer(x if place == 0 else x.relu(), batch.edge_index)
+        return x[: batch.batch_size]
+
+    def work(self, batch: Data) -> tuple[int, int]:
+        """Edges drawn, and edges summed over in all layers."""
+        return batch.num_edges, LAYERS * batch.num_edges
+
+
+class OurNet(SampledGCN):
+    """The network of the topology samplers on a batch of `NodeSetLoader`."""
+
+    def __init__(self) -> None:
+        super().__init__(FEATURES, WIDTH, CLASSES)
+
+    def forward(self, batch: Data) -> Tensor:  # type: ignore[override]
+        """Logits of the seeds."""
+        return super().forward(batch.x, batch.neighborhoods)
+
+    def work(self, batch: Data) -> tuple[int, int]:
+        """Edges drawn, and edges summed over in all layers."""
+        edges = sum(layer.num_edges for layer in batch.neighborhoods)
+        return edges, edges
+
+
+def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, PyGNet | OurNet]:
+    """Batches of an epoch and the network of one way to train."""
+    nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(2))[:seeds]
+    torch.manual_seed(0)
+    if name in THEIRS:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
+            theirs = NeighborLoader(
+                data, [SENDERS] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
+            )
+        return lambda: iter(theirs), PyGNet(THEIRS[name])
+    pattern = Compose(AddSelf(), SymmetricNormalize(), ours(batch_size)[name])
+    loader = NodeSetLoader(
+        data, pattern, LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
+    )
+    return lambda: iter(loader), OurNet()
+
+
+def trainer(batches: Batches, model: PyGNet | OurNet) -> Callable[[], None]:
+    """What trains for an epoch."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def epoch() -> None:
+        for batch in batches():
+            optimizer.zero_grad()
+            cross_entropy(model(batch), batch.y[: batch.batch_size]).backward()
+            optimizer.step()
+
+    return epoch
+
+
+def extra_peak(name: str, graph: Graph, seeds: int, batch_size: int) -> int:
+    """Bytes that an epoch needs on top of the graph and the model."""
+    trainer(*way(name, data_of("small"), 100, 50))()
+    epoch = trainer(*way(name, data_of(graph), seeds, batch_size))
+    before = resident("VmRSS")
+    forget_peak()
+    epoch()
+    return resident("VmHWM") - before
+
+
+def work_rows(name: str, batches: Batches, model: PyGNet | OurNet, **about: Any) -> list[Row]:
+    """Nodes and edges of the batches."""
+    drawn = list(batches())
+    edges, summed = zip(*map(model.work, drawn), strict=True)
+    counts = {
+        "nodes of a batch": [b.num_nodes for b in drawn],
+        "edges drawn for a batch": edges,
+        "edges summed over for a batch": summed,
+    }
+    return [Row.of(f"{what}, {name}", of, "1", **about) for what, of in counts.items()]
+
+
+def time_rows(
+    ways: dict[str, tuple[Batches, PyGNet | OurNet]], repeats: int, **about: Any
+) -> list[Row]:
+    """Time of an epoch of each way, of its loading alone, and ours as a part of the others'."""
+    works: dict[str, Callable[[], object]] = {}
+    for name, (batches, model) in ways.items():
+        works[f"epoch, {name}"] = trainer(batches, model)
+        works[f"loading an epoch, {name}"] = lambda batches=batches: sum(1 for _ in batches())
+    times = seconds(works, repeats, warmup=1)
+    rows = [Row.of(f"time of an {name}", of, "s", **about) for name, of in times.items()]
+    for kind in ("epoch", "loading an epoch"):
+        for name in [n for n in ways if n in THEIRS]:
+            mine = times[f"{kind}, NodeSetLoader, GraphSAGE"]
+            found = ratios(times[f"{kind}, {name}"], mine)
+            what = f"times faster than {name}: {kind}, NodeSetLoader, GraphSAGE"
+            rows.append(Row.of(what, found, "1", **about))
+    return rows
+
+
+def memory_rows(names: list[str], processes: int, **about: Any) -> list[Row]:
+    """Extra peak memory of an epoch of each way."""
+    sizes = {key: about[key] for key in ("seeds", "batch_size", "threads")}
+    rows = []
+    for name in names:
+        peaks = [
+            in_a_fresh_process(__file__, name, about["graph"], **sizes) for _ in range(processes)
+        ]
+        here = [peak / MIB for peak in peaks]
+        rows.append(Row.of(f"extra peak memory of an epoch, {name}", here, "MiB", **about))
+    return rows
+
+
+def main(
+    graphs: tuple[Graph, ...] = ("facebook", "arxiv"),
+    seeds: int = 8192,
+    batch_size: int = 1024,
+    threads: int = 2,
+    repeats: int = 7,
+    quick: bool = False,
+    out: Path | None = None,
+    measure: tuple[str, Graph] | None = None,
+) -> None:
+    """Time and memory of an epoch of mini-batches beside PyG's NeighborLoader.
+
+    Args:
+        graphs: Where to train; facebook needs GRAPHTHEORY_DATA.
+        seeds: Nodes that an epoch goes through.
+        batch_size: Of them in a batch.
+        threads: Of torch and of the kernels.
+        repeats: Rounds; every round trains an epoch in each way.
+        quick: A small random graph and one round.
+        out: CSV file to put the rows in, after the conformance tests.
+        measure: Measure only the memory of this way and graph, in this process, and print bytes.
+    """
+    torch.set_num_threads(threads)
+    if measure is not None:
+        print(extra_peak(*measure, seeds, batch_size))
+        return
+    if quick:
+        graphs, seeds, batch_size, repeats = ("small",), 100, 50, 1
+    names = [*ours(batch_size), *(THEIRS if can_draw() else ())]
+    rows: list[Row] = []
+    for graph in graphs:
+        data = data_of(graph)
+        ways = {name: way(name, data, seeds, batch_size) for name in names}
+        about = {
+            "graph": graph, "nodes": data.num_nodes, "edges": data.num_edges, "seeds": seeds,
+            "batch_size": batch_size, "width": WIDTH, "layers": LAYERS, "threads": threads,
+        }  # fmt: skip
+        for name, (batches, model) in ways.items():
+            rows += work_rows(name, batches, model, **about)
+        rows += time_rows(ways, repeats, **about)
+        rows += memory_rows(names, 1 if quick else PROCESSES, **about)
+    show(rows)
+    if not can_draw():
+        print(MISSING)
+    if out is not None:
+        save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,66 @@
+"""The benchmark of loaders: every way is measured, and said to be missing where it cannot be."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch_geometric import typing as pyg_typing
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def loaders(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script; what it imports beside it is forgotten afterwards."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    for path in BENCHMARKS.glob("*.py"):
+        monkeypatch.setitem(sys.modules, path.stem, None)
+        del sys.modules[path.stem]
+    module = importlib.import_module("loaders")
+
+    def in_this_process(script: str, name: str, graph: str, threads: int, **sizes: int) -> int:
+        return max(module.extra_peak(name, graph, **sizes), 1)
+
+    monkeypatch.setattr(module, "in_a_fresh_process", in_this_process)
+    return module
+
+
+def test_a_quick_run_measures_every_way(
+    loaders: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pyg_typing, "WITH_PYG_LIB", False)
+    monkeypatch.setattr(pyg_typing, "WITH_TORCH_SPARSE", False)
+    loaders.main(threads=torch.get_num_threads(), quick=True)
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == loaders.MISSING
+    for name in loaders.ours(10):
+        for what in (
+            "time of an epoch",
+            "extra peak memory of an epoch",
+            "edges drawn for a batch",
+        ):
+            assert any(line.startswith(what) and f", {name} " in line for line in lines)
+
+
+def test_what_a_way_sums_over_is_counted(loaders: ModuleType) -> None:
+    batches, model = loaders.way("NodeSetLoader, GraphSAGE", loaders.data_of("small"), 100, 40)
+    for batch in batches():
+        drawn, summed = model.work(batch)
+        assert drawn == summed == sum(len(layer.indices) for layer in batch.neighborhoods)
+        assert model(batch).shape == (batch.batch_size, loaders.CLASSES)
+    assert batch.batch_size == 20
+
+
+def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
+    if not loaders.can_draw():
+        pytest.skip("PyG samples neighbours with torch-sparse or pyg-lib")
+    data = loaders.data_of("small")
+    names = ("NodeSetLoader, GraphSAGE", *loaders.THEIRS)
+    ways = {name: loaders.way(name, data, 100, 50) for name in names}
+    rows = {row.name: row for row in loaders.time_rows(ways, repeats=1)}
+    for name in loaders.THEIRS:
+        assert rows[f"time of an epoch, {name}"].median > 0
+        assert f"times faster than {name}: epoch, NodeSetLoader, GraphSAGE" in rows

@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+from graphtheory import Neighborhood
+from graphtheory.experiments.budget import SAMPLERS, fitted, neighbors_heard
+from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize, per_layer
+from tests.patterns.laws import random_directed
+
+GRAPH = Compose(AddSelf(), SymmetricNormalize())(random_directed(150, 0.15, seed=1))
+LABELLED = torch.arange(0, 150, 3)
+
+
+def test_neighbours_are_counted_in_the_rows_in_use_alone() -> None:
+    edges = torch.tensor([[1, 2, 3, 0, 3], [0, 0, 1, 2, 2]])  # 0 hears 1, 2; 1 hears 3; 2 0, 3
+    whole = Neighborhood.from_edge_index(edges, 4)
+    top = Neighborhood.from_edge_index(torch.tensor([[2], [0]]), 4)  # 0 hears 2 alone
+    below = Neighborhood.from_edge_index(torch.tensor([[3, 3], [1, 2]]), 4)  # 1 is not in use
+    found = neighbors_heard(lambda _: [below, top], whole, torch.tensor([0]), draws=2)
+    assert found.heard == pytest.approx(2 / 4) and found.edges == pytest.approx(2 / 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [(name, variant) for name, of in SAMPLERS.items() for variant in of]
+)
+def test_a_sampler_hears_the_share_that_it_was_fitted_to(name: str, variant: str) -> None:
+    sampler = fitted(name, variant, GRAPH, LABELLED, 2, 0.2)
+    found = neighbors_heard(
+        lambda g: per_layer(sampler, GRAPH, 2, generator=g, receivers=LABELLED),
+        GRAPH, LABELLED, 40,
+    )  # fmt: skip
+    assert found.heard == pytest.approx(0.2, abs=0.03)
+    star = sampler.effective(GRAPH)
+    if star is not None:  # as much weight as A on its edges, up to how weights and p* go together
+        assert float(star.weight.sum() / GRAPH.weight.sum()) == pytest.approx(1, abs=0.2)
+
+
+def test_shares_fall_with_the_degree() -> None:
+    even, by_degree = (fitted("degree groups", v, GRAPH, LABELLED, 2, 0.2) for v in
+                       ("even shares", "shares by degree"))  # fmt: skip
+    assert len(set(even.share)) == 1
+    assert list(by_degree.share) == sorted(by_degree.share, reverse=True)
+    assert by_degree.share[0] > even.share[0] > by_degree.share[-1]
