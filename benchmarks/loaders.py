@@ -9,10 +9,12 @@ holds it) or a random one with a power law and as many nodes and edges as ogbn-a
 labels are random, for times alone count. An epoch goes through `seeds` of the nodes.
 
 NeighborLoader draws for each node once, when a hop first reaches it, and PyG's model sums over all
-drawn edges in every layer (`trim_to_layer` needs counts that torch-sparse does not give). Here each
+drawn edges in every layer. "trimmed" is PyG's `trim_to_layer`, with counts taken from the batch,
+for torch-sparse does not give them: each layer sums over the edges that the seeds need. Here each
 layer draws afresh for all its receivers, and has its own edges. Hence two numbers of work: edges
-drawn for a batch, and edges that the three layers sum over. NeighborLoader needs torch-sparse or
-pyg-lib (`pip install graphtheory[scatter]`); without them ours alone is timed.
+drawn for a batch, and edges that the three layers sum over, which are about as many in GraphSAGE's
+batches as in trimmed ones. NeighborLoader needs torch-sparse or pyg-lib (`pip install
+graphtheory[scatter]`); without them ours alone is timed.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
@@ -59,9 +61,10 @@ Graph = Literal["facebook", "arxiv", "small"]
 FEATURES, WIDTH, CLASSES, LAYERS, SENDERS = 128, 128, 40, 3, 5
 PROCESSES = 3
 OUT = Path(__file__).parent / "results" / "loaders.csv"
-THEIRS: dict[str, Any] = {
-    "NeighborLoader, GCNConv": GCNConv,
-    "NeighborLoader, SAGEConv": SAGEConv,
+THEIRS: dict[str, tuple[Any, bool]] = {
+    "NeighborLoader, GCNConv": (GCNConv, False),
+    "NeighborLoader, GCNConv, trimmed": (GCNConv, True),
+    "NeighborLoader, SAGEConv, trimmed": (SAGEConv, True),
 }
 MISSING = "NeighborLoader: not measured, it needs torch-sparse or pyg-lib, of which neither is here"
 Batches = Callable[[], Iterator[Data]]
@@ -98,21 +101,35 @@ def data_of(graph: Graph) -> Data:
 class PyGNet(nn.Module):
     """Layers of PyG on a batch of NeighborLoader."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, *, trim: bool) -> None:
         super().__init__()
         widths = [FEATURES, *[WIDTH] * (LAYERS - 1), CLASSES]
         self.layers = nn.ModuleList(layer(a, b) for a, b in pairwise(widths))
+        self.trim = trim
 
     def forward(self, batch: Data) -> Tensor:
         """Logits of the seeds."""
         x = batch.x
-        for place, layer in enumerate(self.layers):
-            x = layer(x if place == 0 else x.relu(), batch.edge_index)
+        for place, (layer, hops) in enumerate(zip(self.layers, self._hops(batch), strict=True)):
+            nodes, edges = hops
+            x = layer((x if place == 0 else x.relu())[:nodes], batch.edge_index[:, :edges])
         return x[: batch.batch_size]
 
     def work(self, batch: Data) -> tuple[int, int]:
         """Edges drawn, and edges summed over in all layers."""
-        return batch.num_edges, LAYERS * batch.num_edges
+        return batch.num_edges, sum(edges for _, edges in self._hops(batch))
+
+    def _hops(self, batch: Data) -> list[tuple[int, int]]:
+        """The first nodes and edges of the batch that each layer needs, or all of them."""
+        if not self.trim:
+            return [(batch.num_nodes, batch.num_edges)] * LAYERS
+        senders, receivers = batch.edge_index  # receivers ascend, as hops do
+        found, reached = [], batch.batch_size
+        for _ in range(LAYERS):
+            edges = int(torch.searchsorted(receivers.contiguous(), reached))
+            reached = max(reached, int(senders[:edges].max()) + 1 if edges else 0)
+            found.insert(0, (reached, edges))
+        return found
 
 
 class OurNet(SampledGCN):
@@ -136,12 +153,13 @@ def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, Py
     nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(2))[:seeds]
     torch.manual_seed(0)
     if name in THEIRS:
+        layer, trim = THEIRS[name]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
             theirs = NeighborLoader(
                 data, [SENDERS] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
             )
-        return lambda: iter(theirs), PyGNet(THEIRS[name])
+        return lambda: iter(theirs), PyGNet(layer, trim=trim)
     pattern = Compose(AddSelf(), SymmetricNormalize(), ours(batch_size)[name])
     loader = NodeSetLoader(
         data, pattern, LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True

