@@ -190,6 +190,23 @@ def _topology(name: str, summary: str) -> Figure:
     return Figure(name, summary, study, report)
 
 
+def _synthetic(name: str, summary: str) -> Figure:
+    """Chapter 3: the shallow network on its synthetic graph."""
+
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.core_neighborhood_study import quick, study
+
+        made = replace(study(name), first=asked.first)
+        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.core_neighborhood import core_neighborhood
+
+        return core_neighborhood(name, study, rows)
+
+    return Figure(name, summary, study, report)
+
+
 def _printed(name: str, summary: str, *only: str) -> Figure:
     """Appendix B: what is measured on a graph before anything is trained."""
 
@@ -209,6 +226,12 @@ def _printed(name: str, summary: str, *only: str) -> Figure:
 
 
 _ENTRIES = (
+    _synthetic("fig-3-3a", "which trials succeed, over gamma_d and the number of labels"),
+    _synthetic("fig-3-3b", "which trials succeed, over eps_S and the number of labels"),
+    _synthetic("fig-3-4", "test loss over the steps, with labels flipped"),
+    _synthetic("fig-3-5", "attention on class-relevant nodes over the steps"),
+    _synthetic("fig-3-6", "which trials of graph transformer and GCN succeed, over gamma_d"),
+    _synthetic("fig-3-7", "steps that a GCN needs, over gamma_d"),
     _distances(),
     _labels(),
     _encoding(),
@@ -218,6 +241,7 @@ _ENTRIES = (
     _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),
     _topology("fig-5-4", "one sampler on targets of several effective adjacencies, even graph"),
     _topology("steps-5", "step sizes for figures 5.1 to 5.4, errors on held-out labelled nodes"),
+    _synthetic("fig-b-6", "steps that graph transformer and GCN need, over gamma_d"),
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),
     _printed("table-b-2", "discriminative nodes of each class", "PubMed"),

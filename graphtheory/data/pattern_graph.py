@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class CoreNeighborhoodGraph:
         flipped[order[: round(self.eps_0 * self.num_nodes)]] = True
         return Data(
             x=mu[pattern] + self.c_0 * noise,
-            edge_index=to_undirected(links.nonzero().t().contiguous(), num_nodes=self.num_nodes),
+            edge_index=links.nonzero().t().contiguous(),
             y=torch.where(flipped, 1 - y, y),
             pattern=pattern,
             mu=mu.contiguous(),
@@ -139,8 +139,10 @@ class CoreNeighborhoodGraph:
         links = torch.zeros(self.num_nodes, self.num_nodes, dtype=torch.bool)
         for first, own in ((0, 1), (size, 0)):
             wanted = torch.where(y[2 * size :] == own, self.degree - confusion, confusion)
-            rank = torch.rand(len(wanted), size, generator=generator).argsort(1).argsort(1)
-            links[2 * size :, first : first + size] = rank < wanted[:, None]
+            key = torch.rand(len(wanted), size, generator=generator)
+            order = torch.from_numpy(np.argsort(key.numpy(), axis=1, kind="stable"))
+            chosen = torch.arange(size) < wanted[:, None]
+            links[2 * size :, first : first + size].scatter_(1, order, chosen)
         return links | links.t()
 
     def _within(self, links: Tensor, first: int, generator: Generator) -> Tensor:

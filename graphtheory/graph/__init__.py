@@ -1,6 +1,6 @@
 """What a graph is: neighbourhoods, their builders, and bridges to other libraries."""
 
-from graphtheory.graph.build import bipartite, causal, cliques, neighbor_lists, star
+from graphtheory.graph.build import bipartite, causal, cliques, neighbor_lists, star, union
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
@@ -14,4 +14,5 @@ __all__ = [
     "neighbor_lists",
     "neighborhood_from",
     "star",
+    "union",
 ]

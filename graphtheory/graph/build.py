@@ -1,4 +1,4 @@
-"""Neighbourhoods made without sorting edges: from sizes alone, or from lists of one length."""
+"""Neighbourhoods made without sorting edges: from sizes or lists alone, or side by side."""
 
 from __future__ import annotations
 
@@ -117,3 +117,37 @@ def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:
     check_index("senders", indices, count if num_src is None else num_src)
     indptr = torch.arange(count + 1, device=senders.device) * k
     return Neighborhood(indptr, indices, num_src, validate=False)
+
+
+def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
+    """The neighbourhoods side by side: nodes and edges of the first one first.
+
+    Weights are kept where one has them (those of the others are 1), distances where all have them.
+
+    Raises:
+        ValueError: No graph.
+
+    Example:
+        >>> pair = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
+        >>> union([pair, pair]).edge_index().tolist()
+        [[0, 2], [1, 3]]
+    """
+    if not graphs:
+        raise ValueError("graphs: none, expected at least one")
+    senders = torch.tensor([0, *(g.num_src for g in graphs)]).cumsum(0).tolist()
+    edges = torch.tensor([0, *(g.num_edges for g in graphs)]).cumsum(0).tolist()
+    indptr = [g.indptr[1:] + first for g, first in zip(graphs, edges, strict=False)]
+    indices = [g.indices + first for g, first in zip(graphs, senders, strict=False)]
+    weight = distance = None
+    if any(g.weight is not None for g in graphs):
+        ones = [g.indices.new_ones(g.num_edges, dtype=torch.float32) for g in graphs]
+        weight = torch.cat(
+            [o if g.weight is None else g.weight for g, o in zip(graphs, ones, strict=True)]
+        )
+    known = [g.distance for g in graphs if g.distance is not None]
+    if len(known) == len(graphs):
+        distance = torch.cat(known)
+    return Neighborhood(
+        torch.cat([graphs[0].indptr[:1], *indptr]), torch.cat(indices), senders[-1],
+        weight=weight, distance=distance, validate=False,
+    )  # fmt: skip

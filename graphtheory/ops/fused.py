@@ -25,6 +25,8 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 # [num_dst, 2, H], in place of the weights [E, H], and so compute the weights again from everything
 # that the forward pass was given.
 RECOMPUTING = ("triton_csr",)
+# Backends that need no transposed structure where nobody asks for gradients of key and value.
+ROWS_ALONE = ("numba_csr",)
 
 
 @torch.library.custom_op("graphtheory::attention", mutates_args=())
@@ -98,6 +100,8 @@ def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any
     grad_query, grad_key, grad_value, grad_logits, grad_table = _attention_grad(
         grad, *tensors, bucket, seed, buckets, parts, *ctx.options
     )
+    if not any(ctx.needs_input_grad[1:3]):
+        grad_key = grad_value = None
     grad_bias = None if ctx.bias_dtype is None else grad_logits.to(ctx.bias_dtype)
     grad_table = None if ctx.table is None else grad_table.to(ctx.table[1])
     return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
@@ -119,7 +123,12 @@ def attention(call: AttentionCall, backend: str) -> Tensor:
     bucketed = isinstance(call.bias, BucketedBias)
     bias = None if bucketed else call.bias
     bucket, table = call.bias if isinstance(call.bias, BucketedBias) else (None, None)
-    parts = structure(call.neighborhood, *call.tensors)
+    of_senders = call.key.requires_grad or call.value.requires_grad
+    if of_senders or backend not in ROWS_ALONE:
+        parts = structure(call.neighborhood, *call.tensors)
+    else:
+        none = call.neighborhood.indptr.new_empty(0)
+        parts = [*structure(call.neighborhood), none, none, none]
     out, _ = _attention(
         call.query, call.key, call.value, bias, table, bucket, call.seed, parts,
         call.scale, call.dropout, backend,

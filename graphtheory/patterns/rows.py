@@ -67,6 +67,8 @@ def on_rows(
         rows = _of_all_nodes(first, graph, receivers, generator)
     elif _is_of_columns(first):
         rows = scale_columns(graph.rows(receivers), first.factor(graph, generator))
+    elif isinstance(first, Sample):
+        rows = first.of_rows(graph, receivers, generator)
     else:
         rows, rest = graph.rows(receivers), parts
     for part in rest:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Pattern, require_square
 from graphtheory.patterns.draw import draw_device, edge_weight, ranks
 from graphtheory.structure import shortest_path_distance
@@ -18,6 +18,7 @@ from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30
 _FLOYD = 64  # comparisons that cost what sorting one edge does
+_SEEN_BYTES = 2**26  # of a table that says which are drawn; without it each draw is compared
 _tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
@@ -40,17 +41,26 @@ def distinct(
 
     A limit for each row, int64 [rows], is none below n.
     """
-    chosen = torch.empty(rows, n, dtype=torch.int64, device=device)
+    chosen = torch.empty(n, rows, dtype=torch.int64, device=device)
+    highest = (int(limit.max()) if rows else 0) if isinstance(limit, Tensor) else limit
+    small = rows * highest <= _SEEN_BYTES
+    seen = torch.zeros(rows * highest if small else 0, dtype=torch.bool, device=device)
+    first = torch.arange(rows, device=device) * highest
+    shares = torch.empty(0)
+    if isinstance(limit, Tensor):
+        shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
     for k in range(n):
         top = limit - n + k
         if isinstance(top, int):
             draw = torch.randint(top + 1, (rows,), generator=generator, device=device)
         else:
-            share = torch.rand(rows, generator=generator, dtype=torch.float64, device=device)
-            draw = (share * (top + 1)).long()
-        taken = (chosen[:, :k] == draw[:, None]).any(1)
-        chosen[:, k] = torch.where(taken, top, draw)
-    return chosen
+            draw = (shares[k] * (top + 1)).long()
+        place = first + draw if small else draw
+        taken = seen[place] if small else (chosen[:k] == draw).any(0)
+        chosen[k] = torch.where(taken, top, draw)
+        if small:
+            seen[torch.where(taken, first + top, place)] = True
+    return chosen.t()
 
 
 @dataclass(frozen=True)
@@ -83,18 +93,28 @@ class Sample(Pattern):
         """Draw."""
         if self.whole_graph:
             return self._of_all_nodes(neighborhood, generator)
-        degree, device = neighborhood.degree(), draw_device(generator, neighborhood)
+        return self.of_rows(neighborhood, None, generator)
+
+    def of_rows(
+        self, neighborhood: Neighborhood, nodes: Tensor | None, generator: torch.Generator | None
+    ) -> Neighborhood:
+        """What the call gives on ``neighborhood.rows(nodes)``, without a copy of those rows."""
+        start, end = neighborhood.indptr[:-1], neighborhood.indptr[1:]
+        if nodes is not None:
+            start, end = start[nodes], end[nodes]
+        degree, device = end - start, draw_device(generator, neighborhood)
         long = (degree > self.n).nonzero().flatten()
-        if self.n**2 * len(long) > _FLOYD * neighborhood.num_edges:
-            place = ranks(neighborhood.receivers(), generator, device)
-            return neighborhood.keep(place < self.n)
+        if self.n**2 * len(long) > _FLOYD * int(degree.sum()):
+            rows = neighborhood if nodes is None else neighborhood.rows(nodes)
+            place = ranks(rows.receivers(), generator, device)
+            return rows.keep(place < self.n)
         count = degree.clamp(max=self.n)
         indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        first = (neighborhood.indptr - indptr)[:-1].repeat_interleave(count)
+        first = (start - indptr[:-1]).repeat_interleave(count)
         edges = first + torch.arange(len(first), device=first.device)  # rows that stay whole
         drawn = distinct(len(long), self.n, degree[long].to(device), generator, device)
         places = indptr[long][:, None] + torch.arange(self.n, device=long.device)
-        edges[places] = neighborhood.indptr[long][:, None] + drawn.to(long.device).sort(1).values
+        edges[places] = start[long][:, None] + _ascending(drawn.to(long.device))
         return neighborhood.pick(indptr, edges)
 
     def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
@@ -143,16 +163,28 @@ class AddSelf(Pattern):
 def add_self(rows: Neighborhood, receivers: Tensor) -> Neighborhood:
     """`AddSelf` where row i is the one of node receivers[i]; senders are all nodes."""
     row = rows.receivers()
-    has_self = torch.zeros(rows.num_dst, dtype=torch.bool, device=rows.device)
-    has_self[row[rows.indices == receivers[row]]] = True
-    lacking = (~has_self).nonzero().flatten()
-    indptr, order = sort_by_key(torch.cat([row, lacking]), rows.num_dst)
+    lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
+    lacks[row[rows.indices == receivers[row]]] = False
+    added = torch.cat([rows.indptr.new_zeros(1), lacks.cumsum(0)])
+    indptr = rows.indptr + added
+    loops = indptr[1:][lacks] - 1  # at the ends of their rows
+    others = torch.arange(rows.num_edges, device=rows.device) + added[row]
 
-    def longer(old: Tensor | None, fill: int) -> Tensor | None:
-        return None if old is None else torch.cat([old, old.new_full(lacking.shape, fill)])[order]
+    def longer(old: Tensor, own: Tensor | int) -> Tensor:
+        out = old.new_empty(old.numel() + loops.numel())
+        out[others], out[loops] = old, own
+        return out
 
-    indices = torch.cat([rows.indices, receivers[lacking]])[order]
+    weight, distance = rows.weight, rows.distance
     return Neighborhood(
-        indptr, indices, rows.num_src, weight=longer(rows.weight, 1),
-        distance=longer(rows.distance, 0), validate=False,
+        indptr, longer(rows.indices, receivers[lacks]), rows.num_src,
+        weight=None if weight is None else longer(weight, 1),
+        distance=None if distance is None else longer(distance, 0), validate=False,
     )  # fmt: skip
+
+
+def _ascending(drawn: Tensor) -> Tensor:
+    """Each row in order; numpy sorts rows of whole numbers in a fraction of torch's time."""
+    if drawn.device.type == "cpu":
+        return torch.from_numpy(np.sort(drawn.numpy(), axis=1))
+    return drawn.sort(1).values

@@ -8,6 +8,7 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
     error_curves,
@@ -28,9 +29,12 @@ __all__ = [
     "learned_bias",
     "learning_curves",
     "paired_differences",
+    "phase_diagram",
+    "power_laws",
     "save",
     "score_bars",
     "score_dots",
+    "step_curves",
     "svg",
     "winning_margin",
 ]

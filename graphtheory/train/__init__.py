@@ -4,6 +4,7 @@ from graphtheory.train.batch import NodeBatch
 from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.hinge_trials import Algorithm4, HingeTask, train_hinge
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
@@ -14,10 +15,12 @@ from graphtheory.train.topology_sampling import SampledRun, train_on_samples
 __all__ = [
     "AdamOptions",
     "Algorithm2",
+    "Algorithm4",
     "CheckpointError",
     "Evaluation",
     "FitResult",
     "FullGraph",
+    "HingeTask",
     "NodeBatch",
     "NodeTask",
     "Perturbation",
@@ -31,5 +34,6 @@ __all__ = [
     "fit",
     "load_parameters",
     "read_checkpoint",
+    "train_hinge",
     "train_on_samples",
 ]

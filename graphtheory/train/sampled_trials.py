@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import ops
-from graphtheory.graph import Neighborhood
+from graphtheory.graph import Neighborhood, union
 from graphtheory.patterns import DegreeGroups, FastGCN, Pattern
 from graphtheory.patterns.draw import edge_weight
 from graphtheory.patterns.fastgcn import column_norms
@@ -259,19 +259,6 @@ def _scaled(rows: Neighborhood, factor: Tensor | None) -> Neighborhood:
         return rows
     scale = factor[rows.indices]
     return rows.with_(weight=edge_weight(rows) * scale).keep(scale != 0)
-
-
-def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
-    """The graphs side by side, nodes and edges of the first one first."""
-    nodes = torch.tensor([0, *(g.num_dst for g in graphs)]).cumsum(0).tolist()
-    edges = torch.tensor([0, *(g.num_edges for g in graphs)]).cumsum(0).tolist()
-    indptr = [g.indptr[1:] + first for g, first in zip(graphs, edges, strict=False)]
-    indices = [g.indices + first for g, first in zip(graphs, nodes, strict=False)]
-    weight = torch.cat([edge_weight(g) for g in graphs])
-    start = torch.zeros(1, dtype=torch.int64)
-    return Neighborhood(
-        torch.cat([start, *indptr]), torch.cat(indices), nodes[-1], weight=weight, validate=False
-    )
 
 
 def _sum(value: Tensor, neighborhood: Neighborhood) -> Tensor:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
-from graphtheory.graph import Sets
+from graphtheory.graph import Sets, union
 
 sizes = st.lists(st.integers(0, 5), max_size=5)
 
@@ -124,3 +124,21 @@ def test_neighbor_lists_are_not_copied() -> None:
 def test_bad_neighbor_lists(senders: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         neighbor_lists(senders)
+
+
+def test_side_by_side_weights_and_distances_are_kept() -> None:
+    first = Neighborhood.from_edge_index(torch.tensor([[1, 0], [0, 1]]), 2)
+    second = Neighborhood(torch.tensor([0, 2]), torch.tensor([2, 0]), 3)
+    both = union([first, second])
+    assert (both.num_dst, both.num_src) == (3, 5)
+    assert both.edge_index().tolist() == [[1, 0, 4, 2], [0, 1, 2, 2]]
+    assert both.weight is None and both.distance is None
+    heavy = second.with_(weight=torch.tensor([3.0, 4.0]))
+    weight = union([first, heavy]).weight
+    assert weight is not None and weight.tolist() == [1, 1, 3, 4]
+    hops = torch.tensor([1, 2], dtype=torch.uint8)
+    assert union([first.with_(distance=hops), second]).distance is None
+    known = union([first.with_(distance=hops), second.with_(distance=hops)]).distance
+    assert known is not None and known.tolist() == [1, 2, 1, 2]
+    with pytest.raises(ValueError, match="graphs: none"):
+        union([])

@@ -7,6 +7,7 @@ from torch import Generator
 
 from graphtheory import Neighborhood
 from graphtheory.data.degree_graph import degree_group_graph
+from graphtheory.graph import union
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import (
     AddSelf,
@@ -17,7 +18,6 @@ from graphtheory.patterns import (
     UniformNodes,
 )
 from graphtheory.train import SampledTrials, Trial, TrialOptions
-from graphtheory.train.sampled_trials import union
 
 SIZES = (30, 40)
 OPTIONS = TrialOptions(width=16, steps=3, batch_size=100, dropout=0.0, step_size=0.01)

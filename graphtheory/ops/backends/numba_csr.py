@@ -136,12 +136,17 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
+    """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H].
+
+    Without a transposed structure, whose pointers then are empty, key and value get nothing.
+    """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
     logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
     table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
     of_query = sums(indptr, indices, logits, key, scale=scale)
+    if t_indptr.numel() == 0:
+        return of_query.to(dtype), torch.empty_like(key), torch.empty_like(value), logits, table
     of_key = sums(t_indptr, receivers, logits, query, perm, scale)
     of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table

@@ -1,0 +1,108 @@
+"""What became of the claims of figures 3.3 to 3.7 and B.6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphtheory.experiments.core_neighborhood_study import SUCCESS, CurveStudy, PhaseStudy
+from graphtheory.experiments.power_law import Exponent, Successes, boundary, halves, regression
+from graphtheory.experiments.study import Row
+
+
+def successes(study: PhaseStudy, rows: Sequence[Row], case: str) -> Successes:
+    """Counts of one case; the values are gamma_d, or 1 - eps_S."""
+    values = sorted({r[study.axis] for r in rows})
+    labels = sorted({r["labels"] for r in rows})
+    counts = np.zeros((len(values), len(labels)))
+    for r in rows:
+        if r["case"] == case and r["hinge"] < SUCCESS:
+            counts[values.index(r[study.axis]), labels.index(r["labels"])] += 1
+    of = np.array(values) if study.axis == "gamma_d" else 1 - np.array(values)
+    return Successes(of, np.array(labels, float), counts, study.seeds)
+
+
+def boundaries(study: PhaseStudy, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Of each case: `found`, the exponent; `claimed`; `half`, labels where half succeed, by value.
+
+    The claim holds where the interval of the exponent contains it.
+    """
+    out = {}
+    for case, claim in zip(study.cases, study.claims, strict=True):
+        grid = successes(study, rows, case.name)
+        half = dict(zip(grid.values.tolist(), halves(grid).tolist(), strict=True))
+        out[case.name] = {"found": boundary(grid), "claimed": claim, "half": half, "grid": grid}
+    return out
+
+
+def iterations(
+    rows: Sequence[Row], case: str, threshold: float = SUCCESS
+) -> dict[float, list[float]]:
+    """Steps that each trial needs until its test hinge loss is below; infinite where it never is.
+
+    Between two looks the logarithm of the loss is taken as a straight line.
+    """
+    needed: dict[float, list[float]] = {}
+    mine = [r for r in rows if r["case"] == case]
+    for value in sorted({r["gamma_d"] for r in mine}):
+        needed[value] = []
+        for seed in sorted({r["seed"] for r in mine if r["gamma_d"] == value}):
+            curve = [r for r in mine if (r["gamma_d"], r["seed"]) == (value, seed)]
+            needed[value].append(_passage([(r["step"], r["hinge"]) for r in curve], threshold))
+    return needed
+
+
+def _passage(curve: list[tuple[int, float]], threshold: float) -> float:
+    before = curve[0]
+    for step, hinge in curve:
+        if hinge < threshold:
+            high, low = np.log(max(before[1], threshold)), np.log(max(hinge, threshold / 100))
+            part = (high - np.log(threshold)) / max(high - low, 1e-12)
+            return max(before[0] + part * (step - before[0]), 1.0)
+        before = (step, hinge)
+    return float("inf")
+
+
+def growth(study: CurveStudy, rows: Sequence[Row], threshold: float) -> dict[str, dict[str, Any]]:
+    """Of each case: `found`, the exponent of gamma_d in the steps needed, `claimed`, `median`.
+
+    Values of gamma_d where a trial never gets there are left out of the fit and have infinite
+    medians where most do not; the exponent is None where fewer than two are left.
+    """
+    out = {}
+    for case, claim in zip(study.cases, study.claims, strict=True):
+        needed = iterations(rows, case.name, threshold)
+        whole = {v: n for v, n in needed.items() if np.isfinite(n).all()}
+        pairs = [(v, count) for v, counts in whole.items() for count in counts]
+        found: Exponent | None = None
+        if len(whole) > 1:
+            found = regression([v for v, _ in pairs], [count for _, count in pairs])
+        median = {v: float(np.median(n)) for v, n in needed.items()}
+        out[case.name] = {"found": found, "claimed": claim, "median": median, "needed": needed}
+    return out
+
+
+def last(rows: Sequence[Row], axis: str) -> dict[tuple[str, float], list[Row]]:
+    """(case, value) -> the rows of the last step of each seed."""
+    out: dict[tuple[str, float], dict[int, Row]] = {}
+    for r in rows:
+        out.setdefault((r["case"], r[axis]), {})[r["seed"]] = r
+    return {key: list(of.values()) for key, of in out.items()}
+
+
+def settling(rows: Sequence[Row], case: str, eps_0: float, part: float = 0.1) -> list[float]:
+    """First step of each seed at which the loss has fallen to its end, but for `part` of the fall.
+
+    The end is the mean over the last quarter of the looks: no trial settles on it exactly.
+    """
+    found = []
+    mine = [r for r in rows if (r["case"], r["eps_0"]) == (case, eps_0)]
+    for seed in sorted({r["seed"] for r in mine}):
+        curve = [(r["step"], r["hinge"]) for r in mine if r["seed"] == seed]
+        tail = [hinge for _, hinge in curve[-max(len(curve) // 4, 1) :]]
+        end = sum(tail) / len(tail)
+        limit = end + part * (curve[0][1] - end)
+        found.append(float(next(step for step, hinge in curve if hinge <= limit)))
+    return found

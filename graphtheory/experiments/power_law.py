@@ -1,0 +1,156 @@
+"""Exponents of power laws from trials that succeed or fail, and from counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from scipy.stats import chi2, linregress
+
+Array = NDArray[np.float64]
+_RIDGE = 1e-3  # keeps the fit finite where no trial contradicts another
+_LEVEL = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """A fitted power law y ~ c v^exponent.
+
+    Attributes:
+        exponent: Of v.
+        low: Lower end of its 95 % interval over resampled trials.
+        high: Upper end.
+        factor: c.
+        misfit: P-value of the law against a boundary that is free at every v; nan where there is no
+            such test. Near 0: no power law.
+    """
+
+    exponent: float
+    low: float
+    high: float
+    factor: float
+    misfit: float = float("nan")
+
+    def __str__(self) -> str:
+        """The exponent and its interval."""
+        return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+    def at(self, v: float) -> float:
+        """The law's value."""
+        return self.factor * v**self.exponent
+
+
+@dataclass(frozen=True)
+class Successes:
+    """How many trials succeeded in each cell of a grid.
+
+    Attributes:
+        values: v of each row, above 0 [V].
+        labels: Of each column, above 0 [L].
+        counts: Successes [V, L].
+        trials: In each cell.
+    """
+
+    values: Array
+    labels: Array
+    counts: Array
+    trials: int
+
+
+def halves(found: Successes) -> Array:
+    """The number of labels at which half of the trials succeed, for each v.
+
+    From a logistic regression on log labels with one steepness for all v. Not inside the grid (half
+    a step of it added at both ends) it is 0, where more succeed everywhere, or infinite.
+    """
+    steepness, *shift = _fit(found, np.eye(len(found.values)))[0]
+    half = np.exp(np.clip(-np.asarray(shift) / max(steepness, 1e-9), -700, 700))
+    step = (found.labels[1] / found.labels[0]) ** 0.5 if len(found.labels) > 1 else 1.0
+    half = np.where(half < found.labels[0] / step, 0.0, half)
+    return np.where(half > found.labels[-1] * step, np.inf, half)
+
+
+def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
+    r"""The power law of the boundary between success and failure.
+
+    .. math:: \mathrm{logit}\,P = w (\log L - \log c - \beta \log v)
+
+    The interval is that of a parametric bootstrap over trials: successes drawn anew in each cell.
+    Where no v has a boundary, or only one has, the exponent is nan.
+    """
+    inside = halves(found)
+    if int(np.isfinite(np.where(inside > 0, inside, np.inf)).sum()) < 2:
+        nan = float("nan")
+        return Exponent(nan, nan, nan, nan)
+    log = np.log(found.values)
+    design = np.stack([np.ones_like(log), log], 1)
+    (steepness, shift, slope), loss = _fit(found, design)
+    free_loss = _fit(found, np.eye(len(log)))[1]
+    misfit = chi2.sf(2 * (loss - free_loss), max(len(log) - 2, 1))
+    random = np.random.default_rng(seed)
+    share = found.counts / found.trials
+    drawn = []
+    for _ in range(resamples):
+        counts = random.binomial(found.trials, share).astype(float)
+        again = Successes(found.values, found.labels, counts, found.trials)
+        (w, _, s), _ = _fit(again, design)
+        drawn.append(-s / max(w, 1e-9))
+    low, high = np.quantile(drawn, _LEVEL)
+    w = max(steepness, 1e-9)
+    return Exponent(
+        float(-slope / w), float(low), float(high), float(np.exp(-shift / w)), float(misfit)
+    )
+
+
+def _fit(found: Successes, design: Array) -> tuple[Array, float]:
+    """(steepness, shifts of the columns of the design) and the loss, negative log-likelihood."""
+    log = np.log(found.labels)
+    middle = log.mean()
+
+    def loss(at: Array) -> tuple[float, Array]:
+        logit = at[0] * (log - middle)[None] + (design @ at[1:])[:, None]
+        good, bad = found.counts, found.trials - found.counts
+        value = -(good * log_expit(logit) + bad * log_expit(-logit)).sum()
+        off = found.trials * expit(logit) - good
+        slope = np.concatenate([[(off * (log - middle)).sum()], design.T @ off.sum(1)])
+        return float(value + _RIDGE * (at**2).sum()), slope + 2 * _RIDGE * at
+
+    start = np.zeros(1 + design.shape[1])
+    start[0] = 1
+    bounds = [(0.0, None), *[(None, None)] * design.shape[1]]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    at = np.array(best.x)
+    at[1:] -= at[0] * middle * _ones(design)
+    return at, float(best.fun)
+
+
+def _ones(design: Array) -> Array:
+    """Coefficients of the design's constant column, as log labels are centred."""
+    return np.asarray(np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0], np.float64)
+
+
+def regression(
+    values: Sequence[float], counts: Sequence[float], resamples: int = 1000, seed: int = 0
+) -> Exponent:
+    """The power law of numbers by least squares of logarithms; the interval resamples the points.
+
+    Args:
+        values: v of each measurement, above 0, at least two different ones.
+        counts: What was measured, above 0.
+        resamples: Of the bootstrap, within each v.
+        seed: Of the bootstrap.
+    """
+    x, y = np.log(np.asarray(values, float)), np.log(np.asarray(counts, float))
+    line = linregress(x, y)
+    random = np.random.default_rng(seed)
+    groups = [np.flatnonzero(x == v) for v in np.unique(x)]
+    drawn = []
+    for _ in range(resamples):
+        pick = np.concatenate([random.choice(g, len(g)) for g in groups])
+        drawn.append(linregress(x[pick], y[pick]).slope)
+    low, high = np.quantile(drawn, _LEVEL)
+    return Exponent(float(line.slope), float(low), float(high), float(np.exp(line.intercept)))

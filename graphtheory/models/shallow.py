@@ -1,0 +1,263 @@
+"""One attention layer and one hidden layer, many independent networks at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+
+
+class ShallowAttention(nn.Module):
+    r"""T networks of the theory, each on nodes of its own, trained in one computation.
+
+    .. math::
+        F(x_n) = a^\top \mathrm{ReLU}\Big( W_O \sum_{s \in T^n} W_V x_s\,
+        \mathrm{softmax}_n\big( (W_K x_s)^\top W_Q x_n + u_{(s,n)}^\top b \big) \Big)
+
+    The graphs of the T trials are a disjoint union with N nodes each, those of trial 0 first. One
+    network serves every neighbourhood: a sampled ball of a graph with distances, token sets (the
+    output of a set is the mean over its receivers), a star of contexts around a query. `a` is drawn
+    once and stays. A node with an empty row hears nothing: its output is 0.
+
+    Keys and values are the features themselves: :math:`W_K^\top W_Q x_n` is formed for the
+    receivers, and W_V and W_O are applied to what they hear. That is the same sum in another order,
+    at the cost of the receivers instead of all senders.
+
+    Starts at W_Q, W_K, W_V ~ N(0, 1/d), W_O ~ N(0, 1/m), b = 0; `PatternStart` gives the start of
+    the theory. Logits are not divided by the root of the dimension.
+
+    Args:
+        dim: Features of a node, d.
+        embedding: m_a of keys and queries and m_b of values, or one number for both.
+        width: Neurons, m.
+        trials: Networks, T.
+        buckets: Z of eq. (3.2), 0 for no bias: z hops have b_z, Z - 1 hops or more the last one.
+        scale: Size of the entries of `a`; None is 1 / sqrt(m).
+        positions: Receivers that each have an `a` of their own, P; 1 shares it.
+        generator: Source of `a` and of the start.
+
+    Shapes:
+        - **x:** [T N, d].
+        - **neighborhood:** [T R, T N], the rows of a trial together, R of each.
+        - **receivers:** int64 ids [T R] of the nodes whose rows these are; default all nodes.
+        - **position:** int64 [T R] in 0..P-1; default all 0.
+        - **output:** [T, R].
+
+    Raises:
+        ValueError: A number below 1 (buckets below 0), or shapes that do not fit.
+
+    Source:
+        Li (2024), eqs. (3.1), (2.1) before the mean over receivers, and (6.2).
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
+        >>> net = ShallowAttention(3, 3, width=8, trials=2)
+        >>> net(torch.randn(4, 3), path).shape
+        torch.Size([2, 2])
+    """
+
+    a: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        embedding: int | tuple[int, int],
+        width: int,
+        *,
+        trials: int = 1,
+        buckets: int = 0,
+        scale: float | None = None,
+        positions: int = 1,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        m_a, m_b = (embedding, embedding) if isinstance(embedding, int) else embedding
+        for name, value, least in (
+            ("dim", dim, 1), ("embedding", min(m_a, m_b), 1), ("width", width, 1),
+            ("trials", trials, 1), ("buckets", buckets, 0), ("positions", positions, 1),
+        ):  # fmt: skip
+            if value < least:
+                raise ValueError(f"{name}: got {value}, expected at least {least}")
+        self.trials, self.buckets, self.positions = trials, buckets, positions
+        self.scale = width**-0.5 if scale is None else scale
+        self.W_Q = nn.Parameter(torch.empty(trials, m_a, dim))
+        self.W_K = nn.Parameter(torch.empty(trials, m_a, dim))
+        self.W_V = nn.Parameter(torch.empty(trials, m_b, dim))
+        self.W_O = nn.Parameter(torch.empty(trials, width, m_b))
+        self.b = nn.Parameter(torch.empty(trials, buckets))
+        self.register_buffer("a", torch.empty(trials, positions, width))
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw everything afresh, `a` too."""
+        for weight in (self.W_Q, self.W_K, self.W_V):
+            weight.normal_(0, weight.size(2) ** -0.5, generator=generator)
+        self.W_O.normal_(0, self.W_O.size(1) ** -0.5, generator=generator)
+        self.b.zero_()
+        sign = torch.randint(2, self.a.shape, generator=generator)
+        self.a.copy_((2 * sign - 1) * self.scale)
+
+    @torch.no_grad()
+    def without_attention(self) -> ShallowAttention:
+        """W_Q = W_K = 0 and b = 0: every receiver hears the mean of its row, as in a GCN.
+
+        Source:
+            Li (2024), theorem 3.4.6.
+        """
+        for value in (self.W_Q, self.W_K, self.b):
+            value.zero_()
+        return self
+
+    @torch.no_grad()
+    def trial(self, index: int) -> ShallowAttention:
+        """A copy of the network of one trial by itself."""
+        (_, width, m_b), (_, m_a, dim) = self.W_O.shape, self.W_K.shape
+        alone = ShallowAttention(
+            dim, (m_a, m_b), width, buckets=self.buckets, scale=self.scale, positions=self.positions
+        )
+        alone.load_state_dict({n: v[index : index + 1] for n, v in self.state_dict().items()})
+        return alone
+
+    def forward(
+        self,
+        x: Tensor,
+        neighborhood: Neighborhood,
+        receivers: Tensor | None = None,
+        position: Tensor | None = None,
+    ) -> Tensor:
+        """F of the receivers; see the class for shapes."""
+        query = self._query(x, neighborhood, receivers)
+        nodes = x[:, None]  # [T N, 1, d]
+        bias = self._bias(neighborhood)
+        heard = ops.attention(query, nodes, nodes, neighborhood, bias=bias, scale=1.0)
+        value = heard.view(self.trials, -1, x.size(1)) @ self.W_V.transpose(1, 2)  # [T, R, m_b]
+        hidden = torch.relu(self.W_O @ value.transpose(1, 2))  # [T, m, R]
+        if self.positions == 1:
+            return (self.a @ hidden)[:, 0]
+        if position is None:
+            raise ValueError(f"position: not given, expected one of {self.positions} a receiver")
+        place = position.view(self.trials, -1, 1).expand(-1, -1, self.a.size(2))
+        return (self.a.gather(1, place) * hidden.transpose(1, 2)).sum(2)
+
+    def attention(
+        self, x: Tensor, neighborhood: Neighborhood, receivers: Tensor | None = None
+    ) -> Tensor:
+        """Weights [num_edges, 1] of the softmax."""
+        query = self._query(x, neighborhood, receivers)
+        logits = ops.edge_dot(query, x[:, None], neighborhood)
+        bias = self._bias(neighborhood)
+        return ops.edge_softmax(logits if bias is None else logits + bias, neighborhood)
+
+    def _query(self, x: Tensor, rows: Neighborhood, receivers: Tensor | None) -> Tensor:
+        """W_K^T W_Q x_n of the receivers, [T R, 1, d]."""
+        if rows.num_dst % self.trials:
+            raise ValueError(
+                f"neighborhood: {rows.num_dst} rows, expected as many of each of "
+                f"{self.trials} trials"
+            )
+        if receivers is None and rows.num_dst != len(x):
+            raise ValueError(f"receivers: not given, expected the nodes of {rows.num_dst} rows")
+        own = x if receivers is None else x[receivers]
+        own = own.view(self.trials, -1, x.size(1))  # [T, R, d]
+        query = own @ self.W_Q.transpose(1, 2) @ self.W_K
+        return query.flatten(0, 1)[:, None]
+
+    def _bias(self, rows: Neighborhood) -> Tensor | None:
+        """u^T b of every edge, [num_edges, 1]."""
+        if not self.buckets:
+            return None
+        if rows.distance is None:
+            raise ValueError("neighborhood: has no distance, expected hops of each edge")
+        bucket = rows.distance.long().clamp(max=self.buckets - 1)
+        if self.trials > 1:
+            trial = rows.receivers() // (rows.num_dst // self.trials)
+            bucket = bucket + trial * self.buckets
+        return self.b.flatten()[:, None].index_select(0, bucket)
+
+
+@dataclass(frozen=True)
+class PatternStart:
+    r"""A start that maps patterns to nearly orthonormal values, keys and queries.
+
+    .. math::
+        W_V \mu_j = p_j + z_j, \quad W_K \mu_j = q_j + n_j, \quad W_Q \mu_j = r_j + o_j
+
+    with orthonormal :math:`p_j`, :math:`q_j` and :math:`r_j`, :math:`\|z_j\| \le \sigma`,
+    :math:`\|n_j\|, \|o_j\| \le \delta`, no operator norm above 1, and :math:`q_j = r_j` for the
+    first patterns; other queries are orthogonal to all keys. What is orthogonal to all patterns is
+    mapped to 0. Entries of W_O ~ N(0, xi^2), b = 0.
+
+    Args:
+        sigma: Error of the values.
+        delta: Error of keys and queries.
+        xi: Spread of W_O.
+        matched: Patterns with q_j = r_j; None is all of them.
+
+    Source:
+        Li (2024), assumption B.2.1, which states the first two. Section 3.5.1 prints
+        W_Q = W_K = delta^2 I / c_0^2 and W_V = sigma^2 U / c_0^2, whose norms for its own numbers
+        are 400 and 100: logits of 160,000. This is the assumption instead, which the proofs use.
+
+    Example:
+        >>> net = ShallowAttention(6, 6, width=8)
+        >>> PatternStart(sigma=0)(net, torch.eye(6)[None, :3], Generator().manual_seed(0))
+        >>> (net.W_V[0] @ torch.eye(6)[:3].t()).norm(dim=0).allclose(torch.ones(3))
+        True
+    """
+
+    sigma: float = 0.1
+    delta: float = 0.2
+    xi: float = 0.01
+    matched: int | None = 2
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "delta", "xi"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 0")
+
+    @torch.no_grad()
+    def __call__(self, model: ShallowAttention, mu: Tensor, generator: Generator) -> None:
+        """Overwrite the start of a model.
+
+        Args:
+            model: Its W_Q, W_K, W_V, W_O and b are set.
+            mu: Orthonormal patterns of each trial, [T, M, d].
+            generator: Source of randomness.
+
+        Raises:
+            ValueError: More patterns than the embeddings have room for.
+        """
+        patterns, matched = mu.size(1), self.matched
+        matched = patterns if matched is None else min(matched, patterns)
+        other = patterns - matched
+        p = _orthonormal(model.W_V.shape[:2], patterns, generator)
+        qr = _orthonormal(model.W_K.shape[:2], patterns + other, generator)
+        q, r = qr[..., :patterns], torch.cat([qr[..., :matched], qr[..., patterns:]], 2)
+        for weight, image, error in (
+            (model.W_V, p, self.sigma), (model.W_K, q, self.delta), (model.W_Q, r, self.delta),
+        ):  # fmt: skip
+            weight.copy_(_near(image, error, generator) @ mu)
+        model.W_O.normal_(0, self.xi, generator=generator)
+        model.b.zero_()
+
+
+def _orthonormal(shape: torch.Size, count: int, generator: Generator) -> Tensor:
+    """Random orthonormal columns [T, m, count]."""
+    trials, rows = shape
+    if count > rows:
+        raise ValueError(f"mu: need {count} orthonormal embeddings, expected at most {rows}")
+    return torch.linalg.qr(torch.randn(trials, rows, count, generator=generator))[0]
+
+
+def _near(image: Tensor, error: float, generator: Generator) -> Tensor:
+    """Matrices of norm at most 1 whose columns are at most `error` from those of `image`."""
+    noise = torch.randn(image.shape, generator=generator)
+    u, s, v = torch.linalg.svd(image + error * noise / noise.norm(dim=1, keepdim=True), False)
+    off = (u * s.clamp(max=1)[:, None]) @ v - image  # clipping may have made a column longer
+    longest = off.norm(dim=1).amax(1).clamp(min=max(error, 1e-12))
+    return image + off * (error / longest)[:, None, None]

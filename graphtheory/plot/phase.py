@@ -1,0 +1,205 @@
+"""Where learning succeeds, how fast, and the power laws of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+
+from graphtheory.plot.style import COLOURS, WIDTH, Rows, band, collected, look, order, styled
+
+Law = Mapping[str, float]
+"""factor c and exponent of y = c x^exponent; claimed, the exponent that theory has."""
+_MAP = "gray"
+
+
+@styled
+def phase_diagram(cells: Rows, laws: Mapping[str, Law], *, xlabel: str, title: str = "") -> Figure:
+    """Share of trials that succeed, a panel for each case: black none, white all.
+
+    Both axes are logarithmic, so that a power law is a straight line: solid the fitted boundary,
+    dashed a line of the claimed exponent through its middle. Circles: half of the trials, for each
+    value by itself.
+
+    Args:
+        cells: One row a cell: case, value (above 0), labels, share (0..1), half (labels; 0 or
+            infinite where it lies outside the grid).
+        laws: Of the cases that have a boundary.
+        xlabel: Name of the value.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
+    """
+    rows = collected(cells, "cells", "share")
+    cases = order(rows, "case")
+    figure, panels = _grid(len(cases), 3.0)
+    for axes, case in zip(panels, cases, strict=True):
+        mine = [row for row in rows if row["case"] == case]
+        _heat(axes, mine)
+        if case in laws:
+            _line(axes, sorted(order(mine, "value")), laws[case])
+        axes.set_title(case, fontsize=9, fontweight="normal")
+        axes.set_xlabel(xlabel)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    panels[0].set_ylabel("labelled nodes")
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    shades = ScalarMappable(Normalize(0, 1), _MAP)
+    figure.colorbar(shades, ax=panels, label="trials that succeed", shrink=0.8)
+    return figure
+
+
+def _heat(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    values, labels = sorted(order(rows, "value")), sorted(order(rows, "labels"))
+    share = np.full((len(labels), len(values)), np.nan)
+    for row in rows:
+        share[labels.index(row["labels"]), values.index(row["value"])] = row["share"]
+    axes.set(xscale="log", yscale="log")
+    axes.pcolormesh(_edges(values), _edges(labels), share, cmap=_MAP, vmin=0, vmax=1)
+    half = {row["value"]: row["half"] for row in rows}
+    inside = {v: h for v, h in half.items() if 0 < h < math.inf}
+    axes.plot(list(inside), list(inside.values()), "o", color=COLOURS[3], mec="black", mew=0.6,
+              label="half of the trials")  # fmt: skip
+    _ticks(axes, values, labels)
+    axes.set_ylim(_edges(labels)[[0, -1]])
+    axes.set_xlim(_edges(values)[[0, -1]])
+
+
+def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
+    x = np.geomspace(values[0], values[-1], 50)
+    middle = math.sqrt(values[0] * values[-1])
+    at = law["factor"] * middle ** law["exponent"]
+    fitted, claimed = law["exponent"], law["claimed"]
+    axes.plot(x, at * (x / middle) ** fitted, color=COLOURS[1], label=f"fitted: {fitted:.2f}")
+    axes.plot(
+        x, at * (x / middle) ** claimed, "--", color=COLOURS[5], label=f"claimed: {claimed:g}"
+    )
+
+
+def _edges(centres: Sequence[float]) -> Any:
+    """Borders of cells on a logarithmic axis."""
+    log = np.log(centres)
+    if len(log) == 1:
+        return np.exp([log[0] - 0.1, log[0] + 0.1])
+    middle = (log[1:] + log[:-1]) / 2
+    return np.exp([log[0] - (middle[0] - log[0]), *middle, log[-1] + (log[-1] - middle[-1])])
+
+
+def _ticks(axes: Axes, values: Sequence[float], labels: Sequence[float]) -> None:
+    for axis, at, room in ((axes.xaxis, values, 6), (axes.yaxis, labels, 10)):
+        shown = list(at)[:: max(1, math.ceil(len(at) / room))]
+        axis.set_major_locator(FixedLocator(shown))
+        axis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _grid(count: int, height: float) -> tuple[Figure, list[Axes]]:
+    """Panels beside each other, wider than a page where there are more than two."""
+    figure = Figure(figsize=(max(WIDTH, 3.4 * count), height + 0.6), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False, sharey=True)[0])
+
+
+@styled
+def step_curves(
+    rows: Rows,
+    *,
+    value: str,
+    ylabel: str,
+    title: str = "",
+    marks: Mapping[str, float] | None = None,
+    log: bool = False,
+) -> Figure:
+    """A measure over the steps of training, a panel for each case: median, band from q20 to q80.
+
+    Args:
+        rows: One row a look: case, series (name of a line), step, and the measure.
+        value: Key of the measure.
+        ylabel: Its name.
+        title: Above the picture.
+        marks: Height of a dotted line in the colour of a series.
+        log: Whether the measure's axis is logarithmic.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 3.4 and 3.5 of Li (2024).
+    """
+    runs = collected(rows, "rows", value)
+    cases = order(runs, "case")
+    figure, panels = _grid(len(cases), 2.8)
+    for axes, case in zip(panels, cases, strict=True):
+        mine = [row for row in runs if row["case"] == case]
+        for index, name in enumerate(order(mine, "series")):
+            line = [row for row in mine if row["series"] == name]
+            steps = sorted(order(line, "step"))
+            bands = [band([r[value] for r in line if r["step"] == s]) for s in steps]
+            low, middle, high = zip(*bands, strict=True)
+            style = look(index) | {"marker": None}
+            axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
+            axes.plot(steps, middle, label=name, **style)
+            if name in (marks or {}):
+                axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
+        axes.set_title(case, fontsize=9, fontweight="normal")
+        axes.set_xlabel("steps of SGD")
+        axes.grid(axis="y")
+        if log:
+            axes.set_yscale("log")
+    panels[0].set_ylabel(ylabel)
+    panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure
+
+
+@styled
+def power_laws(
+    points: Rows, laws: Mapping[str, Law], *, xlabel: str, ylabel: str, title: str = ""
+) -> Figure:
+    """Numbers over a letter on two logarithmic axes, with fitted (solid) and claimed (dashed) laws.
+
+    Args:
+        points: One row a trial: case, value, number (finite).
+        laws: Of the cases that have a fit.
+        xlabel: Name of the value.
+        ylabel: Name of the number.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 3.7 and B.6 of Li (2024).
+    """
+    rows = collected(points, "points", "number")
+    cases = order(rows, "case")
+    figure, panels = _grid(len(cases), 2.8)
+    for index, (axes, case) in enumerate(zip(panels, cases, strict=True)):
+        mine = [row for row in rows if row["case"] == case]
+        values = sorted(order(mine, "value"))
+        bands = [band([r["number"] for r in mine if r["value"] == v]) for v in values]
+        middle = [m for _, m, _ in bands]
+        spread = [[m - low for low, m, _ in bands], [high - m for _, m, high in bands]]
+        colour = COLOURS[index % len(COLOURS)]
+        axes.set(xscale="log", yscale="log")
+        axes.errorbar(values, middle, yerr=spread, fmt="o", color=colour, capsize=3,
+                      label="median, q20 to q80")  # fmt: skip
+        if case in laws:
+            _line(axes, values, laws[case])
+        axes.xaxis.set_major_locator(FixedLocator(values[:: max(1, math.ceil(len(values) / 6))]))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_title(case, fontsize=9, fontweight="normal")
+        axes.set_xlabel(xlabel)
+        axes.grid()
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, fontsize=8)
+    panels[0].set_ylabel(ylabel)
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure

@@ -1,0 +1,120 @@
+"""SGD on the hinge loss of many networks at once, each on nodes and labels of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns import AddSelf, Compose, Pattern, Sample
+from graphtheory.patterns.rows import on_rows
+
+Network = Callable[[Tensor, Neighborhood, Tensor], Tensor]
+"""(x, rows, receivers) -> outputs [T, R], such as `models.ShallowAttention`."""
+
+
+class HingeTask(NamedTuple):
+    """T trials on disjoint graphs of N nodes each, those of trial 0 first.
+
+    Attributes:
+        x: Features [T N, d].
+        y: Labels +1 or -1 [T N].
+        labelled: Ids of the labelled nodes [T, L].
+        candidates: [T N, T N], whom a node may hear; only rows of labelled nodes are read.
+    """
+
+    x: Tensor
+    y: Tensor
+    labelled: Tensor
+    candidates: Neighborhood
+
+
+@dataclass(frozen=True)
+class Algorithm4:
+    r"""How `train_hinge` trains.
+
+    Args:
+        step_size: eta.
+        steps: T, the steps on `first` included.
+        batch_size: B labelled nodes a step; all of them where there are fewer.
+        first_steps: T_0, steps on the parameters named `first` alone.
+        pattern: Draws S^{n,t} from the candidates of each node of the batch, afresh in each step.
+        quiet: Training ends early when no node of any trial's batch had a loss for so many steps in
+            a row; 0 never ends early.
+
+    Source:
+        Li (2024), algorithm 4; 60 nodes and the node itself, section 3.5.1.
+    """
+
+    step_size: float = 0.01
+    steps: int = 1000
+    batch_size: int = 40
+    first_steps: int = 0
+    pattern: Pattern = field(default_factory=lambda: Compose(Sample(60), AddSelf()))
+    quiet: int = 0
+
+
+def train_hinge(
+    network: Network,
+    task: HingeTask,
+    parameters: Sequence[Tensor],
+    options: Algorithm4,
+    generator: Generator,
+    *,
+    first: Sequence[Tensor] = (),
+    watch: Callable[[int], bool] = lambda step: False,
+) -> int:
+    r"""Train T networks, each with its own batches and draws.
+
+    .. math:: \psi \leftarrow \psi - \frac{\eta}{B} \sum_{n \in B_t}
+        \nabla_\psi \max(1 - y_n F(x_n), 0)
+
+    Args:
+        network: All T networks.
+        task: Nodes and labels.
+        parameters: What is trained, changed in place.
+        options: Step size, batches, samples.
+        generator: Source of randomness.
+        first: Parameters that are trained alone for the first steps.
+        watch: Called with the number of steps taken, before each step and after the last; where it
+            says True, training ends.
+
+    Returns:
+        Steps taken.
+
+    Source:
+        Li (2024), algorithm 4, eqs. (3.3) and (B.2).
+    """
+    quiet = 0
+    for step in range(options.steps):
+        if watch(step):
+            return step
+        trained = list(first if step < options.first_steps else parameters)
+        batch = _batch(task.labelled, options.batch_size, generator)  # [T, B]
+        nodes = batch.flatten()
+        rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
+        loss = (1 - task.y[batch] * network(task.x, rows, nodes)).clamp(min=0)
+        quiet = 0 if bool(loss.detach().any()) else quiet + 1
+        if quiet:
+            if quiet == options.quiet:
+                return step + 1
+            continue  # every gradient is 0
+        total = loss.mean(1).sum()
+        gradients = torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            for value, gradient in zip(trained, gradients, strict=True):
+                value.sub_(gradient, alpha=options.step_size)
+    watch(options.steps)
+    return options.steps
+
+
+def _batch(labelled: Tensor, size: int, generator: Generator) -> Tensor:
+    """Different labelled nodes of each trial, [T, min(B, L)]."""
+    if size >= labelled.size(1):
+        return labelled
+    key = torch.rand(labelled.shape, generator=generator)
+    return labelled.gather(1, key.topk(size, dim=1).indices)
