@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "patterns": _PATTERNS,
     "nn": _LAYERS,
     "models": _MODELS,
-    "integrations": _MODELS,
+    "integrations": {"models"} | _MODELS,
     "train": _LAYERS,
     "data": _LAYERS,
     "metrics": _LAYERS,

@@ -1,18 +1,23 @@
 """What a graph is: neighbourhoods, their builders, and bridges to other libraries."""
 
 from graphtheory.graph.build import bipartite, causal, cliques, neighbor_lists, star, union
+from graphtheory.graph.grid import Grid, Windows, grid_neighbors, windows
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
 
 __all__ = [
+    "Grid",
     "Neighborhood",
     "Sets",
+    "Windows",
     "bipartite",
     "causal",
     "cliques",
+    "grid_neighbors",
     "neighbor_lists",
     "neighborhood_from",
     "star",
     "union",
+    "windows",
 ]

@@ -1,15 +1,57 @@
 """Networks."""
 
 from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
 from graphtheory.models.stack import ResidualStack, Stack
+from graphtheory.models.swin import (
+    Swin,
+    swin_base,
+    swin_micro,
+    swin_nano,
+    swin_pico,
+    swin_small,
+    swin_tiny,
+)
+from graphtheory.models.vit import (
+    ViT,
+    deit_base,
+    deit_small,
+    deit_tiny,
+    vit_base,
+    vit_micro,
+    vit_nano,
+    vit_pico,
+    vit_small,
+    vit_tiny,
+)
 
 __all__ = [
+    "ClassToken",
+    "DistilledToken",
     "GraphTransformer",
+    "MeanToken",
     "PatternStart",
     "ResidualStack",
     "SampledGCN",
     "ShallowAttention",
     "Stack",
+    "Swin",
+    "ViT",
+    "deit_base",
+    "deit_small",
+    "deit_tiny",
+    "swin_base",
+    "swin_micro",
+    "swin_nano",
+    "swin_pico",
+    "swin_small",
+    "swin_tiny",
+    "vit_base",
+    "vit_micro",
+    "vit_nano",
+    "vit_pico",
+    "vit_small",
+    "vit_tiny",
 ]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from graphtheory.ops import BucketedBias
 
 UNREACHABLE = 255
+_BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
 
 
 class BucketBias(nn.Module):
@@ -17,16 +18,18 @@ class BucketBias(nn.Module):
 
     A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more,
     unreachable pairs (255) included, into the last. With `own_unreachable` the table has one row
-    more, for pairs without a path.
+    more, for pairs without a path. Relative positions in a window are buckets, too; more than 254
+    of them, which no distance needs, are looked up for each edge.
 
     Args:
-        num_buckets: Z, 1..254.
+        num_buckets: Z, at least 1; at most 254 with `own_unreachable`.
         heads: Heads that each learn their own b.
         own_unreachable: Give unreachable pairs a bucket of their own.
         saturate: False makes a reachable distance of Z hops or more an error instead.
 
     Shapes:
-        distance, an integer tensor [num_edges] in hops -> `ops.BucketedBias` with table [Z, heads].
+        distance, an integer tensor [num_edges] in hops -> `ops.BucketedBias` with table [Z, heads];
+        with more than 254 buckets a tensor [num_edges, heads].
 
     Raises:
         ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the
@@ -53,8 +56,12 @@ class BucketBias(nn.Module):
         saturate: bool = True,
     ) -> None:
         super().__init__()
-        if not 1 <= num_buckets <= 254:
-            raise ValueError(f"num_buckets: got {num_buckets}, expected 1..254")
+        if num_buckets < 1:
+            raise ValueError(f"num_buckets: got {num_buckets}, expected at least 1")
+        if num_buckets > _BYTE and own_unreachable:
+            raise ValueError(
+                f"num_buckets: got {num_buckets}, expected at most {_BYTE} with own_unreachable"
+            )
         if heads < 1:
             raise ValueError(f"heads: got {heads}, expected at least 1")
         self.num_buckets, self.saturate = num_buckets, saturate
@@ -65,7 +72,7 @@ class BucketBias(nn.Module):
         """Back to b = 0."""
         nn.init.zeros_(self.table)
 
-    def forward(self, distance: Tensor) -> BucketedBias:
+    def forward(self, distance: Tensor) -> BucketedBias | Tensor:
         """Sort distances into buckets."""
         if distance.is_floating_point() or distance.dim() != 1:
             shape = tuple(distance.shape)
@@ -74,6 +81,8 @@ class BucketBias(nn.Module):
             )
         if not torch.compiler.is_compiling():
             self._check_range(distance)
+        if self.num_buckets > _BYTE:
+            return self.table[distance.long().clamp(max=self.num_buckets - 1)]
         bucket = distance.clamp(max=self.num_buckets - 1).to(torch.uint8)
         if self.own_unreachable:
             bucket = torch.where(distance == UNREACHABLE, self.num_buckets, bucket).to(torch.uint8)

@@ -52,14 +52,23 @@ def test_longer_distances_are_an_error_where_none_may_saturate() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 1), "num_buckets: got 0, expected 1..254"),
-        ((255, 1), "num_buckets: got 255, expected 1..254"),
+        ((0, 1), "num_buckets: got 0, expected at least 1"),
         ((3, 0), "heads: got 0, expected at least 1"),
     ],
 )
 def test_sizes_out_of_range_are_named(arguments, message) -> None:
     with pytest.raises(ValueError, match=message):
         BucketBias(*arguments)
+
+
+def test_more_buckets_than_a_byte_counts() -> None:
+    module = BucketBias(529, 2)
+    with torch.no_grad():
+        module.table.copy_(torch.arange(529 * 2.0).view(529, 2))
+    found = module(torch.tensor([0, 255, 528, 600]))
+    assert torch.equal(found, module.table[[0, 255, 528, 528]])
+    with pytest.raises(ValueError, match="num_buckets: got 255, expected at most 254 with own_un"):
+        BucketBias(255, 2, own_unreachable=True)
 
 
 @pytest.mark.parametrize(

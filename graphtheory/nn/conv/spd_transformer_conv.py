@@ -11,6 +11,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.nn.attention import Bias, attention_logits
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
@@ -149,7 +150,7 @@ class SPDTransformerConv(MessagePassing):
             out = out + self.lin_skip(x_dst)
         return out if weights is None else (out, adj.with_weights(edge_index, weights))
 
-    def _bias(self, adj: Adjacency, distance: Tensor | None) -> ops.BucketedBias | None:
+    def _bias(self, adj: Adjacency, distance: Tensor | None) -> Bias:
         nb = adj.neighborhood
         if self.bucket_bias is None:
             return None
@@ -168,14 +169,8 @@ class SPDTransformerConv(MessagePassing):
             distance = (nb.indices != nb.receivers()).to(torch.uint8)
         return self.bucket_bias(distance)
 
-    def _softmax(
-        self, query: Tensor, key: Tensor, nb: Neighborhood, bias: ops.BucketedBias | None
-    ) -> Tensor:
-        scale = self.out_channels**-0.5 if self.scale is None else self.scale
-        logits = scale * ops.edge_dot(query, key, nb)
-        if bias is not None:
-            logits = logits + bias.table[bias.bucket.long()]
-        return ops.edge_softmax(logits, nb)
+    def _softmax(self, query: Tensor, key: Tensor, nb: Neighborhood, bias: Bias) -> Tensor:
+        return ops.edge_softmax(attention_logits(query, key, nb, bias, self.scale), nb)
 
     def attention_weights(self, x: Tensor | PairTensor, neighborhood: Neighborhood) -> Tensor:
         """Weights [E, heads] without dropout, in the edge order of the neighbourhood."""

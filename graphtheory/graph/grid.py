@@ -1,0 +1,154 @@
+"""Nodes on a grid, image by image: who lies beside whom, and windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph.build import cliques
+from graphtheory.graph.neighborhood import Neighborhood
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Images of height x width nodes each; nodes count image by image, row by row.
+
+    Args:
+        count: Images.
+        height: Rows of nodes in an image.
+        width: Columns of nodes in an image.
+
+    Raises:
+        ValueError: An entry that is no count, or a grid without rows or columns.
+
+    Example:
+        >>> Grid(2, 3, 4).num_nodes
+        24
+    """
+
+    count: int
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("count", 0), ("height", 1), ("width", 1)):
+            given = getattr(self, name)
+            if not isinstance(given, (int, torch.SymInt)) or given < least:
+                raise ValueError(f"{name}: got {given!r}, expected a whole number from {least} up")
+
+    @property
+    def size(self) -> int:
+        """Nodes of one image."""
+        return self.height * self.width
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all images."""
+        return self.count * self.size
+
+
+def grid_neighbors(grid: Grid, *, diagonal: bool = False) -> Neighborhood:
+    """The 4 nodes beside each node, or the 8 around it; fewer at the border, itself left out.
+
+    Args:
+        grid: The nodes.
+        diagonal: Whether the 4 diagonal ones count, too.
+
+    Example:
+        >>> grid_neighbors(Grid(1, 2, 2)).edge_index().tolist()
+        [[1, 2, 0, 3, 0, 3, 1, 2], [0, 0, 1, 1, 2, 2, 3, 3]]
+    """
+    ids = torch.arange(grid.num_nodes).view(grid.count, grid.height, grid.width)
+    here, there = ids[:, :, 1:], ids[:, :, :-1]
+    pairs = [(here, there), (ids[:, 1:], ids[:, :-1])]
+    if diagonal:
+        pairs += [(here[:, 1:], there[:, :-1]), (there[:, 1:], here[:, :-1])]
+    one_way = torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in pairs], 1)
+    both = torch.cat([one_way, one_way.flip(0)], 1)
+    both = both[:, both[0].argsort()]  # senders of a row ascend
+    return Neighborhood.from_edge_index(both, num_nodes=grid.num_nodes)
+
+
+class Windows(NamedTuple):
+    """Windows of a grid as sets of consecutive places.
+
+    Attributes:
+        neighborhood: Each place aggregates from all places of its window.
+        order: Node at each place, int64 [num_nodes]: ``x[order]`` goes from nodes to places.
+        place: Place of each node, int64 [num_nodes]: ``x[place]`` goes back.
+        relative: (dy + size - 1) * (2 * size - 1) + dx + size - 1 of each edge, where the receiver
+            lies dy rows below and dx columns right of the sender; uint8 [num_edges] where that
+            fits, else int16.
+    """
+
+    neighborhood: Neighborhood
+    order: Tensor
+    place: Tensor
+    relative: Tensor
+
+    def on_nodes(self) -> Neighborhood:
+        """The same edges between nodes; its edge e is edge ``perm[e]`` of `neighborhood`."""
+        rows = self.neighborhood.rows(self.place)
+        senders = self.order[rows.indices]
+        return Neighborhood(rows.indptr, senders, rows.num_src, perm=rows.perm, validate=False)
+
+    def to(self, device: torch.device | str) -> Windows:
+        """A copy on `device`."""
+        tensors = (tensor.to(device) for tensor in self[1:])
+        return Windows(self.neighborhood.to(device), *tensors)
+
+
+def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
+    """Complete sets of the nodes in windows of size x size, cut `shift` rows and columns later.
+
+    With a shift the first windows of a row and column have `shift` nodes on that axis: a cyclic
+    shift would join them with the last ones, whom the mask of a shifted-window network then parts
+    again. Where the size does not divide the grid the last windows are smaller; nothing is padded.
+
+    Args:
+        grid: The nodes.
+        size: Rows and columns of a window.
+        shift: Rows and columns of the first windows, 0..size-1; 0 is a whole window.
+
+    Returns:
+        The windows, image by image, row by row; of equal size they carry `blocks`, else `sets`.
+
+    Raises:
+        ValueError: A size below 1, or a shift that is not below the size.
+
+    Source:
+        Liu et al. (2021), Swin Transformer, section 3.2 and figures 2 and 4. Differs: windows are
+        cut instead of shifted and masked, with the same pairs; nothing attends to padding.
+
+    Example:
+        >>> cut = windows(Grid(1, 1, 5), size=4, shift=2)
+        >>> cut.neighborhood.degree().tolist(), cut.order.tolist()
+        ([2, 2, 3, 3, 3], [0, 1, 2, 3, 4])
+    """
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"size: got {size!r}, expected a whole number from 1 up")
+    if not isinstance(shift, int) or not 0 <= shift < size:
+        raise ValueError(f"shift: got {shift!r}, expected 0..{size - 1}, below size={size}")
+    row, column = torch.arange(grid.size) // grid.width, torch.arange(grid.size) % grid.width
+    number = (row - shift).div(size, rounding_mode="floor") * grid.width
+    number = number + (column - shift).div(size, rounding_mode="floor")
+    order = number.argsort(stable=True)
+    sizes = number.unique(return_counts=True)[1].tolist()
+    first = torch.arange(grid.count)[:, None] * grid.size
+    return Windows(
+        cliques(sizes * grid.count),
+        (first + order).flatten(),
+        (first + order.argsort()).flatten(),
+        _relative(cliques(sizes), row[order], column[order], size).repeat(grid.count),
+    )
+
+
+def _relative(one: Neighborhood, row: Tensor, column: Tensor, size: int) -> Tensor:
+    """Number of the relative position of each edge of one image."""
+    receivers, span = one.receivers(), 2 * size - 1
+    dy, dx = (at[receivers] - at[one.indices] for at in (row, column))
+    dtype = torch.uint8 if span**2 <= 256 else torch.int16
+    return ((dy + size - 1) * span + dx + size - 1).to(dtype)

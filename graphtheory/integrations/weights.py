@@ -1,0 +1,76 @@
+"""Weights of another library under our names, or an error that says which do not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+Rules = Sequence[tuple[str, str]]
+"""(regular expression of a name, our name); ``name#1`` is the second part of `name`."""
+
+
+def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
+    """Load a state dict of another library into a model.
+
+    Every name is rewritten by the first rule that matches all of it. Parts ``name#0``, ``name#1``
+    are joined along the first axis; axes of one entry that come first are dropped where we have
+    none. A rule to "" ignores a name.
+
+    Args:
+        model: Takes copies of the tensors.
+        state: Names and tensors.
+        rules: How names are rewritten.
+
+    Raises:
+        ValueError: Names that are missing, that nothing is known about, or shapes that differ; the
+            model is not touched then.
+    """
+    wanted = model.state_dict()
+    parts: dict[str, dict[int, Tensor]] = {}
+    unexpected = []
+    for name, tensor in state.items():
+        ours = _renamed(name, rules)
+        if ours == "":
+            continue
+        target, _, part = (name if ours is None else ours).partition("#")
+        if ours is None or target not in wanted:
+            unexpected.append(name)
+        else:
+            parts.setdefault(target, {})[int(part or 0)] = tensor
+    missing = [name for name in wanted if name not in parts]
+    found = {name: _joined(part, wanted[name]) for name, part in parts.items()}
+    shapes = [
+        f"{name} {tuple(t.shape)} for {tuple(wanted[name].shape)}"
+        for name, t in found.items()
+        if t.shape != wanted[name].shape
+    ]
+    if missing or unexpected or shapes:
+        raise ValueError(
+            f"state: does not fit {type(model).__name__}; missing: {_listed(missing)}; "
+            f"unexpected: {_listed(unexpected)}; other shapes: {_listed(shapes)}"
+        )
+    model.load_state_dict(found)
+
+
+def _renamed(name: str, rules: Rules) -> str | None:
+    for pattern, ours in rules:
+        if match := re.fullmatch(pattern, name):
+            return match.expand(ours)
+    return None
+
+
+def _joined(parts: Mapping[int, Tensor], like: Tensor) -> Tensor:
+    trimmed = []
+    for _, part in sorted(parts.items()):
+        while part.dim() > like.dim() and part.size(0) == 1:
+            part = part[0]
+        trimmed.append(part)
+    fit = len({t.shape[1:] for t in trimmed}) == 1
+    return torch.cat(trimmed) if fit and like.dim() else trimmed[0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,39 @@
+"""Neighbourhoods of images, made once for a size and kept: building them looks at every edge."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from graphtheory.graph import Grid, Neighborhood, Windows, cliques, windows
+
+# What a network of four stages needs for a full and a last batch, in training and validation.
+_KEPT = 32
+
+
+@lru_cache(maxsize=_KEPT)
+def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood:
+    """`count` images of `tokens` nodes each, all of an image attending to all (kept).
+
+    Args:
+        count: Images.
+        tokens: Nodes of each.
+        device: Where the tensors lie.
+    """
+    with torch.inference_mode(False):
+        return cliques([tokens] * count).to(device)
+
+
+@lru_cache(maxsize=_KEPT)
+def token_windows(grid: Grid, size: int, shift: int, device: torch.device) -> Windows:
+    """`graph.windows` (kept).
+
+    Args:
+        grid: The nodes.
+        size: Rows and columns of a window.
+        shift: Rows and columns of the first windows.
+        device: Where the tensors lie.
+    """
+    with torch.inference_mode(False):
+        return windows(grid, size, shift).to(device)

@@ -1,0 +1,195 @@
+"""Multi-head attention over any neighbourhood, and the weights that it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import BucketedBias
+
+Bias = Tensor | BucketedBias | None
+
+
+def attention_logits(
+    query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias, scale: float | None = None
+) -> Tensor:
+    """What the softmax of `ops.attention` is taken of, [num_edges, heads]; arguments as there."""
+    scale = query.size(2) ** -0.5 if scale is None else scale
+    logits = scale * ops.edge_dot(query, key, neighborhood)
+    if isinstance(bias, BucketedBias):
+        bias = bias.table[bias.bucket.long()]
+    return logits if bias is None else logits + bias
+
+
+class Attend(Protocol):
+    """How a receiver weighs its senders; arguments as in `ops.attention`."""
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
+    ) -> Tensor:
+        """Sums [num_dst, heads, head_dim]."""
+        ...
+
+    def weights(self, query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias) -> Tensor:
+        """The weights [num_edges, heads] of those sums, without dropout."""
+        ...
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Every sender of the row counts: `ops.attention`."""
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
+    ) -> Tensor:
+        """Attend."""
+        return ops.attention(query, key, value, neighborhood, **options)
+
+    def weights(self, query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias) -> Tensor:
+        """Softmax over the row."""
+        return ops.edge_softmax(attention_logits(query, key, neighborhood, bias), neighborhood)
+
+
+class Attention(nn.Module):
+    r"""Multi-head attention: one linear map for query, key and value, one for the output.
+
+    .. math::
+        x'_n = W_O \Big\Vert_h \sum_{s \in T^n} W_V^h x_s \operatorname{softmax}_{s \in T^n}\Big(
+        \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + b^h_{(s, n)} \Big)
+
+    A node with an empty T^n gets the bias of W_O.
+
+    Args:
+        dim: Features of a node, in and out.
+        heads: Heads of dim / heads features each.
+        bias: Module that makes the b of every edge from its `relation`, as `BucketBias` does.
+        attend: How senders are weighed; default `Softmax()`.
+        qkv_bias: Additive bias of W_Q, W_K, W_V.
+        dropout: Probability with which a weight is dropped in training.
+
+    Shapes:
+        x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
+        -> [num_dst, dim].
+
+    Raises:
+        ValueError: `heads` does not divide `dim`; a `relation` without `bias`, or the reverse.
+
+    Example:
+        >>> from graphtheory.graph import cliques
+        >>> Attention(8, heads=2)(torch.randn(6, 8), cliques([3, 3])).shape
+        torch.Size([6, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        bias: nn.Module | None = None,
+        attend: Attend | None = None,
+        qkv_bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if heads < 1 or dim % heads:
+            raise ValueError(f"heads: got {heads}, expected a divisor of dim={dim}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+        self.dim, self.heads, self.dropout = dim, heads, dropout
+        self.attend: Attend = Softmax() if attend is None else attend
+        self.bias = bias
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        senders: Tensor | None = None,
+        relation: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Attend; `generator` is the source of the dropout."""
+        query, key, value = self._project(x, senders)
+        out = self.attend(
+            query, key, value, neighborhood, bias=self._bias(relation),
+            dropout=self.dropout if self.training else 0.0, generator=generator,
+        )  # fmt: skip
+        return self.out(out.flatten(1))
+
+    def weights(
+        self,
+        x: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        senders: Tensor | None = None,
+        relation: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The weights [num_edges, heads] of `forward` with the same arguments, without dropout."""
+        query, key, _ = self._project(x, senders)
+        return self.attend.weights(query, key, neighborhood, self._bias(relation))
+
+    def _project(self, x: Tensor, senders: Tensor | None) -> tuple[Tensor, ...]:
+        """Query [num_dst, H, D], key and value [num_src, H, D]."""
+        shape = (self.heads, self.dim // self.heads)
+        if senders is None:
+            return self.qkv(x).view(-1, 3, *shape).unbind(1)
+        parts = (self.dim, 2 * self.dim)
+        weights = self.qkv.weight.split(parts)
+        biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
+        query, rest = map(nn.functional.linear, (x, senders), weights, biases)
+        return query.view(-1, *shape), *rest.view(-1, 2, *shape).unbind(1)
+
+    def _bias(self, relation: Tensor | None) -> Bias:
+        if (self.bias is None) != (relation is None):
+            found = "no relation" if relation is None else "a relation"
+            wanted = "one, for this layer has a bias" if relation is None else "none without a bias"
+            raise ValueError(f"relation: got {found}, expected {wanted}")
+        return None if self.bias is None else self.bias(relation)
+
+
+class AttentionMap(NamedTuple):
+    """Attention of one layer: weight ``weights[e, h]`` of edge e of the neighbourhood in head h."""
+
+    neighborhood: Neighborhood
+    weights: Tensor
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
+    """Run a model in evaluation mode and note what every `Attention` in it weighs, in order.
+
+    Args:
+        model: Any module with `Attention` layers; its mode is the same afterwards.
+        inputs: What the model takes.
+
+    Example:
+        >>> from graphtheory.graph import cliques
+        >>> (found,) = attention_maps(Attention(4, heads=1), torch.randn(2, 4), cliques([2]))
+        >>> found.weights.sum().item()
+        2.0
+    """
+    maps: list[AttentionMap] = []
+
+    def note(layer: Attention, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        maps.append(AttentionMap(args[1], layer.weights(*args, **options)))
+
+    layers = [m for m in model.modules() if isinstance(m, Attention)]
+    hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in layers]
+    modes = [(m, m.training) for m in model.modules()]
+    try:
+        model.eval()
+        model(*inputs)
+    finally:
+        for module, training in modes:
+            module.training = training
+        for hook in hooks:
+            hook.remove()
+    return maps

@@ -1,0 +1,142 @@
+"""The pre-norm transformer block over any neighbourhood."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Neighborhood
+from graphtheory.nn.attention import Attention
+
+
+class MLP(nn.Module):
+    """linear, GELU, linear.
+
+    Args:
+        dim: Features of a node, in and out.
+        hidden: Features between the two maps.
+    """
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.fc1, self.act, self.fc2 = nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class LayerScale(nn.Module):
+    """A learned factor for each feature of a branch.
+
+    Args:
+        dim: Features of a node.
+        start: The factors at the beginning, such as 1e-5.
+
+    Source: Touvron et al. (2021), Going deeper with image transformers, eq. (4).
+    """
+
+    def __init__(self, dim: int, start: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((dim,), start))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        return self.gamma * x
+
+
+class DropPath(nn.Module):
+    """Stochastic depth: in training a branch is left out for an image with probability p.
+
+    Of images that keep it the branch is divided by 1 - p.
+
+    Args:
+        p: Probability in [0, 1).
+
+    Raises:
+        ValueError: p outside [0, 1); nodes that are not as many for each image.
+
+    Source: Huang et al. (2016), Deep networks with stochastic depth. Differs: drawn for each image.
+    """
+
+    def __init__(self, p: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"p: got {p}, expected a probability in [0, 1)")
+        self.p = p
+
+    def forward(self, x: Tensor, images: int, generator: torch.Generator | None = None) -> Tensor:
+        """Same shape as x, [N, dim]: `images` with as many consecutive nodes each."""
+        if not self.training or self.p == 0:
+            return x
+        if images < 1 or len(x) % images:
+            raise ValueError(f"images: got {images}, expected a divisor of the {len(x)} nodes")
+        source = x.device if generator is None else generator.device
+        draw = torch.rand(images, 1, 1, generator=generator, device=source).to(x.device)
+        factor = (draw >= self.p).to(x.dtype) / (1 - self.p)
+        return (x.view(images, -1, x.size(1)) * factor).view_as(x)
+
+    def extra_repr(self) -> str:
+        """Probability."""
+        return f"p={self.p}"
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x)).
+
+    Args:
+        attention: The layer, which says the width and the heads.
+        mlp_ratio: Width of the MLP over that of the nodes.
+        layer_scale: Factor of both branches at the beginning, learned; None is none.
+        drop_path: Probability that an image skips a branch in training.
+        eps: Of both norms.
+
+    Shapes:
+        x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
+        -> [num_dst, dim].
+
+    Source: Dosovitskiy et al. (2021), eqs. (2) and (3). Differs: senders may be other nodes than
+        receivers, under the same norm.
+
+    Example:
+        >>> from graphtheory.graph import cliques
+        >>> Block(Attention(8, heads=2))(torch.randn(6, 8), cliques([3, 3])).shape
+        torch.Size([6, 8])
+    """
+
+    def __init__(
+        self,
+        attention: Attention,
+        *,
+        mlp_ratio: float = 4.0,
+        layer_scale: float | None = None,
+        drop_path: float = 0.0,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        dim = attention.dim
+        self.norm1, self.attention = nn.LayerNorm(dim, eps), attention
+        self.norm2, self.mlp = nn.LayerNorm(dim, eps), MLP(dim, round(mlp_ratio * dim))
+        self.scale1, self.scale2 = (
+            nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale) for _ in range(2)
+        )
+        self.drop_path = DropPath(drop_path)
+
+    def forward(
+        self,
+        x: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        senders: Tensor | None = None,
+        relation: Tensor | None = None,
+        images: int = 1,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Same shape as x; `images` have as many consecutive nodes each, `drop_path` draws each."""
+        branch = self.attention(
+            self.norm1(x), neighborhood, relation=relation, generator=generator,
+            senders=None if senders is None else self.norm1(senders),
+        )  # fmt: skip
+        x = x + self.drop_path(self.scale1(branch), images, generator)
+        branch = self.mlp(self.norm2(x))
+        return x + self.drop_path(self.scale2(branch), images, generator)

@@ -1,0 +1,147 @@
+"""Images as nodes: patches, their positions, and the way back to a map."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid
+
+
+class PatchEmbedding(nn.Module):
+    """A linear map of every patch of an image, patch by patch a node.
+
+    Args:
+        dim: Features of a node.
+        patch_size: Rows and columns of a patch, in pixels.
+        in_channels: Channels of an image.
+        pad: Fill up with zeros, right and below, an image whose sides the patch does not divide;
+            otherwise such an image is an error.
+        norm: Normalise the features of each node.
+
+    Shapes:
+        images [B, in_channels, H, W] -> nodes [B * h * w, dim] and the `Grid` (B, h, w).
+
+    Raises:
+        ValueError: Images of another number of axes or channels, or of a size that does not fit.
+
+    Example:
+        >>> x, grid = PatchEmbedding(8, patch_size=4)(torch.randn(2, 3, 8, 12))
+        >>> x.shape, grid
+        (torch.Size([12, 8]), Grid(count=2, height=2, width=3))
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        patch_size: int,
+        in_channels: int = 3,
+        *,
+        pad: bool = False,
+        norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.patch_size, self.in_channels, self.pad = patch_size, in_channels, pad
+        self.projection = nn.Conv2d(in_channels, dim, patch_size, stride=patch_size)
+        self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
+
+    @property
+    def dim(self) -> int:
+        """Features of a node."""
+        return self.projection.out_channels
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Nodes, and the grid on which they lie."""
+        x, grid = from_map(self.projection(self._whole_patches(images)))
+        return self.norm(x), grid
+
+    def _whole_patches(self, images: Tensor) -> Tensor:
+        if images.dim() != 4 or images.size(1) != self.in_channels:
+            raise ValueError(
+                f"images: shape {tuple(images.shape)}, expected [B, {self.in_channels}, H, W]"
+            )
+        height, width = images.shape[2:]
+        below, right = -height % self.patch_size, -width % self.patch_size
+        if not below and not right:
+            return images
+        if not self.pad:
+            raise ValueError(
+                f"images: {height} x {width} pixels, expected multiples of "
+                f"patch_size={self.patch_size}; pad=True fills up with zeros"
+            )
+        return nn.functional.pad(images, (0, right, 0, below))
+
+
+def from_map(maps: Tensor) -> tuple[Tensor, Grid]:
+    """Maps [B, dim, h, w] as nodes [B * h * w, dim] and their grid."""
+    count, _, height, width = maps.shape
+    return maps.permute(0, 2, 3, 1).flatten(0, 2), Grid(count, height, width)
+
+
+def to_map(x: Tensor, grid: Grid) -> Tensor:
+    """Nodes [B * h * w, dim] as maps [B, dim, h, w].
+
+    Raises:
+        ValueError: Not as many nodes as the grid has.
+    """
+    if x.dim() != 2 or x.size(0) != grid.num_nodes:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [{grid.num_nodes}, dim] for {grid}")
+    return x.view(grid.count, grid.height, grid.width, -1).permute(0, 3, 1, 2)
+
+
+class PositionEmbedding(nn.Module):
+    """A learned vector for each place of a grid, resized bicubically for another grid.
+
+    Args:
+        dim: Features of a node.
+        height: Rows of the grid that is learned.
+        width: Its columns.
+        prefix: Vectors before those of the grid, for tokens without a place; never resized.
+
+    Shapes:
+        a grid (B, h, w) -> [prefix + h * w, dim], the same for every image.
+
+    Example:
+        >>> PositionEmbedding(8, 2, 2, prefix=1)(Grid(5, 3, 4)).shape
+        torch.Size([13, 8])
+    """
+
+    def __init__(self, dim: int, height: int, width: int, prefix: int = 0) -> None:
+        super().__init__()
+        self.grid, self.prefix = Grid(1, height, width), prefix
+        self.table = nn.Parameter(torch.zeros(prefix + self.grid.size, dim))
+
+    def forward(self, grid: Grid) -> Tensor:
+        """Vectors of the tokens of one image."""
+        if (grid.height, grid.width) == (self.grid.height, self.grid.width):
+            return self.table
+        learned = to_map(self.table[self.prefix :], self.grid)
+        resized = nn.functional.interpolate(
+            learned, size=(grid.height, grid.width), mode="bicubic", align_corners=False
+        )
+        return torch.cat([self.table[: self.prefix], from_map(resized)[0]])
+
+
+class PatchTokens(nn.Module):
+    """Patches with their positions, after tokens that every image has: class, distillation.
+
+    Args:
+        patch: Makes nodes of patches.
+        position: Of the patches and, with a `prefix`, of as many learned tokens before them.
+
+    Shapes:
+        images [B, C, H, W] -> nodes [B * (prefix + h * w), dim], image by image, and the grid of
+        the patches.
+    """
+
+    def __init__(self, patch: PatchEmbedding, position: PositionEmbedding) -> None:
+        super().__init__()
+        self.patch, self.position = patch, position
+        self.prefix = nn.Parameter(torch.zeros(position.prefix, patch.dim))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Nodes, and the grid of the patches among them."""
+        x, grid = self.patch(images)
+        prefix = self.prefix.expand(grid.count, -1, -1)
+        tokens = torch.cat([prefix, x.view(grid.count, grid.size, -1)], 1)  # [B, T, dim]
+        return (tokens + self.position(grid)).flatten(0, 1), grid

@@ -1,0 +1,107 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphtheory import Neighborhood, bipartite, cliques
+from graphtheory.nn import Attention, BucketBias, Softmax, attention_maps
+
+
+def drawn(layer: nn.Module) -> nn.Module:
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(0))
+    return layer
+
+
+def test_it_is_torchs_multihead_attention_on_a_clique() -> None:
+    ours, theirs = drawn(Attention(12, heads=3)), nn.MultiheadAttention(12, 3, batch_first=True)
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": ours.qkv.weight, "in_proj_bias": ours.qkv.bias,
+            "out_proj.weight": ours.out.weight, "out_proj.bias": ours.out.bias,
+        }
+    )  # fmt: skip
+    x, nb = torch.randn(2, 5, 12), cliques([5, 5])
+    out, weights = theirs(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(ours(x.flatten(0, 1), nb), out.flatten(0, 1))
+    found = ours.weights(x.flatten(0, 1), nb).view(2, 5, 5, 3).permute(0, 3, 1, 2)
+    torch.testing.assert_close(found, weights)
+
+
+def test_senders_may_be_other_nodes() -> None:
+    layer, x, senders = drawn(Attention(8, 2)), torch.randn(2, 8), torch.randn(6, 8)
+    both = torch.cat([x, senders])
+    edges = torch.tensor([[2, 3, 4, 5, 6, 7], [0, 0, 0, 1, 1, 1]])
+    whole = layer(both, Neighborhood.from_edge_index(edges, num_nodes=8))[:2]
+    torch.testing.assert_close(layer(x, bipartite([1, 1], [3, 3]), senders=senders), whole)
+
+
+@pytest.mark.parametrize("buckets", [3, 300])
+def test_a_bias_is_read_by_relation_in_output_and_weights(buckets: int) -> None:
+    layer, x, nb = (
+        drawn(Attention(8, 2, bias=BucketBias(buckets, 2))),
+        torch.randn(6, 8),
+        cliques([3, 3]),
+    )
+    relation = torch.arange(nb.num_edges) % 3
+    plain = Attention(8, 2)
+    plain.load_state_dict({n: t for n, t in layer.state_dict().items() if n != "bias.table"})
+    plain.attend = Shifted(layer.bias.table[relation])
+    torch.testing.assert_close(layer(x, nb, relation=relation), plain(x, nb))
+    torch.testing.assert_close(layer.weights(x, nb, relation=relation), plain.weights(x, nb))
+
+
+class Shifted(Softmax):
+    """Softmax of logits with a number more for each edge: the rule is an option, too."""
+
+    def __init__(self, more: Tensor) -> None:
+        object.__setattr__(self, "more", more)
+
+    def __call__(self, *tensors: object, bias: object, **options: object) -> Tensor:
+        return super().__call__(*tensors, bias=self.more, **options)
+
+    def weights(self, *tensors: object) -> Tensor:
+        return super().weights(*tensors[:-1], self.more)
+
+
+def test_dropout_is_the_generators_and_only_in_training() -> None:
+    layer, x, nb = drawn(Attention(8, 2, dropout=0.5)), torch.randn(6, 8), cliques([6])
+
+    def out(seed: int) -> Tensor:
+        return layer(x, nb, generator=torch.Generator().manual_seed(seed))
+
+    assert torch.equal(out(1), out(1)) and not torch.equal(out(1), out(2))
+    layer.eval()
+    assert torch.equal(out(1), out(2))
+
+
+def test_maps_are_those_of_evaluation_and_the_mode_stays() -> None:
+    layer, x, nb = drawn(Attention(8, 2, dropout=0.5)), torch.randn(6, 8), cliques([6])
+    model = nn.ModuleDict({"a": layer, "b": nn.Dropout()})
+    model.b.eval()
+    model.forward = lambda x, nb: layer(layer(x, nb), nb)
+    first, second = attention_maps(model, x, nb)
+    assert layer.training and not model.b.training and not layer._forward_pre_hooks
+    layer.eval()
+    torch.testing.assert_close(first.weights, layer.weights(x, nb))
+    torch.testing.assert_close(second.weights, layer.weights(layer(x, nb), nb))
+    assert first.neighborhood is nb and not first.weights.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Attention(8, 3), "heads: got 3, expected a divisor of dim=8"),
+        (lambda: Attention(8, 2, dropout=1.0), "dropout: got 1.0, expected a probability"),
+        (
+            lambda: Attention(4, 1)(torch.zeros(1, 4), cliques([1]), relation=torch.zeros(1)),
+            "relation: got a relation, expected none without a bias",
+        ),
+        (
+            lambda: Attention(4, 1, bias=BucketBias(2, 1))(torch.zeros(1, 4), cliques([1])),
+            "relation: got no relation, expected one, for this layer has a bias",
+        ),
+    ],
+)
+def test_bad_options_are_named(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

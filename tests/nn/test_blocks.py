@@ -1,0 +1,66 @@
+import pytest
+import torch
+from torch import nn
+
+from graphtheory import bipartite, cliques
+from graphtheory.nn import Attention, Block, DropPath, LayerScale
+
+
+def test_it_is_torchs_encoder_layer_with_the_norm_first() -> None:
+    block = Block(Attention(8, 2), mlp_ratio=3.0, eps=1e-5)
+    theirs = nn.TransformerEncoderLayer(8, 2, 24, 0.0, "gelu", batch_first=True, norm_first=True)
+    names = {
+        "attention.qkv.": "self_attn.in_proj_", "attention.out.": "self_attn.out_proj.",
+        "mlp.fc1.": "linear1.", "mlp.fc2.": "linear2.",
+    }  # fmt: skip
+    state = {}
+    for name, tensor in block.state_dict().items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        state[name] = tensor
+    theirs.load_state_dict(state)
+    x = torch.randn(2, 5, 8)
+    torch.testing.assert_close(block(x.flatten(0, 1), cliques([5, 5])), theirs(x).flatten(0, 1))
+
+
+def test_senders_pass_the_norm_of_the_receivers() -> None:
+    block, x, senders = Block(Attention(8, 2)), torch.randn(2, 8), torch.randn(4, 8)
+    nn.init.normal_(block.norm1.weight)
+    nb = bipartite([2], [4])
+    x1 = x + block.attention(block.norm1(x), nb, senders=block.norm1(senders))
+    expected = x1 + block.mlp(block.norm2(x1))
+    torch.testing.assert_close(block(x, nb, senders=senders), expected)
+
+
+def test_layer_scale_is_on_both_branches() -> None:
+    block, x = Block(Attention(8, 2), layer_scale=0.0), torch.randn(6, 8)
+    assert torch.equal(block(x, cliques([6])), x)
+    nn.init.ones_(block.scale2.gamma)
+    torch.testing.assert_close(block(x, cliques([6])), x + block.mlp(block.norm2(x)))
+    assert LayerScale(3, 1e-5).gamma.tolist() == pytest.approx([1e-5] * 3)
+
+
+def test_paths_drop_by_image_and_keep_their_mean(generator: torch.Generator) -> None:
+    drop, x = DropPath(0.25), torch.ones(4000 * 3, 2)
+    out = drop(x, 4000, generator).view(4000, 6)
+    assert (out == out[:, :1]).all()
+    values, counts = out[:, 0].unique(return_counts=True)
+    torch.testing.assert_close(values, torch.tensor([0, 4 / 3]))
+    assert abs(counts[0] / 4000 - 0.25) < 0.03
+    assert torch.equal(drop.eval()(x, 4000), x)
+
+
+def test_a_block_draws_its_paths_from_the_generator() -> None:
+    block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
+
+    def out(seed: int) -> torch.Tensor:
+        return block(x, nb, images=8, generator=torch.Generator().manual_seed(seed))
+
+    assert torch.equal(out(1), out(1)) and not torch.equal(out(1), out(2))
+
+
+def test_bad_options_are_named() -> None:
+    with pytest.raises(ValueError, match="p: got 1, expected a probability in"):
+        DropPath(1)
+    with pytest.raises(ValueError, match="images: got 4, expected a divisor of the 6 nodes"):
+        DropPath(0.5)(torch.zeros(6, 1), 4)
