@@ -19,7 +19,8 @@ from graphtheory.graph import Neighborhood
 class OfStores(Source):
     """A pair of stores with one edge type, from a node type to itself.
 
-    The graph is read once; features of a batch's nodes are asked for when it is made.
+    The graph is read once, as what the graph store gives of it in this process; features of a
+    batch's nodes are asked for when it is made, by ids in main memory, wherever they come back.
     """
 
     def __init__(self, features: Any, graph: Any, attributes: Sequence[str] | None) -> None:
@@ -34,7 +35,9 @@ class OfStores(Source):
         self.features = features
         node_type = _only_node_type(graph)
         known = _of_type(features, node_type)
-        sizes = {name: tuple(features.get_tensor_size(a)) for name, a in known.items()}
+        sizes = {
+            name: tuple(int(n) for n in features.get_tensor_size(a)) for name, a in known.items()
+        }
         self.graph = _read(graph, _num_nodes(graph, sizes))
         check_names(known, attributes)
         self.attrs: dict[str, Any] = {}
@@ -104,9 +107,10 @@ def _num_nodes(graph: GraphStore, sizes: dict[str, tuple[int, ...]]) -> int:
 
 
 def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
-    """The edges in one of the layouts that the store has them in."""
+    """The edges in one of the layouts that the store has them in, moved to main memory."""
     attr = graph.get_all_edge_attrs()[0]
-    row, col = graph.get_edge_index(attr)
+    row, col = (torch.as_tensor(part).as_subclass(Tensor) for part in graph.get_edge_index(attr))
+    row, col = row.long().cpu(), col.long().cpu()
     if attr.layout == EdgeLayout.CSR:
         row = _of_each_edge(row)
     elif attr.layout == EdgeLayout.CSC:
