@@ -51,7 +51,7 @@ Loader = Literal["gcn, LADIES", "gt, attention sets"]
 LARGE = {"num_nodes": 1_700_000, "num_links": 20_000_000}
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000, 3_162_278)
 EPOCHS: dict[Network, int] = {
-    "gt, attention sets": 3, "gcn, LADIES": 5, "gat, full": 40, "gcn, full": 40, "mlp, full": 40,
+    "gt, attention sets": 2, "gcn, LADIES": 5, "gat, full": 30, "gcn, full": 30, "mlp, full": 30,
 }  # fmt: skip
 GIB = 2**30
 
@@ -163,23 +163,28 @@ def step_memory(loader: Loader, num_nodes: int, batch_size: int, steps: int) -> 
 
 
 def step_times(
-    loader: Loader, sizes: tuple[int, ...], batch_size: int, steps: int
-) -> dict[int, list[float]]:
-    """Microseconds of CPU a seed, for each size; a round has a batch of every size."""
-    jobs = {size: sampled_job(loader, flat_graph(size), batch_size) for size in sizes}
-    works = {size: (step_of(job), job.batches) for size, job in jobs.items()}
-    found: dict[int, list[float]] = {size: [] for size in sizes}
-    running = {size: iter(batches(0)) for size, (_, batches) in works.items()}
+    sizes: tuple[int, ...], batch_size: int, steps: int
+) -> dict[tuple[Loader, int], list[float]]:
+    """Microseconds of CPU a seed; a round has a batch of every loader and size."""
+    drawn_once = {size: flat_graph(size) for size in sizes}
+    jobs = {
+        (loader, size): sampled_job(loader, drawn_once[size], batch_size)
+        for loader in get_args(Loader)
+        for size in sizes
+    }
+    steps_of = {key: step_of(job) for key, job in jobs.items()}
+    batches = {key: iter(job.batches(0)) for key, job in jobs.items()}
+    found: dict[tuple[Loader, int], list[float]] = {key: [] for key in jobs}
     for round_ in range(-2, steps):
-        for size, (step, batches) in works.items():
+        for key, step in steps_of.items():
             start = time.process_time()
-            batch = next(running[size], None)
-            if batch is None or batch.batch_size < batch_size:
-                running[size] = iter(batches(0))
-                start, batch = time.process_time(), next(running[size])
+            batch = next(batches[key], None)
+            if batch is None or batch.batch_size < batch_size:  # the epoch is over
+                batches[key] = iter(jobs[key].batches(0))
+                start, batch = time.process_time(), next(batches[key])
             step(batch)
             if round_ >= 0:
-                found[size].append(1e6 * (time.process_time() - start) / batch_size)
+                found[key].append(1e6 * (time.process_time() - start) / batch_size)
     return found
 
 
@@ -243,8 +248,8 @@ def large_rows(about: dict[str, Any], share: float) -> list[Row]:
 def flat_rows(about: dict[str, Any], steps: int, repeats: int) -> list[Row]:
     """Time and memory a seed over the number of nodes, and the slope of both."""
     rows = []
+    times = step_times(SIZES, about["batch_size"], steps)
     for loader in get_args(Loader):
-        times = step_times(loader, SIZES, about["batch_size"], steps)
         sizes = {"loader": loader.replace(",", ":")} | about
         for size in SIZES:
             memory = [
@@ -252,9 +257,11 @@ def flat_rows(about: dict[str, Any], steps: int, repeats: int) -> list[Row]:
                 for _ in range(repeats)
             ]
             own = sizes | {"nodes": size}
-            rows.append(Row.of("scale, CPU time of a step for a seed", times[size], "us", **own))
+            rows.append(
+                Row.of("scale, CPU time of a step for a seed", times[loader, size], "us", **own)
+            )
             rows.append(Row.of("scale, memory of a step for a seed", memory, "KiB", **own))
-            print(loader, size, median(times[size]), memory, file=sys.stderr, flush=True)
+            print(loader, size, median(times[loader, size]), memory, file=sys.stderr, flush=True)
     return rows
 
 
@@ -291,6 +298,7 @@ def main(
     epochs: int | None = None,
     share: float = 0.08,
     steps: int = 15,
+    repeats: int = 1,
     threads: int = 1,
     out: Path | None = None,
     picture: Path | None = None,
@@ -308,6 +316,7 @@ def main(
         epochs: Of every network; None for those of the module. For train.
         share: Of the nodes that are seeds; for large.
         steps: Of each size; for flat.
+        repeats: Processes for each figure of memory; for flat.
         threads: Of torch and of the kernels.
         out: CSV file to put the rows in, after the conformance tests.
         picture: File for the picture; for flat.
@@ -323,7 +332,7 @@ def main(
         named = {"dataset": dataset, "root": root and str(root)}
         rows = train_rows(about | named, seeds, epochs)
     else:
-        rows = large_rows(about, share) if part == "large" else flat_rows(about, steps, 2)
+        rows = large_rows(about, share) if part == "large" else flat_rows(about, steps, repeats)
     show(rows)
     if picture is not None:
         drawing(rows, picture)
