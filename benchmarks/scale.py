@@ -15,6 +15,7 @@ batch. CPU time is that of all threads together: it does not hang on what else t
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -54,6 +55,9 @@ EPOCHS: dict[Network, int] = {
     "gt, attention sets": 2, "gcn, LADIES": 5, "gat, full": 30, "gcn, full": 30, "mlp, full": 30,
 }  # fmt: skip
 GIB = 2**30
+RETURNED = {  # what making the graph has freed goes back, or steps would live on it unseen
+    "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536",
+}  # fmt: skip
 
 
 def load(dataset: str, root: Path | None) -> Data:
@@ -164,8 +168,8 @@ def step_memory(loader: Loader, num_nodes: int, batch_size: int, steps: int) -> 
 
 def step_times(
     sizes: tuple[int, ...], batch_size: int, steps: int
-) -> dict[tuple[Loader, int], list[float]]:
-    """Microseconds of CPU a seed; a round has a batch of every loader and size."""
+) -> dict[tuple[Loader, int], tuple[list[float], list[float]]]:
+    """Microseconds of CPU, and nodes, a seed; a round has a batch of every loader and size."""
     drawn_once = {size: flat_graph(size) for size in sizes}
     jobs = {
         (loader, size): sampled_job(loader, drawn_once[size], batch_size)
@@ -174,7 +178,8 @@ def step_times(
     }
     steps_of = {key: step_of(job) for key, job in jobs.items()}
     batches = {key: iter(job.batches(0)) for key, job in jobs.items()}
-    found: dict[tuple[Loader, int], list[float]] = {key: [] for key in jobs}
+    found: dict[tuple[Loader, int], tuple[list[float], list[float]]]
+    found = {key: ([], []) for key in jobs}
     for round_ in range(-2, steps):
         for key, step in steps_of.items():
             start = time.process_time()
@@ -184,7 +189,8 @@ def step_times(
                 start, batch = time.process_time(), next(batches[key])
             step(batch)
             if round_ >= 0:
-                found[key].append(1e6 * (time.process_time() - start) / batch_size)
+                found[key][0].append(1e6 * (time.process_time() - start) / batch_size)
+                found[key][1].append(batch.num_nodes / batch_size)
     return found
 
 
@@ -192,7 +198,8 @@ def fresh(what: str, **options: Any) -> Any:
     """What a call of this script with `--measure` prints, in a process of its own."""
     command = [sys.executable, __file__, "train", "--measure", what]
     command += ["--options", json.dumps(options)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = os.environ | (RETURNED if what == "flat" else {})
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -261,7 +268,15 @@ def flat_rows(about: dict[str, Any], steps: int, repeats: int) -> list[Row]:
                 Row.of("scale, CPU time of a step for a seed", times[loader, size], "us", **own)
             )
             rows.append(Row.of("scale, memory of a step for a seed", memory, "KiB", **own))
-            print(loader, size, median(times[loader, size]), memory, file=sys.stderr, flush=True)
+            print(
+                loader,
+                size,
+                median(microseconds),
+                median(nodes),
+                memory,
+                file=sys.stderr,
+                flush=True,
+            )
     return rows
 
 

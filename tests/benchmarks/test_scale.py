@@ -71,7 +71,7 @@ def test_large_and_flat_give_rows_and_a_picture(
     large = scale.large_rows(about, 0.08)
     assert len(large) == 2 * 6 and all(row.value > 0 for row in large)
     flat = scale.flat_rows(about, steps=8, repeats=1)
-    assert len(flat) == 2 * 2 * 2
+    assert len(flat) == 2 * 2 * 3
     assert {row.parameters["nodes"] for row in flat} == {2000, 4000}
     scale.drawing(flat, tmp_path / "flat.png")
     assert (tmp_path / "flat.png").stat().st_size > 5000
