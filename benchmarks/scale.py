@@ -253,7 +253,7 @@ def large_rows(about: dict[str, Any], share: float) -> list[Row]:
 
 
 def flat_rows(about: dict[str, Any], steps: int, repeats: int) -> list[Row]:
-    """Time and memory a seed over the number of nodes, and the slope of both."""
+    """Time, nodes and memory a seed over the number of nodes."""
     rows = []
     times = step_times(SIZES, about["batch_size"], steps)
     for loader in get_args(Loader):
@@ -264,25 +264,19 @@ def flat_rows(about: dict[str, Any], steps: int, repeats: int) -> list[Row]:
                 for _ in range(repeats)
             ]
             own = sizes | {"nodes": size}
-            rows.append(
-                Row.of("scale, CPU time of a step for a seed", times[loader, size], "us", **own)
-            )
-            rows.append(Row.of("scale, memory of a step for a seed", memory, "KiB", **own))
-            print(
-                loader,
-                size,
-                median(microseconds),
-                median(nodes),
-                memory,
-                file=sys.stderr,
-                flush=True,
-            )
+            spent, nodes = times[loader, size]
+            rows += [
+                Row.of("scale, CPU time of a step for a seed", spent, "us", **own),
+                Row.of("scale, nodes of a batch for a seed", nodes, "1", **own),
+                Row.of("scale, memory of a step for a seed", memory, "KiB", **own),
+            ]
+            print(loader, size, rows[-3].median, memory, file=sys.stderr, flush=True)
     return rows
 
 
 @styled
 def drawing(rows: list[Row], path: Path) -> None:
-    """Cost a seed over the number of nodes, on log scales, with a dotted line for no growth."""
+    """Cost a seed over the number of nodes, on log scales."""
     figure, axes = panels(2)
     what = ("scale, CPU time of a step for a seed", "scale, memory of a step for a seed")
     for ax, name, label in zip(axes, what, ("CPU time (µs)", "memory (KiB)"), strict=True):
