@@ -37,7 +37,7 @@ the inverse square root of the group's mean degree, which gives the least varian
 edges. "degree groups, p*": p*_l in proportion to 1 / psi_l, the bound of Li (2024), eq. (5.8),
 scaled so that A* has as much weight on its edges as A. FastGCN and LADIES draw different nodes.
 """
-_GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 16, 4, 64
+_GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 2, 64
 
 
 class Use(NamedTuple):

@@ -40,15 +40,15 @@ class Plan:
         tried: Changes of the options that the search chose for the GCN on all neighbours.
     """
 
-    epochs: int = 400
-    patience: int = 100
+    epochs: int = 600
+    patience: int = 200
     search_epochs: int = 200
     seeds: int = 5
     search_seeds: int = 1
     tried: tuple[Options, ...] = ({}, {"dropout": 0.2, "weight_decay": 5e-4})
 
 
-PLANS = {"facebook": Plan(250, 60, 100, 3, 1, ({}, {"dropout": 0.2}))}
+PLANS = {"facebook": Plan(300, 80, 100, 3, 1, ({}, {"dropout": 0.2}))}
 
 
 def plan_of(dataset: str) -> Plan:

@@ -212,7 +212,7 @@ def score_dots(
             known = setting in {line.get_label() for line in axes.get_lines()}
             axes.plot(fmean(scores), height, label=None if known else setting, **style)
     _names(axes, series)
-    axes.set_xlabel(f"test {metric} (%): mean and runs; grey: within {margin:g} of {reference}")
+    axes.set_xlabel(f"test {metric} (%): mean, runs; grey: {margin:g} point below {reference}")
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

@@ -86,7 +86,7 @@ def _verdict(study: SamplingStudy, lines: list[dict[str, Any]]) -> str:
         sure = [n["sampler"] for n in mine if n["gap"] - 2 * n["s.e."] >= -_POINT]
         parts.append(
             f"At {100 * budget:.0f} % of the neighbours the mean is within 1 point of the full "
-            f"batch with {', '.join(close) or 'no sampler'}; two standard errors below it as well "
-            f"with {', '.join(sure) or 'none'}."
+            f"batch with {', '.join(close) or 'no sampler'}, and by two standard errors with "
+            f"{', '.join(sure) or 'none'}."
         )
     return " ".join(parts)
