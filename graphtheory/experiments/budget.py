@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,8 +17,8 @@ from graphtheory.patterns import (
     GraphSAGE,
     Pattern,
     UniformNodes,
-    per_layer,
 )
+from graphtheory.patterns.rows import layers_on_rows
 
 EVEN, BY_DEGREE = "even shares", "shares by degree"
 SAMPLERS: dict[str, tuple[str, ...]] = {
@@ -37,16 +36,16 @@ the inverse square root of the group's mean degree, which gives the least varian
 edges. "degree groups, p*": p*_l in proportion to 1 / psi_l, the bound of Li (2024), eq. (5.8),
 scaled so that A* has as much weight on its edges as A. FastGCN and LADIES draw different nodes.
 """
-_GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 2, 64
+_GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 3, 64
 
 
 class Use(NamedTuple):
-    """What draws use of a graph.
+    """What batches use of a graph.
 
     Attributes:
-        heard: Share of the neighbours: edges of A^s in the rows in use, over those of A in the same
-            rows, summed over the layers. In use are the labelled nodes on top, and below what the
-            layer above has drawn.
+        heard: Share of the neighbours: edges of A^s in the rows that a batch computes, over those
+            of A in the same rows, summed over the layers. These rows are the labelled nodes on top,
+            and below them all nodes of the layer above.
         edges: These edges of A^s, over all edges of A in every layer.
     """
 
@@ -55,27 +54,20 @@ class Use(NamedTuple):
 
 
 def neighbors_heard(
-    draw: Callable[[torch.Generator], Sequence[Neighborhood]],
-    adjacency: Neighborhood,
-    labelled: Tensor,
-    draws: int,
+    pattern: Pattern, adjacency: Neighborhood, seeds: Tensor, layers: int, draws: int
 ) -> Use:
-    """Mean over `draws` of one neighbourhood for each layer, the top one last."""
+    """Mean over batches of the labelled nodes `seeds`."""
     generator = torch.Generator().manual_seed(0)
-    heard = edges = whole = 0
+    heard = edges = 0
     for _ in range(draws):
-        rows, layers = labelled, draw(generator)
-        for layer in reversed(layers):
-            used = layer.rows(rows)
-            heard += used.num_edges
-            edges += adjacency.rows(rows).num_edges
-            rows = used.indices.unique()
-        whole += len(layers) * adjacency.num_edges
-    return Use(heard / max(edges, 1), heard / max(whole, 1))
+        nodes, drawn = layers_on_rows(pattern, adjacency, seeds, layers, generator=generator)
+        heard += sum(layer.num_edges for layer in drawn)
+        edges += sum(adjacency.rows(nodes[: layer.num_dst]).num_edges for layer in drawn)
+    return Use(heard / max(edges, 1), heard / (draws * layers * max(adjacency.num_edges, 1)))
 
 
 def fitted(
-    name: str, variant: str, adjacency: Neighborhood, labelled: Tensor, layers: int, budget: float
+    name: str, variant: str, adjacency: Neighborhood, seeds: Tensor, layers: int, budget: float
 ) -> Pattern:
     """The sampler whose layers hear `budget` of the neighbours, as near as its size lets it.
 
@@ -83,14 +75,13 @@ def fitted(
         name: One of `SAMPLERS`.
         variant: One of the sampler's.
         adjacency: A, with weights.
-        labelled: Receivers of the top layer.
+        seeds: Labelled nodes of a batch.
         layers: How many.
         budget: Share, above 0 and at most 1.
     """
 
     def heard(pattern: Pattern) -> float:
-        draw = partial(_layers, pattern, adjacency, labelled, layers)
-        return neighbors_heard(draw, adjacency, labelled, _DRAWS).heard
+        return neighbors_heard(pattern, adjacency, seeds, layers, _DRAWS).heard
 
     if name == "GraphSAGE":
         found = [GraphSAGE(1)]
@@ -103,16 +94,6 @@ def fitted(
         middle = (low * high) ** 0.5
         low, high = (middle, high) if heard(make(middle)) < budget else (low, middle)
     return make((low * high) ** 0.5)
-
-
-def _layers(
-    pattern: Pattern,
-    adjacency: Neighborhood,
-    labelled: Tensor,
-    layers: int,
-    generator: torch.Generator,
-) -> list[Neighborhood]:
-    return per_layer(pattern, adjacency, layers, generator=generator, receivers=labelled)
 
 
 def _made(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], Pattern]:

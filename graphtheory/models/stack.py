@@ -68,8 +68,8 @@ class Stack(nn.Module):
             x = self.drop(self.act(self.input(x)))
         *hidden, output = self.layers
         for layer, norm, seen in zip(hidden, self.norms, first, strict=True):
-            x = self.drop(self.act(norm(layer(x, seen))))
-        return output(x, last)
+            x = self.drop(self.act(norm(_apply(layer, x, seen))))
+        return _apply(output, x, last)
 
     def _of_each_layer(
         self, given: Neighborhood | Sequence[Neighborhood]
@@ -79,6 +79,11 @@ class Stack(nn.Module):
         if len(given) != len(self.layers):
             raise ValueError(f"neighborhood: got {len(given)}, expected one or {len(self.layers)}")
         return given
+
+
+def _apply(layer: nn.Module, x: Tensor, seen: Neighborhood) -> Tensor:
+    """The layer's outputs; where receivers and senders differ it is told so as PyG's layers are."""
+    return layer(x if seen.num_src == seen.num_dst else (x, None), seen)
 
 
 class Block(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns.base import Pattern, require_square
 from graphtheory.patterns.degree_groups import DegreeGroups
 from graphtheory.patterns.draw import draw_device, scale_columns
@@ -75,6 +76,70 @@ def on_rows(
         own = isinstance(part, AddSelf)
         rows = add_self(rows, receivers) if own else part(rows, generator=generator)
     return rows
+
+
+def layers_on_rows(
+    pattern: Pattern,
+    graph: Neighborhood,
+    receivers: Tensor,
+    num_layers: int,
+    *,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, list[Neighborhood]]:
+    """What so many layers need for the outputs of `receivers`, drawn from the top layer down.
+
+    The receivers of every layer below are all nodes of the layer above. Nodes are numbered so that
+    each layer's come first in the layer below.
+
+    Args:
+        pattern: Who aggregates from whom, afresh in each layer.
+        graph: Nodes both send and receive.
+        receivers: int64 node ids [R], each once.
+        num_layers: At least 1.
+        generator: Source of randomness of all layers.
+
+    Returns:
+        Ids of the nodes needed [n], the receivers first, and a neighbourhood for each layer over
+        their places, the one computed first at 0.
+
+    Source:
+        Zou et al. (2019), algorithm 1; receivers are added to what was drawn, as in their code.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> nodes, layers = layers_on_rows(KHop(1), path, torch.tensor([2]), 2)
+        >>> nodes.tolist(), [(layer.num_dst, layer.num_src) for layer in layers]
+        ([2, 1, 0], [(2, 3), (1, 2)])
+    """
+    layers: list[Neighborhood] = []
+    nodes = receivers
+    for _ in range(num_layers):
+        nodes, layer = relabel(nodes, on_rows(pattern, graph, nodes, generator=generator))
+        layers.insert(0, layer)
+    return nodes, layers
+
+
+def relabel(receivers: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
+    """Rows over all nodes as rows over those needed: the receivers first, then ascending senders.
+
+    It costs what the rows cost, whatever the number of all nodes.
+
+    Returns:
+        Node ids [n] and the neighbourhood [R, n] over them.
+    """
+    senders, place = distinct_ids(rows.indices, rows.num_src)
+    ascending, order = receivers.sort()
+    at = torch.searchsorted(ascending, senders).clamp_(max=len(receivers) - 1)
+    known = ascending[at] == senders
+    fresh = senders[~known]
+    local = torch.empty_like(senders)
+    local[known] = order[at[known]]
+    local[~known] = torch.arange(len(receivers), len(receivers) + len(fresh))
+    nodes = torch.cat([receivers, fresh])
+    return nodes, Neighborhood(
+        rows.indptr, local[place], len(nodes), weight=rows.weight, distance=rows.distance,
+        validate=False,
+    )  # fmt: skip
 
 
 def costs_rows(pattern: Pattern) -> bool:

@@ -143,7 +143,7 @@ class _Drawn(Dataset[NodeBatch]):
         graph = Neighborhood.from_edge_index(drawn.edge_index, drawn.num_nodes)
         graph = apply(self.pattern, graph, derive(self.seed, _PATTERN, *position))
         mask = torch.arange(drawn.num_nodes) < len(nodes)
-        return NodeBatch(_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
+        return NodeBatch(take_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
 
 
 def _unchanged(batch: Any) -> Any:
@@ -159,7 +159,7 @@ def _check_sampler() -> None:
         )
 
 
-def _rows(x: Tensor, nodes: Tensor) -> Tensor:
+def take_rows(x: Tensor, nodes: Tensor) -> Tensor:
     """Rows of a dense or sparse CSR matrix."""
     if x.layout != torch.sparse_csr:
         return x[nodes]

@@ -3,20 +3,20 @@ import torch
 
 from graphtheory import Neighborhood
 from graphtheory.experiments.budget import SAMPLERS, fitted, neighbors_heard
-from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize, per_layer
+from graphtheory.patterns import AddSelf, Compose, GraphSAGE, SymmetricNormalize
 from tests.patterns.laws import random_directed
 
 GRAPH = Compose(AddSelf(), SymmetricNormalize())(random_directed(150, 0.15, seed=1))
 LABELLED = torch.arange(0, 150, 3)
 
 
-def test_neighbours_are_counted_in_the_rows_in_use_alone() -> None:
+def test_neighbours_are_counted_in_the_rows_of_the_batch_alone() -> None:
     edges = torch.tensor([[1, 2, 3, 0, 3], [0, 0, 1, 2, 2]])  # 0 hears 1, 2; 1 hears 3; 2 0, 3
     whole = Neighborhood.from_edge_index(edges, 4)
-    top = Neighborhood.from_edge_index(torch.tensor([[2], [0]]), 4)  # 0 hears 2 alone
-    below = Neighborhood.from_edge_index(torch.tensor([[3, 3], [1, 2]]), 4)  # 1 is not in use
-    found = neighbors_heard(lambda _: [below, top], whole, torch.tensor([0]), draws=2)
-    assert found.heard == pytest.approx(2 / 4) and found.edges == pytest.approx(2 / 10)
+    every = neighbors_heard(Compose(), whole, torch.tensor([1]), 2, draws=2)
+    assert every.heard == 1 and every.edges == (1 + 1) / 10  # 1 hears 3, which hears nobody
+    one = neighbors_heard(GraphSAGE(1), whole, torch.tensor([2]), 1, draws=2)
+    assert one.heard == 1 / 2 and one.edges == 1 / 5
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,7 @@ def test_neighbours_are_counted_in_the_rows_in_use_alone() -> None:
 )
 def test_a_sampler_hears_the_share_that_it_was_fitted_to(name: str, variant: str) -> None:
     sampler = fitted(name, variant, GRAPH, LABELLED, 2, 0.2)
-    found = neighbors_heard(
-        lambda g: per_layer(sampler, GRAPH, 2, generator=g, receivers=LABELLED),
-        GRAPH, LABELLED, 40,
-    )  # fmt: skip
+    found = neighbors_heard(sampler, GRAPH, LABELLED, 2, draws=40)
     assert found.heard == pytest.approx(0.2, abs=0.03)
     star = sampler.effective(GRAPH)
     if star is not None:  # as much weight as A on its edges, up to how weights and p* go together

@@ -5,6 +5,9 @@ from torch.nn.functional import elu, gelu
 
 from graphtheory import Neighborhood, ops
 from graphtheory.models import ResidualStack, Stack
+from graphtheory.nn import GCNConv
+from graphtheory.patterns import Compose
+from graphtheory.patterns.rows import layers_on_rows
 from tests.models.conftest import Tiny
 
 
@@ -64,6 +67,10 @@ def test_each_layer_of_a_classic_stack_has_its_own_neighbourhood(tiny: Tiny) -> 
     first, second = stack.layers
     expected = second(elu(first(tiny.x, other)), tiny.graph)
     torch.testing.assert_close(stack(tiny.x, [other, tiny.graph]), expected)
+    convs = Stack(lambda a, b, _: GCNConv(a, b, normalize=False), 6, 8, 3, 2, dropout=0.0)
+    rows = torch.tensor([4, 0])
+    nodes, layers = layers_on_rows(Compose(), tiny.graph, rows, 2)
+    torch.testing.assert_close(convs(tiny.x[nodes], layers), convs(tiny.x, tiny.graph)[rows])
     with pytest.raises(ValueError, match="neighborhood: got 3, expected one or 2"):
         stack(tiny.x, [tiny.graph] * 3)
 

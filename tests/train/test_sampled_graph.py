@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 
 from graphtheory.patterns import KHop, Sample
 from graphtheory.train import FullGraph, NodeTask, SampledGraph, fit
-from graphtheory.train.sampled_graph import _rows
+from graphtheory.train.sampled_graph import take_rows
 
 NewTask = Callable[..., NodeTask]
 needs_sampler = pytest.mark.skipif(
@@ -96,8 +96,8 @@ def test_evaluation_sees_all_nodes(data: Data) -> None:
 def test_rows_of_sparse_features(generator: torch.Generator) -> None:
     x = torch.rand(7, 5, generator=generator) * (torch.rand(7, 5, generator=generator) < 0.4)
     nodes = torch.tensor([4, 0, 3, 5, 4])  # row 3 is empty
-    assert torch.equal(_rows(x.to_sparse_csr(), nodes).to_dense(), x[nodes])
-    assert torch.equal(_rows(x, nodes), x[nodes])
+    assert torch.equal(take_rows(x.to_sparse_csr(), nodes).to_dense(), x[nodes])
+    assert torch.equal(take_rows(x, nodes), x[nodes])
 
 
 @needs_sampler

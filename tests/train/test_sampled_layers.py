@@ -3,8 +3,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from graphtheory import Neighborhood
 from graphtheory.patterns import (
-    LADIES,
     AddSelf,
     Compose,
     DegreeGroups,
@@ -30,21 +30,27 @@ class Twice(nn.Module):
         return second.to_dense() @ (first.to_dense() @ self.linear(x))
 
 
-def test_each_layer_of_each_epoch_has_a_draw_of_its_own(data: Data) -> None:
-    module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3)
-    batches = [module.train_batch(epoch) for epoch in (0, 1)]
-    drawn = [layer.indices.unique().tolist() for batch in batches for layer in batch.layers]
-    assert len({str(nodes) for nodes in drawn}) == 4 and {len(nodes) for nodes in drawn} == {30}
-    again = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3).train_batch(1)
-    assert torch.equal(again.layers[0].indices, batches[1].layers[0].indices)
-    assert again.neighborhood is again.layers[1] and again.test_mask is None
+def drawn(layers: tuple[Neighborhood, ...]) -> list[list[int]]:
+    return [layer.edge_index().flatten().tolist() for layer in layers]
 
 
-def test_ladies_draws_for_the_labelled_nodes(data: Data) -> None:
-    module = SampledLayers(data, Compose(AddSelf(), LADIES(20)), 2, evaluation=AddSelf())
-    first, second = module.train_batch(0).layers
-    assert not second.degree()[~data.train_mask].any()
-    assert set(first.receivers().tolist()) <= set(second.indices.tolist())
+def test_each_layer_of_each_step_has_a_draw_of_its_own(data: Data) -> None:
+    module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3, batch_size=12)
+    batches = [module.train_batch(*at) for at in ((0, 0), (0, 1), (1, 0))]
+    assert len({str(edges) for batch in batches for edges in drawn(batch.layers)}) == 6
+    again = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3, batch_size=12)
+    assert drawn(again.train_batch(1, 0).layers) == drawn(batches[2].layers)
+    assert batches[0].neighborhood is batches[0].layers[1] and batches[0].test_mask is None
+
+
+def test_an_epoch_takes_every_labelled_node_once(data: Data) -> None:
+    module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), batch_size=12)
+    labelled = data.train_mask.nonzero().flatten()
+    assert torch.equal(torch.cat(module.order(1)).sort().values, labelled)
+    sizes = [len(batch.y) for batch in module.train_dataloader()]
+    assert sizes == [12, 8] and len(module.train_dataloader()) == 2
+    batch, seeds = module.train_batch(1, 1), module.order(1)[1]
+    assert torch.equal(batch.y, data.y[seeds]) and torch.equal(batch.x[:8], data.x[seeds])
 
 
 def test_what_keeps_everything_trains_like_the_whole_graph(data: Data) -> None:
@@ -67,6 +73,8 @@ def test_evaluation_is_with_what_it_was_asked_for(data: Data) -> None:
 def test_refusals_name_what_was_wrong(data: Data) -> None:
     with pytest.raises(ValueError, match="num_layers: got 0"):
         SampledLayers(data, SAMPLER, 0, evaluation=AddSelf())
+    with pytest.raises(ValueError, match="batch_size: got 0"):
+        SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), batch_size=0)
     with pytest.raises(ValueError, match="evaluation: got"):
         SampledLayers(data, KHop(1), 2, evaluation=AddSelf())
     described = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf()).describe()

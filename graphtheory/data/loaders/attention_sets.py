@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.seeds import Batches, SeedLoader, relabel
+from graphtheory.data.loaders.seeds import Batches, SeedLoader
 from graphtheory.data.loaders.source import Source, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Pattern, on_rows
-from graphtheory.patterns.rows import costs_rows
+from graphtheory.patterns.rows import costs_rows, relabel
 from graphtheory.patterns.uniform import add_self
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF

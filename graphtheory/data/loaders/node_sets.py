@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.seeds import Batches, SeedLoader, relabel
+from graphtheory.data.loaders.seeds import Batches, SeedLoader
 from graphtheory.data.loaders.source import Source, source_of
-from graphtheory.graph import Neighborhood
-from graphtheory.patterns import Compose, Pattern, on_rows
+from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.layers import begun
+from graphtheory.patterns.rows import layers_on_rows
 
 
 class NodeSetLoader(SeedLoader):
@@ -100,10 +100,7 @@ class _NodeSets(Batches):
         self.num_layers = num_layers
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        nodes = seeds
-        layers: list[Neighborhood] = []
-        for _ in range(self.num_layers):
-            rows = on_rows(self.sampler, self.base, nodes, generator=generator)
-            nodes, layer = relabel(nodes, rows)
-            layers.insert(0, layer)
+        nodes, layers = layers_on_rows(
+            self.sampler, self.base, seeds, self.num_layers, generator=generator
+        )
         return nodes, {"neighborhoods": layers}

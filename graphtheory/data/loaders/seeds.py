@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders.source import Source
-from graphtheory.graph import Neighborhood
-from graphtheory.graph.csr import check_index, distinct_ids
+from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
 _ORDER, _DRAW = 0, 1  # streams of randomness
@@ -193,26 +192,3 @@ def seeds_of(input_nodes: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
             f"input_nodes: node {int(twice.nonzero()[0])} comes twice, expected each once"
         )
     return nodes, input_id
-
-
-def relabel(receivers: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
-    """Rows over all nodes as rows over those needed: the receivers first, then ascending senders.
-
-    It costs what the rows cost, whatever the number of all nodes.
-
-    Returns:
-        Node ids [n] and the neighbourhood [R, n] over them.
-    """
-    senders, place = distinct_ids(rows.indices, rows.num_src)
-    ascending, order = receivers.sort()
-    at = torch.searchsorted(ascending, senders).clamp_(max=len(receivers) - 1)
-    known = ascending[at] == senders
-    fresh = senders[~known]
-    local = torch.empty_like(senders)
-    local[known] = order[at[known]]
-    local[~known] = torch.arange(len(receivers), len(receivers) + len(fresh))
-    nodes = torch.cat([receivers, fresh])
-    return nodes, Neighborhood(
-        rows.indptr, local[place], len(nodes), weight=rows.weight, distance=rows.distance,
-        validate=False,
-    )  # fmt: skip
