@@ -235,7 +235,7 @@ STUDIES: dict[str, TopologyStudy] = {
     "fig-5-1": TopologyStudy(_OF_DEGREES, labels=(300, 700, 1500)),
     "fig-5-2": TopologyStudy(_OF_DEGREES, labels=(1500,), widths=(20, 100, 500)),
     "fig-5-3": TopologyStudy(_data_sets(_UNEVEN), (1000,), (200,), seeds=5),
-    "fig-5-4": TopologyStudy(_data_sets(_EVEN), (1000,), (200,), seeds=5),
+    "fig-5-4": TopologyStudy(_data_sets(_EVEN), (1000,), (200,)),
     "steps-5": TopologyStudy(
         _graphs((1, 1), (2, 2), (20, 2)),
         labels=(1000,),
