@@ -9,7 +9,7 @@ Example:
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["catalogue", "graphs", "loaders", "pattern_graph", "splits", "transforms"]
+__all__ = ["catalogue", "graphs", "images", "loaders", "pattern_graph", "splits", "transforms"]
 
 
 def __getattr__(name: str) -> ModuleType:
