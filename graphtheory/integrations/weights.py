@@ -40,7 +40,7 @@ def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
             unexpected.append(name)
         else:
             parts.setdefault(target, {})[int(part or 0)] = tensor
-    missing = [name for name in wanted if name not in parts]
+    missing = [name for name, tensor in wanted.items() if tensor.numel() and name not in parts]
     found = {name: _joined(part, wanted[name]) for name, part in parts.items()}
     shapes = [
         f"{name} {tuple(t.shape)} for {tuple(wanted[name].shape)}"
@@ -52,7 +52,7 @@ def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
             f"state: does not fit {type(model).__name__}; missing: {_listed(missing)}; "
             f"unexpected: {_listed(unexpected)}; other shapes: {_listed(shapes)}"
         )
-    model.load_state_dict(found)
+    model.load_state_dict(wanted | found)  # what is empty stays
 
 
 def _renamed(name: str, rules: Rules) -> str | None:
