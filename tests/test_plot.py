@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from graphtheory import plot
@@ -78,6 +78,9 @@ ERRORS = [
     for at, error in zip((100, 300), (scale * e for e in errors), strict=True)
     for seed in range(3)
 ]
+PATCHES = np.array([[x, y] for y in (1, 3) for x in (1, 3, 5)], dtype=float)
+LINKED = np.array([[0, 1, 2, 4, 4], [1, 1, 1, 1, 5]])  # one of them from a patch to itself
+IMAGE = np.linspace(0.7, 1, 3 * 4 * 6).reshape(3, 4, 6)
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
     "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
@@ -91,6 +94,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
     "influence_over_degree": lambda **o: plot.influence_over_degree(INFLUENCE, **o),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
+    "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
 }
 every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
 
@@ -250,6 +254,40 @@ def test_groups_have_a_bar_for_each_series_and_a_line() -> None:
     heights = [[bar.get_height() for bar in box] for box in axes.containers]
     assert heights == [[10, 20, 30], [15, 25, 35]]
     assert lines(axes)["mean"][1] == [20, 20]
+
+
+def segments(figure: Figure) -> list[list[list[float]]]:
+    (found,) = (c for c in figure.axes[0].collections if isinstance(c, LineCollection))
+    return [part.tolist() for part in found.get_segments()]
+
+
+def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
+    every = [[[1, 1], [3, 1]], [[5, 1], [3, 1]], [[3, 3], [3, 1]], [[3, 3], [5, 3]]]
+    assert segments(plot.image_graph(IMAGE, PATCHES, LINKED)) == every
+    one = plot.image_graph(IMAGE, PATCHES, LINKED, receiver=5, weight=[1, 1, 1, 1, 2])
+    assert segments(one) == every[3:]
+    assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
+    grey = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
+    assert grey.shape == (4, 6, 3) and (grey[..., 0] == grey[..., 2]).all()
+
+
+def test_heavier_edges_are_wider() -> None:
+    (axes,) = plot.image_graph(IMAGE, PATCHES, LINKED, weight=[1, 9, 2, 4, 0]).axes
+    (found,) = (c for c in axes.collections if isinstance(c, LineCollection))
+    assert np.argsort(found.get_linewidths()).tolist() == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"receiver": 6}, "receiver: got 6, expected 0..5"),
+        ({"weight": [1.0]}, r"weight: shape \(1,\), expected \[5\]"),
+        ({"image": IMAGE[0]}, r"image: shape \(4, 6\), expected \[1 or 3, H, W\]"),
+    ],
+)
+def test_a_graph_that_is_not_of_the_image_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot.image_graph(**{"image": IMAGE, "pos": PATCHES, "edge_index": LINKED, **options})
 
 
 def test_series_differ_in_more_than_colour() -> None:

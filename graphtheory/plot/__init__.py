@@ -8,6 +8,7 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
@@ -25,6 +26,7 @@ __all__ = [
     "attention_mass",
     "error_curves",
     "grouped_bars",
+    "image_graph",
     "influence_over_degree",
     "learned_bias",
     "learning_curves",
