@@ -10,7 +10,13 @@ import pytest
 
 from graphtheory.cli import main
 from graphtheory.cli.figures import FIGURES
-from graphtheory.experiments import label_study, topology_study
+from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.experiments import (
+    core_neighborhood,
+    core_neighborhood_study,
+    label_study,
+    topology_study,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,29 @@ def test_a_synthetic_study_prints_its_rows_and_draws(
     study = topology_study.STUDIES[figure]
     small = replace(study, tasks=study.tasks[::2], widths=(8, 12)[: len(study.widths)], passes=0.1)
     monkeypatch.setitem(topology_study.STUDIES, figure, small)
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / f"{figure}.csv").exists()
+
+
+@pytest.mark.parametrize("figure", ["fig-3-3b", "fig-3-4", "fig-3-5", "fig-b-6"])
+def test_a_figure_of_the_shallow_network_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capped(graph: CoreNeighborhoodGraph) -> CoreNeighborhoodGraph:
+        return replace(graph, num_nodes=120, degree=10)
+
+    monkeypatch.setattr(core_neighborhood, "capped", capped)
+    study = core_neighborhood_study.quick(core_neighborhood_study.study(figure))
+    cases = tuple(
+        replace(case, learner=replace(case.learner, steps=80, width=20, step_size=1.0))
+        for case in study.cases
+    )
+    small = replace(study, cases=cases, labels=study.labels if "3-3" in figure else 30)
+    monkeypatch.setattr(core_neighborhood_study, "quick", lambda given: replace(small, first=3))
     assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     found = json.loads((tmp_path / f"{figure}.json").read_text())

@@ -175,10 +175,13 @@ def speed(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) ->
             lines.append([about, *(_labels(of["median"][v]) for v in study.values),
                           _exponent(found), f"{claimed:g}"])  # fmt: skip
             told.append(f"{about}: {_growth(found, claimed)}")
-            results += [
-                Row.of(f"{figure} steps", needed, "1", case=name, loss=threshold, gamma_d=value)
-                for value, needed in of["needed"].items()
-            ]
+            for value, needed in of["needed"].items():
+                there = [count for count in needed if math.isfinite(count)]
+                at = {"case": name, "loss": threshold, "gamma_d": value}
+                share = len(there) / len(needed)
+                results.append(Row.of(f"{figure} share of trials that get there", share, "1", **at))
+                if there:
+                    results.append(Row.of(f"{figure} steps of those", there, "1", **at))
             if found is None:
                 continue
             results += _exponents(figure, "exponent of the steps", about, found)

@@ -35,6 +35,23 @@ def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str
     )
 
 
+@pytest.mark.parametrize("bias", TABLE_FREE)
+def test_data_as_keys_and_values_needs_no_transposed_structure(bias: str) -> None:
+    def gradients(of_senders: bool) -> tuple[list[torch.Tensor], Neighborhood]:
+        nb = GRAPHS["more senders"](7)
+        inputs = draw_inputs(nb, 2, 3, bias)
+        senders = (t.detach().requires_grad_(of_senders) for t in (inputs.key, inputs.value))
+        given = inputs.bias.table if isinstance(inputs.bias, ops.BucketedBias) else inputs.bias
+        leaves = [inputs.query, *([] if given is None else [given])]
+        out = ops.attention(inputs.query, *senders, nb, bias=inputs.bias, backend="numba_csr")
+        return list(torch.autograd.grad(out, leaves, inputs.grad)), nb
+
+    (found, alone), (wanted, turned) = gradients(False), gradients(True)
+    assert alone._transpose is None and turned._transpose is not None
+    for a, b in zip(found, wanted, strict=True):
+        assert torch.equal(a, b)
+
+
 def test_nothing_saved_has_an_edge_axis_and_a_feature_axis() -> None:
     nb = GRAPHS["random"](63)
     inputs = draw_inputs(nb, 4, 32, "buckets")

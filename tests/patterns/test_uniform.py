@@ -38,6 +38,34 @@ def test_every_subset_is_equally_likely(
     assert chisquare(list(counts.values())).pvalue > 1e-4
 
 
+def test_distinct_draws_are_the_same_with_a_table_and_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = torch.randint(9, 40, (50,), generator=source())
+    for limit in (limits, 12):
+        found = []
+        for room in (0, 2**26):
+            monkeypatch.setattr(uniform, "_SEEN_BYTES", room)
+            found.append(uniform.distinct(50, 9, limit, source(), torch.device("cpu")))
+        assert torch.equal(*found)
+        assert all(len(set(row)) == 9 for row in found[0].tolist())
+        assert bool((found[0] >= 0).all())
+        assert bool((found[0].max(1).values < limit).all())
+
+
+@pytest.mark.parametrize("floyd", [0, 64])
+def test_some_rows_are_drawn_as_if_they_were_a_graph(
+    floyd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uniform, "_FLOYD", floyd)
+    ball = weighted(KHop(2)(GRAPHS["random directed"]))
+    nodes = torch.tensor([4, 1, 4, 0])
+    whole, alone = Sample(3)(ball.rows(nodes), generator=source()), Sample(3)
+    rows = alone.of_rows(ball, nodes, source())
+    for name in ("indptr", "indices", "weight", "distance", "perm"):
+        assert torch.equal(getattr(rows, name), getattr(whole, name))
+
+
 def test_sampling_keeps_weights_distances_and_positions() -> None:
     ball = weighted(KHop(2)(GRAPHS["random directed"]))
     drawn = Sample(2)(ball, generator=source())
