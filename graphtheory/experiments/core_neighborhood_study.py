@@ -197,7 +197,7 @@ PHASES: dict[str, PhaseStudy] = {
 }  # fmt: skip
 CURVES: dict[str, CurveStudy] = {
     "fig-3-4": CurveStudy(
-        "eps_0", (0.0, 0.05, 0.1, 0.15), (Case(replace(_SLOW, steps=1200), eps_s=0.0),), every=60
+        "eps_0", (0.0, 0.05, 0.1, 0.15), (Case(replace(_SLOW, steps=400), eps_s=0.0),), every=10
     ),
     "fig-3-5": CurveStudy(
         "gamma_d", (0.2,),

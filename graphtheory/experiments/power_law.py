@@ -88,7 +88,8 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
         return Exponent(nan, nan, nan, nan)
     log = np.log(found.values)
     design = np.stack([np.ones_like(log), log], 1)
-    (steepness, shift, slope), loss = _fit(found, design)
+    fitted, loss = _fit(found, design)
+    steepness, shift, slope = fitted
     free_loss = _fit(found, np.eye(len(log)))[1]
     misfit = chi2.sf(2 * (loss - free_loss), max(len(log) - 2, 1))
     random = np.random.default_rng(seed)
@@ -97,7 +98,7 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
     for _ in range(resamples):
         counts = random.binomial(found.trials, share).astype(float)
         again = Successes(found.values, found.labels, counts, found.trials)
-        (w, _, s), _ = _fit(again, design)
+        (w, _, s), _ = _fit(again, design, fitted)
         drawn.append(-s / max(w, 1e-9))
     low, high = np.quantile(drawn, _LEVEL)
     w = max(steepness, 1e-9)
@@ -106,7 +107,7 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
     )
 
 
-def _fit(found: Successes, design: Array) -> tuple[Array, float]:
+def _fit(found: Successes, design: Array, start: Array | None = None) -> tuple[Array, float]:
     """(steepness, shifts of the columns of the design) and the loss, negative log-likelihood."""
     log = np.log(found.labels)
     middle = log.mean()
@@ -119,8 +120,10 @@ def _fit(found: Successes, design: Array) -> tuple[Array, float]:
         slope = np.concatenate([[(off * (log - middle)).sum()], design.T @ off.sum(1)])
         return float(value + _RIDGE * (at**2).sum()), slope + 2 * _RIDGE * at
 
-    start = np.zeros(1 + design.shape[1])
-    start[0] = 1
+    if start is None:
+        start = np.eye(1 + design.shape[1])[0]
+    else:
+        start = start + np.concatenate([[0], start[0] * middle * _ones(design)])
     bounds = [(0.0, None), *[(None, None)] * design.shape[1]]
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     at = np.array(best.x)
