@@ -176,7 +176,7 @@ def run(
     return model, steps
 
 
-class Test(NamedTuple):
+class Outcome(NamedTuple):
     """What a network does on the nodes without label.
 
     Attributes:
@@ -189,14 +189,14 @@ class Test(NamedTuple):
 
 
 @torch.no_grad()
-def test(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Test]:
+def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Outcome]:
     """Of each trial's network on its unlabelled nodes, each hearing all of its T^n."""
     found = []
     for index, graph in enumerate(graphs):
         rest = graph.rest()
         margin = (graph.y * model.trial(index)(graph.x, graph.heard(network))[0])[rest]
         hinge = (1 - margin).clamp(min=0).mean()
-        found.append(Test(float(hinge), float((margin <= 0).float().mean())))
+        found.append(Outcome(float(hinge), float((margin <= 0).float().mean())))
     return found
 
 

@@ -10,6 +10,7 @@ from graphtheory.experiments import core_neighborhood as core
 from graphtheory.experiments.core_neighborhood import GCN, GT, LINEAR, Learner
 from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.models import ShallowAttention
+from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # test hinge loss
 TOGETHER = 40  # trials that train at once: their hidden layers stay in the processor's cache
@@ -95,7 +96,7 @@ class PhaseStudy(Study):
             ]
             model, steps = core.run(case.learner, graphs, _seed(start, labels, self.first))
             for (v, s), found in zip(
-                here, core.test(model, graphs, case.learner.network), strict=True
+                here, core.evaluate(model, graphs, case.learner.network), strict=True
             ):
                 rows.append(
                     {"case": case.name, self.axis: v, "labels": labels, "seed": s,
@@ -153,7 +154,7 @@ class CurveStudy(Study):
         def watch(step: int, model: ShallowAttention) -> bool:
             if step % self.every:
                 return False
-            tests = core.test(model, graphs, network)
+            tests = core.evaluate(model, graphs, network)
             masses = core.relevant_mass(model, graphs) if network == GT else [{}] * len(graphs)
             for seed, found, mass in zip(seeds, tests, masses, strict=True):
                 rows.append(
@@ -167,7 +168,7 @@ class CurveStudy(Study):
 
 
 def _seed(seed: int, labels: int, value: float) -> int:
-    return core.derive(seed, labels, round(1e6 * value))
+    return derive(seed, labels, round(1e6 * value))
 
 
 _LEARNT = Learner(step_size=1.0, steps=500)  # to convergence, where samples are counted

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from graphtheory.plot.style import COLOURS, WIDTH, Rows, band, collected, look, order, styled
 
@@ -48,7 +48,7 @@ def phase_diagram(cells: Rows, laws: Mapping[str, Law], *, xlabel: str, title: s
         _heat(axes, mine)
         if case in laws:
             _line(axes, sorted(order(mine, "value")), laws[case])
-        axes.set_title(case, fontsize=9, fontweight="normal")
+        _name(axes, case)
         axes.set_xlabel(xlabel)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     panels[0].set_ylabel("labelled nodes")
@@ -104,9 +104,23 @@ def _ticks(axes: Axes, values: Sequence[float], labels: Sequence[float]) -> None
 
 
 def _grid(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Panels beside each other, wider than a page where there are more than two."""
-    figure = Figure(figsize=(max(WIDTH, 3.4 * count), height + 0.6), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False, sharey=True)[0])
+    """Panels, two in a row where there are more than three."""
+    columns = count if count < 4 else 2
+    rows = -(-count // columns)
+    size = (max(WIDTH, 3.4 * columns), (height + 0.6) * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, list(grid.flat[:count])
+
+
+def _name(axes: Axes, case: str) -> None:
+    """The case above its panel, on two lines where it is long."""
+    first, comma, rest = case.partition(", ")
+    short, _, rest = rest.partition(", ")
+    text = f"{first}{comma}{short}" + (f"\n{rest}" if rest else "")
+    axes.set_title(text, fontsize=9, fontweight="normal")
 
 
 @styled
@@ -149,7 +163,7 @@ def step_curves(
             axes.plot(steps, middle, label=name, **style)
             if name in (marks or {}):
                 axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
-        axes.set_title(case, fontsize=9, fontweight="normal")
+        _name(axes, case)
         axes.set_xlabel("steps of SGD")
         axes.grid(axis="y")
         if log:
@@ -196,10 +210,17 @@ def power_laws(
         axes.xaxis.set_major_locator(FixedLocator(values[:: max(1, math.ceil(len(values) / 6))]))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:.3g}")
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_title(case, fontsize=9, fontweight="normal")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+        _name(axes, case)
         axes.set_xlabel(xlabel)
         axes.grid()
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, fontsize=8)
-    panels[0].set_ylabel(ylabel)
+        axes.legend(fontsize=8)
+    for axes in panels:
+        axes.set_ylabel(ylabel)
+        place = axes.get_subplotspec()
+        if place is not None and not place.is_first_col():
+            axes.set_ylabel("")
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure

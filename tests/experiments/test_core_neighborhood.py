@@ -63,7 +63,7 @@ def test_only_what_learns_changes() -> None:
     assert not head.b.any() and not torch.equal(head.W_O, gt.W_O)
 
 
-def test_loss_error_and_attention_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_error_and_attention_by_hand() -> None:
     graph = core.draw(SMALL, 6, seed=0)
     model, _ = core.run(LEARNER, [graph], 0)
     with torch.no_grad():
@@ -71,7 +71,7 @@ def test_loss_error_and_attention_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
         weights = model.attention(graph.x, graph.ball)[:, 0]
     rest = [n for n in range(80) if n not in graph.labelled.tolist()]
     margins = [float(graph.y[n] * out[n]) for n in rest]
-    (found,) = core.test(model, [graph], core.GT)
+    (found,) = core.evaluate(model, [graph], core.GT)
     assert found.hinge == pytest.approx(sum(max(1 - m, 0) for m in margins) / 74, rel=1e-4)
     assert found.error == pytest.approx(sum(m <= 0 for m in margins) / 74)
     (mass,) = core.relevant_mass(model, [graph])

@@ -20,7 +20,7 @@ def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "capped", capped)
 
 
-def test_rows_of_phases_do_not_hang_on_who_trains_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_phases() -> None:
     study = PhaseStudy("gamma_d", (0.3, 0.5), (4, 8), CASES, (-2, -4), seeds=2)
     rows = study.run()
     assert [(r["case"], r["labels"], r["seed"], r["gamma_d"]) for r in rows] == [
