@@ -12,6 +12,7 @@ from graphtheory.graph import Grid, Neighborhood, Windows, cliques, windows
 _KEPT = 32
 
 
+@torch.compiler.disable  # what is compiled would build them in every call
 @lru_cache(maxsize=_KEPT)
 def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood:
     """`count` images of `tokens` nodes each, all of an image attending to all (kept).
@@ -25,6 +26,7 @@ def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood
         return cliques([tokens] * count).to(device)
 
 
+@torch.compiler.disable  # what is compiled would build them in every call
 @lru_cache(maxsize=_KEPT)
 def token_windows(grid: Grid, size: int, shift: int, device: torch.device) -> Windows:
     """`graph.windows` (kept).

@@ -93,3 +93,13 @@ def test_options_reach_the_blocks_and_bad_ones_are_named() -> None:
     assert model(torch.randn(2, 1, 8, 8)).shape == (2, 1000)
     with pytest.raises(ValueError, match="image_size: got 30, expected a multiple of patch_size=4"):
         vit_pico(image_size=30)
+
+
+@torch.no_grad()  # torch itself warns of the gradients of what a graph break passes on
+def test_what_is_compiled_takes_the_cliques_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, images = vit_pico().eval(), torch.randn(2, 3, 32, 32)
+    expected = model(images)
+    monkeypatch.delattr("graphtheory.models.token_sets.cliques")
+    torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)
