@@ -13,14 +13,15 @@ def drawn(layer: nn.Module) -> nn.Module:
 
 
 def test_it_is_torchs_multihead_attention_on_a_clique() -> None:
-    ours, theirs = drawn(Attention(12, heads=3)), nn.MultiheadAttention(12, 3, batch_first=True)
+    ours = drawn(Attention(12, heads=3)).double()
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True).double()
     theirs.load_state_dict(
         {
             "in_proj_weight": ours.qkv.weight, "in_proj_bias": ours.qkv.bias,
             "out_proj.weight": ours.out.weight, "out_proj.bias": ours.out.bias,
         }
     )  # fmt: skip
-    x, nb = torch.randn(2, 5, 12), cliques([5, 5])
+    x, nb = torch.randn(2, 5, 12, dtype=torch.float64), cliques([5, 5])
     out, weights = theirs(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(ours(x.flatten(0, 1), nb), out.flatten(0, 1))
     found = ours.weights(x.flatten(0, 1), nb).view(2, 5, 5, 3).permute(0, 3, 1, 2)
