@@ -18,11 +18,12 @@ from graphtheory.patterns import (
     Pattern,
     UniformNodes,
 )
+from graphtheory.patterns.fastgcn import column_norms
 from graphtheory.patterns.rows import layers_on_rows
 
-EVEN, BY_DEGREE = "even shares", "shares by degree"
+EVEN, LEAST = "even shares", "shares of least variance"
 SAMPLERS: dict[str, tuple[str, ...]] = {
-    "degree groups": (EVEN, BY_DEGREE),
+    "degree groups": (EVEN, LEAST),
     "degree groups, p*": (EVEN,),
     "FastGCN": ("",),
     "LADIES": ("", "normalized rows"),
@@ -31,9 +32,10 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 }
 """Samplers and their variants.
 
-Degree groups are five, and p* is 1, so that A* = A. "shares by degree": S_l / N_l in proportion to
-the inverse square root of the group's mean degree, which gives the least variance for so many
-edges. "degree groups, p*": p*_l in proportion to 1 / psi_l, the bound of Li (2024), eq. (5.8),
+Degree groups are five, and p* is 1, so that A* = A. "shares of least variance": S_l / N_l in
+proportion to sqrt(w_l / d_l), with w_l the group's mean squared norm of a column and d_l its mean
+degree, where the sum over nodes of w_l (N_l / S_l - 1) is least for so many edges.
+"degree groups, p*": p*_l in proportion to 1 / psi_l, the bound of Li (2024), eq. (5.8),
 scaled so that A* has as much weight on its edges as A. FastGCN and LADIES draw different nodes.
 """
 _GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 3, 64
@@ -106,7 +108,11 @@ def _made(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float],
         return lambda size: UniformNodes(share=size)
     group, sizes, *_ = DegreeGroups(_GROUPS).groups_of(adjacency)
     degree = metrics.group_degrees(adjacency, group)
-    relative = (degree.min() / degree).sqrt() if variant == BY_DEGREE else torch.ones_like(degree)
+    relative = torch.ones_like(degree)
+    if variant == LEAST:
+        norm = relative.index_add(0, group, column_norms(adjacency)) - relative
+        relative = (norm / (sizes * degree)).sqrt()
+        relative /= relative.max()
     p_star = torch.ones_like(degree)
     if name.endswith("p*"):
         p_star = 1 / metrics.psi(degree, sizes)

@@ -35,7 +35,6 @@ class Plan:
         epochs: Upper bound.
         patience: Epochs without a better validation score: long, for scores are noisy.
         search_epochs: Upper bound for a candidate.
-        batch_size: Labelled nodes of a step on samples; None is all of them, as on all neighbours.
         seeds: Splits.
         search_seeds: Splits that a candidate is judged on.
         tried: Changes of the options that the search chose for the GCN on all neighbours.
@@ -44,13 +43,12 @@ class Plan:
     epochs: int = 600
     patience: int = 200
     search_epochs: int = 200
-    batch_size: int | None = None
     seeds: int = 5
     search_seeds: int = 1
     tried: tuple[Options, ...] = ({}, {"dropout": 0.2, "weight_decay": 5e-4})
 
 
-PLANS = {"facebook": Plan(300, 40, 60, 1024, 3, 1, ({}, {"dropout": 0.2}))}
+PLANS = {"facebook": Plan(300, 60, 60, 3, 1, ({}, {"dropout": 0.2}))}
 
 
 def plan_of(dataset: str) -> Plan:
@@ -95,9 +93,9 @@ class Candidate:
 class SamplingStudy(Study):
     """The same GCN trained on all neighbours and on samples of them, and an MLP.
 
-    The full batch takes a step in an epoch, the samples one for each batch of labelled nodes, with
-    draws of its own for each layer; prediction is with all neighbours. Variant and options of each
-    row are chosen by mean validation score at the first budget and kept at the others.
+    Every epoch is one step on all labelled nodes, with draws of its own for each layer; prediction
+    is with all neighbours. Variant and options of each row are chosen by mean validation score at
+    the first budget and kept at the others.
 
     Attributes:
         dataset: Name of a graph.
@@ -164,7 +162,6 @@ class SamplingStudy(Study):
         epochs, patience = min(epochs, self.epochs or epochs), plan_of(self.dataset).patience
         settings = asdict(one) | {
             "dataset": key(self.dataset), "seed": seed, "epochs": epochs, "patience": patience,
-            "batch_size": plan_of(self.dataset).batch_size if one.sampler in SAMPLERS else None,
             "trial": one.trial(self.dataset).as_dict(),
         }  # fmt: skip
         run = partial(_train, self, one, seed, epochs, patience)
@@ -201,7 +198,7 @@ def _train(
     data = load(study.dataset, study.root, None, seed, **trial.inputs)
     star, use = None, Use(1.0, 1.0)
     if one.sampler in SAMPLERS:
-        found, star, use = _sampled(study, one, trial, data, seed, epochs, patience)
+        found, star, use = _sampled(one, trial, data, seed, epochs, patience)
     else:
         found = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience).fit
     assert found.test is not None
@@ -213,32 +210,26 @@ def _train(
 
 
 def _sampled(
-    study: SamplingStudy, one: Candidate, trial: Trial, data: Any, seed: int, epochs: int,
-    patience: int,
+    one: Candidate, trial: Trial, data: Any, seed: int, epochs: int, patience: int
 ) -> tuple[FitResult, float | None, Use]:  # fmt: skip
     """The fit, the test score with A*, and what the draws used."""
     whole, classes = zoo.pattern_of("gcn", trial.network), int(data.num_classes)
     adjacency = whole(Neighborhood.from_edge_index(data.edge_index, data.x.size(0)))
     labelled = data.train_mask.nonzero().flatten()
     layers = trial.network.layers
-    seeds = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
-    seeds = seeds[: plan_of(study.dataset).batch_size]
-    sampler = fitted(one.sampler, one.variant, adjacency, seeds, layers, one.budget)
+    sampler = fitted(one.sampler, one.variant, adjacency, labelled, layers, one.budget)
     pattern = Compose(whole, sampler)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = zoo.build("gcn", trial.network, num_features=data.x.size(1), num_classes=classes)
-    batches = SampledLayers(
-        data, pattern, layers, evaluation=whole, seed=seed,
-        batch_size=plan_of(study.dataset).batch_size,
-    )  # fmt: skip
+    batches = SampledLayers(data, pattern, layers, evaluation=whole, seed=seed)
     task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
     found = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
     star = None
     if pattern.effective(batches.graph) is not None:
         seen = replace(batches.evaluation_batch(), neighborhood=Effective(pattern)(batches.graph))
         star = task.evaluate(seen).test
-    use = neighbors_heard(sampler, adjacency, seeds, layers, _MEASURED)
+    use = neighbors_heard(sampler, adjacency, labelled, layers, _MEASURED)
     return found, star, use
 
 
