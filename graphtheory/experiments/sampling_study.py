@@ -40,15 +40,15 @@ class Plan:
         tried: Changes of the options that the search chose for the GCN on all neighbours.
     """
 
-    epochs: int = 600
-    patience: int = 200
+    epochs: int = 400
+    patience: int = 100
     search_epochs: int = 200
     seeds: int = 5
     search_seeds: int = 1
     tried: tuple[Options, ...] = ({}, {"dropout": 0.2, "weight_decay": 5e-4})
 
 
-PLANS = {"facebook": Plan(300, 60, 60, 3, 1, ({}, {"dropout": 0.2}))}
+PLANS = {"facebook": Plan(200, 60, 60, 3, 1, ({"dropout": 0.2},))}
 
 
 def plan_of(dataset: str) -> Plan:
@@ -116,10 +116,13 @@ class SamplingStudy(Study):
     epochs: int | None = None
 
     def steps(self) -> list[Step]:
-        """The candidates at the first budget on the first seeds."""
+        """The candidates at the first budget on the first seeds, where there is a choice."""
         plan = plan_of(self.dataset)
         seeds = min(self.search_seeds or plan.search_seeds, self.count)
-        return self._of(self.candidates(), seeds, plan.search_epochs)
+        found = self.candidates()
+        names = [one.sampler for one in found]
+        choices = [one for one in found if names.count(one.sampler) > 1]
+        return self._of(choices, seeds, plan.search_epochs)
 
     @property
     def count(self) -> int:
@@ -143,7 +146,8 @@ class SamplingStudy(Study):
         A), test of A* ("star"), heard, edges, epochs; see `neighbors_heard`.
         """
         judged = super().run(progress, kept=kept)
-        last = _Chosen(self, tuple(self._at_budgets(choose(judged)))).run(progress, kept=kept)
+        chosen = choose(self.candidates(), judged)
+        last = _Chosen(self, tuple(self._at_budgets(chosen))).run(progress, kept=kept)
         stages = (("search", judged), ("result", last))
         return [{"stage": stage} | row for stage, rows in stages for row in rows]
 
@@ -178,15 +182,16 @@ class _Chosen(Study):
         return self.study._of(self.candidates, self.study.count, epochs)
 
 
-def choose(rows: Sequence[Row]) -> list[Candidate]:
+def choose(candidates: Sequence[Candidate], rows: Sequence[Row]) -> list[Candidate]:
     """The candidate of each sampler with the best mean validation score, the earlier on a tie."""
-    scores: dict[Candidate, list[float]] = {}
+    scores: dict[Candidate, list[float]] = {one: [] for one in candidates}
     for row in rows:
-        one = Candidate(row["sampler"], row["variant"], row["tried"], row["budget"])
-        scores.setdefault(one, []).append(row["val"])
+        scores[Candidate(row["sampler"], row["variant"], row["tried"], row["budget"])] += [
+            row["val"]
+        ]
     best: dict[str, Candidate] = {}
-    for one, values in scores.items():
-        if one.sampler not in best or mean(values) > mean(scores[best[one.sampler]]):
+    for one in candidates:
+        if one.sampler not in best or mean(scores[one]) > mean(scores[best[one.sampler]]):
             best[one.sampler] = one
     return list(best.values())
 
