@@ -3,6 +3,15 @@
 from graphtheory.nn.attention import Attention, AttentionMap, Softmax, attention_maps
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import MLP, Block, DropPath, LayerScale
+from graphtheory.nn.centres import (
+    AveragePool,
+    Centres,
+    LearnedCentres,
+    MaskPool,
+    MaxPool,
+    MultiScale,
+    OverlapPool,
+)
 from graphtheory.nn.conv import (
     GATConv,
     GATv2Conv,
@@ -12,23 +21,43 @@ from graphtheory.nn.conv import (
 )
 from graphtheory.nn.dropout import FeatureDropout
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
+from graphtheory.nn.token_position import (
+    ConditionalPosition,
+    LearnedPosition,
+    NoPosition,
+    RelativePosition,
+)
+from graphtheory.nn.tokens import SemanticBlock, SemanticTokens
 
 __all__ = [
     "MLP",
     "Attention",
     "AttentionMap",
+    "AveragePool",
     "Block",
     "BucketBias",
+    "Centres",
+    "ConditionalPosition",
     "DropPath",
     "FeatureDropout",
     "GATConv",
     "GATv2Conv",
     "GCNConv",
     "LayerScale",
+    "LearnedCentres",
+    "LearnedPosition",
+    "MaskPool",
+    "MaxPool",
+    "MultiScale",
+    "NoPosition",
+    "OverlapPool",
     "PatchEmbedding",
     "PatchTokens",
     "PositionEmbedding",
+    "RelativePosition",
     "SPDTransformerConv",
+    "SemanticBlock",
+    "SemanticTokens",
     "Softmax",
     "TransformerConv",
     "attention_maps",
