@@ -5,6 +5,16 @@ from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
 from graphtheory.models.stack import ResidualStack, Stack
+from graphtheory.models.stvit import (
+    STViT,
+    stvit_deit_base,
+    stvit_deit_small,
+    stvit_deit_tiny,
+    stvit_lvvit_small,
+    stvit_micro,
+    stvit_nano,
+    stvit_pico,
+)
 from graphtheory.models.swin import (
     Swin,
     swin_base,
@@ -34,6 +44,7 @@ __all__ = [
     "MeanToken",
     "PatternStart",
     "ResidualStack",
+    "STViT",
     "SampledGCN",
     "ShallowAttention",
     "Stack",
@@ -42,6 +53,13 @@ __all__ = [
     "deit_base",
     "deit_small",
     "deit_tiny",
+    "stvit_deit_base",
+    "stvit_deit_small",
+    "stvit_deit_tiny",
+    "stvit_lvvit_small",
+    "stvit_micro",
+    "stvit_nano",
+    "stvit_pico",
     "swin_base",
     "swin_micro",
     "swin_nano",

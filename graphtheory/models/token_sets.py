@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from graphtheory.graph import Grid, Neighborhood, Windows, cliques, windows
+from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, cliques, windows
 
 # What a network of four stages needs for a full and a last batch, in training and validation.
 _KEPT = 32
@@ -27,6 +27,20 @@ def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood
 
 
 @torch.compiler.disable  # what is compiled would build them in every call
+@lru_cache(maxsize=_KEPT)
+def token_bipartite(count: int, tokens: int, senders: int, device: torch.device) -> Neighborhood:
+    """`count` images of `tokens` receivers, who attend to all `senders` of theirs (kept).
+
+    Args:
+        count: Images.
+        tokens: Receivers of each.
+        senders: Senders of each.
+        device: Where the tensors lie.
+    """
+    with torch.inference_mode(False):
+        return bipartite([tokens] * count, [senders] * count).to(device)
+
+
 @lru_cache(maxsize=_KEPT)
 def token_windows(grid: Grid, size: int, shift: int, device: torch.device) -> Windows:
     """`graph.windows` (kept).

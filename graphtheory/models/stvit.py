@@ -1,0 +1,293 @@
+"""A vision transformer that goes on with a few semantic tokens after its first blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid, Neighborhood
+from graphtheory.models.readout import ClassToken, MeanToken
+from graphtheory.models.token_sets import token_bipartite, token_cliques, token_windows
+from graphtheory.models.vit import depth_rates, prenorm_block
+from graphtheory.nn import (
+    Attention,
+    AttentionMap,
+    Block,
+    Centres,
+    MaskPool,
+    NoPosition,
+    PatchEmbedding,
+    PatchTokens,
+    PositionEmbedding,
+    RelativePosition,
+    SemanticBlock,
+    SemanticTokens,
+    attention_maps,
+)
+from graphtheory.nn.init import draw_parameter, init_transformer
+
+
+class STViT(nn.Module):
+    """Blocks on patches, semantic tokens of them, blocks on those tokens alone, one vector.
+
+    `stvit` and the named constructors put the parts together.
+
+    Args:
+        embed: Makes tokens of images, none of them without a place.
+        base: Blocks on the patches, first to last.
+        semantic: Makes semantic tokens of the patches.
+        blocks: Blocks on the semantic tokens.
+        head: Takes the normalised semantic tokens [B, M, dim].
+        position: Tells semantic tokens their places.
+        eps: Of the last norm.
+
+    Shapes:
+        images [B, C, H, W] of any size that the patch divides -> what `head` gives.
+
+    Source:
+        Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
+        for DeiT. Differs: see `nn.MaskPool`; the order of norm and mean is that of the authors'
+        code for Swin, for their code for DeiT was never released.
+
+    Example:
+        >>> model = stvit_nano(out_channels=10)
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        embed: PatchTokens,
+        base: Sequence[Block],
+        semantic: SemanticTokens,
+        blocks: Sequence[Block],
+        head: nn.Module,
+        *,
+        position: NoPosition | None = None,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        dim = embed.patch.dim
+        self.embed, self.base, self.semantic = embed, nn.ModuleList(base), semantic
+        self.position = NoPosition(semantic.centres, dim) if position is None else position
+        self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights anew; positions relative to each other begin at 0."""
+        init_transformer(self, generator)
+        draw_parameter(self.embed.position.table, generator)
+        self.semantic.reset_parameters(generator)
+        self.position.reset_parameters(generator)
+
+    def patches(
+        self, images: Tensor, *, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        """The patches [B * N, dim] that the semantic tokens attend to, and their grid."""
+        x, grid = self.embed(images)
+        neighborhood = token_cliques(grid.count, grid.size, x.device)
+        for block in self.base:
+            x = block(x, neighborhood, images=grid.count, generator=generator)
+        return x, grid
+
+    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Normalised semantic tokens [B, M, dim]."""
+        x, grid = self.patches(images, generator=generator)
+        count, tokens = grid.count, self.semantic.centres.tokens
+        of_patches, of_both = (
+            token_bipartite(count, tokens, senders, x.device)
+            for senders in (grid.size, tokens + grid.size)
+        )
+        x = self.semantic(x, grid, of_patches, of_both, generator=generator)
+        x, options = self.position(x, count), {"images": count, "generator": generator}
+        neighborhood, relation = self._among_tokens(count, x.device)
+        for block in self.blocks:
+            x = block(x, neighborhood, relation=relation, **options)
+        return self.norm(x).view(count, tokens, -1)
+
+    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """One vector an image; `generator` is the source of stochastic depth and dropout."""
+        return self.head(self.tokens(images, generator=generator))
+
+    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
+        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
+
+        Patches attend to patches, then semantic tokens to patches, then to tokens and patches of
+        their image in this order, at last tokens to tokens; nodes count image by image.
+        """
+        return attention_maps(self, images)
+
+    def assignment(self, images: Tensor) -> Tensor:
+        """Weights [B, heads, M, N] of the patches in the last layer that sees them; no dropout.
+
+        A row has a sum below 1: the rest went to semantic tokens.
+        """
+        layers, tokens = len(self.semantic.blocks), self.semantic.centres.tokens
+        found = self.attention_maps(images)[len(self.base) + layers - 1].weights
+        weights = found.view(len(images), tokens, -1, found.size(1)).permute(0, 3, 1, 2)
+        return weights[..., tokens:] if layers > 1 else weights
+
+    def _among_tokens(self, count: int, device: torch.device) -> tuple[Neighborhood, Tensor | None]:
+        """The sets of semantic tokens and, if they know it, where they lie to each other."""
+        if not isinstance(self.position, RelativePosition):
+            return token_cliques(count, self.semantic.centres.tokens, device), None
+        side = self.position.side
+        whole = token_windows(Grid(count, side, side), side, 0, device)  # in the order of nodes
+        return whole.neighborhood, whole.relative
+
+
+def stvit(
+    dim: int,
+    depth: int,
+    heads: int,
+    *,
+    tokens: int | Centres = 16,
+    base: int = 4,
+    semantic: int = 2,
+    out_channels: int = 1000,
+    image_size: int = 224,
+    patch_size: int = 16,
+    in_channels: int = 3,
+    readout: type[ClassToken] = MeanToken,
+    position: type[NoPosition] = NoPosition,
+    with_global: bool = True,
+    residual_of_centres: bool = False,
+    drop_path: float = 0.0,
+    **block: Any,
+) -> STViT:
+    """A vision transformer with semantic tokens.
+
+    Args:
+        dim: Features of a token.
+        depth: Blocks in all.
+        heads: Attention heads of a block.
+        tokens: M, semantic tokens of an image, a square number; or what makes their centres, the
+            default being `nn.MaskPool`.
+        base: Blocks on the patches.
+        semantic: Blocks that follow, in which semantic tokens attend to the patches; the rest of
+            `depth` is on semantic tokens.
+        out_channels: Classes.
+        image_size: Rows and columns, in pixels, of the images whose positions are learned; those of
+            other images are interpolated.
+        patch_size: Rows and columns of a patch, in pixels.
+        in_channels: Channels of an image.
+        readout: A readout without a token of its own, such as `MeanToken`.
+        position: Kind of positions of semantic tokens: `nn.NoPosition`, `nn.LearnedPosition`,
+            `nn.ConditionalPosition`, `nn.RelativePosition`.
+        with_global: As in `nn.SemanticTokens`.
+        residual_of_centres: As in `nn.SemanticTokens`.
+        drop_path: Probability that an image skips the last block; earlier ones have less.
+        block: Options of `models.vit.prenorm_block`, such as ``mlp_ratio=3.0``.
+
+    Raises:
+        ValueError: An image that the patch does not divide; tokens that are no square; blocks that
+            leave none of `depth` for semantic tokens; a readout that needs a class token.
+    """
+    side, rest = divmod(image_size, patch_size)
+    if rest:
+        raise ValueError(
+            f"image_size: got {image_size}, expected a multiple of patch_size={patch_size} pixels"
+        )
+    if readout.prefix:
+        raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
+    if not 0 <= base <= depth - semantic:
+        raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
+    centres = _centres(tokens, dim)
+    places, rates = position(centres, dim), depth_rates(drop_path, depth)
+    first = base + semantic
+    layers = [_semantic_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
+    return STViT(
+        PatchTokens(
+            PatchEmbedding(dim, patch_size, in_channels), PositionEmbedding(dim, side, side)
+        ),
+        [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
+        SemanticTokens(
+            centres, layers, with_global=with_global, residual_of_centres=residual_of_centres
+        ),
+        [
+            prenorm_block(dim, heads, drop_path=p, bias=places.bias(heads), **block)
+            for p in rates[first:]
+        ],
+        readout.linear(dim, out_channels),
+        position=places,
+    )
+
+
+def _centres(tokens: int | Centres, dim: int) -> Centres:
+    if isinstance(tokens, Centres):
+        return tokens
+    if tokens < 1 or isqrt(tokens) ** 2 != tokens:
+        raise ValueError(f"tokens: got {tokens}, expected a square number or a kind of Centres")
+    return MaskPool(isqrt(tokens), dim)
+
+
+def _semantic_block(
+    dim: int, heads: int, *, drop_path: float = 0.0, mlp_ratio: float = 4.0,
+    layer_scale: float | None = None, eps: float = 1e-6, **attention: Any,
+) -> SemanticBlock:  # fmt: skip
+    return SemanticBlock(
+        Attention(dim, heads, **attention),
+        drop_path=drop_path, mlp_ratio=mlp_ratio, layer_scale=layer_scale, eps=eps,
+    )  # fmt: skip
+
+
+def _deit(dim: int, heads: int, options: dict[str, Any]) -> STViT:
+    return stvit(dim, 12, heads, **{"drop_path": 0.1, **options})
+
+
+def stvit_deit_tiny(**options: Any) -> STViT:
+    """STViT-DeiT-T/16 for 224 pixels: width 192, 4 + 2 + 6 blocks of 3 heads, 16 tokens.
+
+    Options as in `stvit`.
+    """
+    return _deit(192, 3, options)
+
+
+def stvit_deit_small(**options: Any) -> STViT:
+    """STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens.
+
+    Options as in `stvit`.
+    """
+    return _deit(384, 6, options)
+
+
+def stvit_deit_base(**options: Any) -> STViT:
+    """STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens.
+
+    Options as in `stvit`.
+    """
+    return _deit(768, 12, options)
+
+
+def stvit_lvvit_small(**options: Any) -> STViT:
+    """Blocks as in LV-ViT-S: width 384, 5 + 2 + 9 of 6 heads, MLPs of 3 times the width, 36 tokens.
+
+    Its convolution before the patches and its training by labels of tokens are not here. Options
+    as in `stvit`.
+    """
+    lv = {"base": 5, "tokens": 36, "mlp_ratio": 3.0, "drop_path": 0.1}
+    return stvit(384, 16, 6, **{**lv, **options})
+
+
+def _of_small_images(dim: int, depth: int, heads: int, base: int, options: dict[str, Any]) -> STViT:
+    small = {"image_size": 32, "patch_size": 4, "base": base}
+    return stvit(dim, depth, heads, **{**small, **options})
+
+
+def stvit_pico(**options: Any) -> STViT:
+    """`vit_pico` with 16 semantic tokens: 1 + 2 + 1 blocks. Options as in `stvit`."""
+    return _of_small_images(64, 4, 2, 1, options)
+
+
+def stvit_nano(**options: Any) -> STViT:
+    """`vit_nano` with 16 semantic tokens: 2 + 2 + 2 blocks. Options as in `stvit`."""
+    return _of_small_images(128, 6, 4, 2, options)
+
+
+def stvit_micro(**options: Any) -> STViT:
+    """`vit_micro` with 16 semantic tokens: 3 + 2 + 4 blocks. Options as in `stvit`."""
+    return _of_small_images(192, 9, 6, 3, options)
