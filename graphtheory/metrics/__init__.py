@@ -10,6 +10,7 @@ from graphtheory.metrics.adjacency import (
     influence_change,
 )
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
+from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
 from graphtheory.metrics.sampling_bounds import (
     group_degrees,
     largest_scaling,
@@ -19,7 +20,11 @@ from graphtheory.metrics.sampling_bounds import (
 
 __all__ = [
     "Deviation",
+    "GlobalCost",
     "InfluenceChange",
+    "Macs",
+    "WindowCost",
+    "count_macs",
     "deviation",
     "group_degrees",
     "infinity_distance",

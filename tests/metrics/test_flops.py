@@ -1,0 +1,115 @@
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, bipartite, causal, cliques, models, ops
+from graphtheory.graph import Grid, windows
+from graphtheory.metrics import GlobalCost, WindowCost, count_macs
+from graphtheory.nn import Attention, Block
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv
+
+IMAGE = (1, 3, 224, 224)
+
+
+def macs(name: str, **options: object) -> float:
+    """GMACs for one image of 224 pixels; nothing is computed."""
+    with torch.device("meta"):
+        model, image = getattr(models, name)(**options), torch.zeros(IMAGE)
+    return count_macs(model, image).total / 1e9
+
+
+@pytest.mark.parametrize(
+    ("base", "published"), [(3, 1.56), (4, 1.91), (5, 2.25), (7, 2.95), (8, 3.30), (10, 4.00)]
+)
+def test_stvit_costs_what_table_6_says(base: int, published: float) -> None:
+    assert macs("stvit_deit_small", base=base) == pytest.approx(published, abs=0.02)
+
+
+def test_stvit_costs_as_published_in_other_sizes() -> None:
+    found = [macs(f"stvit_deit_{size}") for size in ("tiny", "base")]
+    assert found == pytest.approx([0.52, 7.26], abs=0.01)
+    found = [macs("stvit_deit_small", semantic=n) for n in (3, 4)]
+    assert found == pytest.approx([1.97, 2.03], abs=0.01)
+    found = [macs("stvit_deit_small", tokens=n) for n in (25, 100)]
+    assert found == pytest.approx([2.04, 3.15], abs=0.01)
+    assert macs("deit_small") == pytest.approx(4.60, abs=0.02)
+
+
+def test_closed_formulas_are_the_blocks_to_the_last_product() -> None:
+    with torch.device("meta"):
+        model, image = models.stvit_deit_tiny(base=5, semantic=3, tokens=9), torch.zeros(IMAGE)
+        whole = models.deit_tiny(readout=models.MeanToken)
+    found, deit = (count_macs(m, image).by_module for m in (model, whole))
+    cost = GlobalCost(patches=196, tokens=9, dim=192)
+    assert sum(m for n, m in deit.items() if n.count(".") == 1 and "blocks" in n) == cost.deit()
+    blocks = [f"base.{i}" for i in range(5)] + [f"blocks.{i}" for i in range(4)]
+    blocks += [f"semantic.blocks.{i}" for i in range(3)]
+    assert sum(found[name] for name in blocks) == cost.stvit(5, 3)
+
+
+def test_what_the_printed_formula_leaves_out() -> None:
+    n, m, c = 196, 16, 384
+    cost = GlobalCost(n, m, c)
+    assert cost.deit() == 144 * n * c**2 + 24 * n**2 * c
+    assert cost.stvit() - cost.stvit_printed() == 16 * m * c**2 + 2 * m * c**2 + 2 * m**2 * c
+    assert cost.stvit_printed() / 1e9 == pytest.approx(1.81, abs=0.005)
+
+
+def test_windows_cost_what_the_corrected_formulas_say() -> None:
+    grid, c = Grid(2, 6, 6), 8
+    block, cost = Block(Attention(c, 2)), WindowCost(patches=36, window=9, tokens=4, dim=c)
+    cut = windows(grid, 3).neighborhood
+    assert count_macs(block, torch.zeros(72, c), cut).total == 2 * cost.on_patches()
+    tokens = windows(Grid(2, 4, 4), 2).neighborhood
+    assert count_macs(block, torch.zeros(32, c), tokens).total == 2 * cost.on_tokens()
+
+    of_window = bipartite([4] * 8, [9] * 8)
+
+    class Semantic(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Attention(c, 2)
+
+        def forward(self, x: Tensor, senders: Tensor) -> Tensor:
+            return self.attention(x, of_window, senders=senders)
+
+    found = count_macs(Semantic(), torch.zeros(32, c), torch.zeros(72, c)).total
+    assert found == 2 * cost.semantic_attention()
+
+
+class Attend(torch.nn.Module):
+    def forward(self, nodes: Tensor, nb: Neighborhood, backend: str) -> Tensor:
+        return ops.attention(nodes, nodes, nodes, nb, backend=backend)
+
+
+class TopK(torch.nn.Module):
+    def forward(self, nodes: Tensor, nb: Neighborhood, backend: str) -> Tensor:
+        return ops.topk_attention(nodes, nodes, nodes, nb, 3, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["blocks", "numba_csr", "torch_csr"])
+def test_every_backend_counts_the_same(backend: str) -> None:
+    nodes, edges = torch.randn(40, 2, 4), 2 * 20 * 20
+    for layer in (Attend(), TopK()):
+        assert count_macs(layer, nodes, cliques([20, 20]), backend).total == 2 * edges * 2 * 4
+
+
+def test_layers_on_graphs_count_their_edges() -> None:
+    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), 6)
+    x, edges = torch.randn(6, 3), graph.edge_index()
+    with_self = 5 + 6
+    assert count_macs(GCNConv(3, 4), x, edges).total == 6 * 3 * 4 + with_self * (4 + 1)  # degrees
+    assert count_macs(GATConv(3, 4, heads=2), x, edges).total == 6 * 3 * 8 + with_self * 8
+    dense = 2 * 6 * 3 * 8
+    assert count_macs(GATv2Conv(3, 4, heads=2), x, edges).total == dense + 2 * with_self * 8
+    assert count_macs(Attend(), torch.randn(6, 2, 4), causal([6]), "numba_csr").total == 2 * 21 * 8
+
+
+def test_the_mode_stays() -> None:
+    model = models.stvit_pico()
+    model.norm.eval()
+    total = count_macs(model, torch.zeros(2, 3, 32, 32)).total
+    assert model.training and not model.norm.training
+    with torch.device("meta"):
+        model, images = models.stvit_pico(), torch.zeros(2, 3, 32, 32)
+    assert count_macs(model, images).total == total
