@@ -1,5 +1,6 @@
 """Networks."""
 
+from graphtheory.models.dumbbell import Dumbbell
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.sampled_gcn import SampledGCN
@@ -14,6 +15,11 @@ from graphtheory.models.stvit import (
     stvit_micro,
     stvit_nano,
     stvit_pico,
+)
+from graphtheory.models.stvit_swin import (
+    STViTRSwin,
+    stvit_r_swin_base,
+    stvit_r_swin_small,
 )
 from graphtheory.models.swin import (
     Swin,
@@ -40,11 +46,13 @@ from graphtheory.models.vit import (
 __all__ = [
     "ClassToken",
     "DistilledToken",
+    "Dumbbell",
     "GraphTransformer",
     "MeanToken",
     "PatternStart",
     "ResidualStack",
     "STViT",
+    "STViTRSwin",
     "SampledGCN",
     "ShallowAttention",
     "Stack",
@@ -60,6 +68,8 @@ __all__ = [
     "stvit_micro",
     "stvit_nano",
     "stvit_pico",
+    "stvit_r_swin_base",
+    "stvit_r_swin_small",
     "swin_base",
     "swin_micro",
     "swin_nano",

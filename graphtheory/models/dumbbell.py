@@ -1,0 +1,179 @@
+"""Semantic tokens of windows that give back what they learned: the unit of STViT-R."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid, Neighborhood, bipartite, cliques
+from graphtheory.models.swin import SwinStage
+from graphtheory.nn import Block, SemanticBlock
+from graphtheory.nn.init import draw_parameter
+
+
+class DumbbellSets(NamedTuple):
+    """Who attends to whom in a unit; semantic tokens count window by window.
+
+    Attributes:
+        pooled: Patches of each bin, [tokens, k]; the number of patches stands for none.
+        near: Of each window its tokens, then the patches in and around it, as places in the tokens
+            and patches of an image.
+        of_near: Tokens of a window attend to those.
+        of_both: All tokens of an image to all of its tokens and patches.
+        within: Tokens to those of their window.
+        among: Tokens to those of their image.
+        back: Patches to the tokens of their image.
+    """
+
+    pooled: Tensor
+    near: Tensor
+    of_near: Neighborhood
+    of_both: Neighborhood
+    within: Neighborhood
+    among: Neighborhood
+    back: Neighborhood
+
+
+@lru_cache(maxsize=32)
+def dumbbell_sets(
+    grid: Grid, window: int, side: int, reach: int, device: torch.device
+) -> DumbbellSets:
+    """The sets of a grid of patches (kept).
+
+    Args:
+        grid: The patches.
+        window: Rows and columns of a window; the last ones of a grid may be smaller.
+        side: Rows and columns of semantic tokens in a window.
+        reach: Rows and columns around a window to which its tokens attend, cut at the border.
+        device: Where the tensors lie.
+    """
+    with torch.inference_mode(False):
+        pooled, near = _places(grid, window, side, reach)
+        count, images, size = len(pooled), grid.count, grid.size
+        found = (
+            bipartite([side**2] * (len(near) * images), [len(n) for n in near] * images),
+            bipartite([count] * images, [count + size] * images),
+            cliques([side**2] * (len(near) * images)),
+            cliques([count] * images),
+            bipartite([size] * images, [count] * images),
+        )
+        moved = (nb.to(device) for nb in found)
+        return DumbbellSets(pooled.to(device), torch.cat(near).to(device), *moved)
+
+
+def _places(grid: Grid, window: int, side: int, reach: int) -> tuple[Tensor, list[Tensor]]:
+    """Of one image: the patches of each bin, and what the tokens of each window see."""
+    rows, columns = (
+        [slice(first, min(first + window, length)) for first in range(0, length, window)]
+        for length in (grid.height, grid.width)
+    )
+    patch = torch.arange(grid.size).view(grid.height, grid.width)
+    count, tokens = len(rows) * len(columns) * side**2, torch.arange(side**2)
+    bins: list[Tensor] = []
+    near = []
+    for row, column in product(rows, columns):
+        around = patch[_wider(row, reach), _wider(column, reach)].flatten()
+        near.append(torch.cat([len(bins) + tokens, count + around]))
+        inside = patch[row, column]
+        cuts = product(*(_bins(length, side) for length in inside.shape))
+        bins += [inside[r, c].flatten() for r, c in cuts]
+    padded = nn.utils.rnn.pad_sequence(bins, batch_first=True, padding_value=grid.size)
+    return padded, near
+
+
+def _wider(cut: slice, reach: int) -> slice:
+    return slice(max(cut.start - reach, 0), cut.stop + reach)
+
+
+def _bins(length: int, side: int) -> list[slice]:
+    """Of adaptive pooling."""
+    return [slice(i * length // side, -(-(i + 1) * length // side)) for i in range(side)]
+
+
+class Dumbbell(nn.Module):
+    r"""Six layers: patches in windows, semantic tokens of them, tokens among themselves, and back.
+
+    .. math:: X_1 = \operatorname{Swin}(X), \quad
+        S_1 = \operatorname{Block}(P; [P, X_1]_{\text{near}}), \quad
+        S_2 = \operatorname{Block}(S_1 + G; [S_1, X_1]), \quad
+        X' = \operatorname{Block}(X_1; \operatorname{Block}(\operatorname{Block}(S_2)))
+
+    P is the largest entry, feature by feature, of each of side x side bins of a window. A token
+    attends to the patches in and around its window, then to all of its image; then to tokens of
+    its window, then to all. In the last block patches attend to all tokens.
+
+    Args:
+        swin: The first block, with its bias by relative position.
+        blocks: The other five.
+        window: Rows and columns of a window, in patches.
+        side: Rows and columns of semantic tokens in a window.
+        tokens: Tokens of an image that learn a G, which fixes the size of images; None has no G.
+        reach: Rows and columns around a window that its tokens see.
+        shortcut: Whether the attention of the first block of tokens is added to P.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> the same.
+
+    Source:
+        Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
+        section 3.3, with what their released code has beyond it: the reach of 3 (10 x 10 patches of
+        14 x 14), no shortcut, G in the first unit alone. Differs: around an inner window of a
+        larger grid there are 13 x 13 patches; a grid that the window does not divide has smaller
+        windows at its border and nothing is padded or masked.
+    """
+
+    def __init__(
+        self,
+        swin: Block,
+        blocks: list[SemanticBlock],
+        *,
+        window: int = 7,
+        side: int = 3,
+        tokens: int | None = None,
+        reach: int = 3,
+        shortcut: bool = False,
+    ) -> None:
+        super().__init__()
+        if len(blocks) != 5:
+            raise ValueError(f"blocks: got {len(blocks)}, expected 5 after the one on patches")
+        self.swin, self.blocks = SwinStage([swin], window), nn.ModuleList(blocks)
+        self.side, self.reach, self.shortcut = side, reach, shortcut
+        shape = None if tokens is None else (tokens, swin.attention.dim)
+        self.global_centres = None if shape is None else nn.Parameter(torch.zeros(shape))
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw G anew."""
+        if self.global_centres is not None:
+            draw_parameter(self.global_centres, generator)
+
+    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
+        """Patches, who know of the whole image."""
+        x, _ = self.swin(x, grid, generator)
+        sets = dumbbell_sets(grid, self.swin.window, self.side, self.reach, x.device)
+        options = {"images": grid.count, "generator": generator}
+        near, both, within, among, back = self.blocks
+        centres = _pool(x, grid, sets.pooled)
+        senders = _beside(centres, x, grid.count)[:, sets.near].flatten(0, 1)
+        residual = None if self.shortcut else torch.zeros_like(centres)
+        tokens = near(centres, sets.of_near, senders=senders, residual=residual, **options)
+        senders = _beside(tokens, x, grid.count).flatten(0, 1)
+        if self.global_centres is not None:
+            tokens = tokens + self.global_centres.repeat(grid.count, 1)
+        tokens = both(tokens, sets.of_both, senders=senders, **options)
+        tokens = among(within(tokens, sets.within, **options), sets.among, **options)
+        return back(x, sets.back, senders=tokens, **options)
+
+
+def _pool(x: Tensor, grid: Grid, bins: Tensor) -> Tensor:
+    """The largest entries of each bin, [B * tokens, dim]."""
+    lowest = nn.functional.pad(x.view(grid.count, grid.size, -1), (0, 0, 0, 1), value=-torch.inf)
+    return lowest[:, bins].amax(2).flatten(0, 1)
+
+
+def _beside(tokens: Tensor, x: Tensor, images: int) -> Tensor:
+    """Of each image the tokens, then the patches, [B, M + N, dim]."""
+    return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)
