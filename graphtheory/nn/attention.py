@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import BucketedBias
+from graphtheory.patterns import TopK
 
 Bias = Tensor | BucketedBias | None
 
@@ -69,6 +70,7 @@ class Attention(nn.Module):
         heads: Heads of dim / heads features each.
         bias: Module that makes the b of every edge from its `relation`, as `BucketBias` does.
         attend: How senders are weighed; default `Softmax()`.
+        pattern: Which of them count by their logits: `TopK(0.5)` is k-nearest attention.
         qkv_bias: Additive bias of W_Q, W_K, W_V.
         dropout: Probability with which a weight is dropped in training.
 
@@ -77,7 +79,8 @@ class Attention(nn.Module):
         -> [num_dst, dim].
 
     Raises:
-        ValueError: `heads` does not divide `dim`; a `relation` without `bias`, or the reverse.
+        ValueError: `heads` does not divide `dim`; both `attend` and `pattern`; a `relation`
+            without `bias`, or the reverse.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -92,6 +95,7 @@ class Attention(nn.Module):
         *,
         bias: nn.Module | None = None,
         attend: Attend | None = None,
+        pattern: TopK | None = None,
         qkv_bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
@@ -101,7 +105,10 @@ class Attention(nn.Module):
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.dim, self.heads, self.dropout = dim, heads, dropout
-        self.attend: Attend = Softmax() if attend is None else attend
+        if attend is not None and pattern is not None:
+            raise ValueError(f"pattern: got {pattern} beside attend={attend}, expected one of them")
+        given: Attend | None = attend if pattern is None else pattern
+        self.attend: Attend = Softmax() if given is None else given
         self.bias = bias
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.out = nn.Linear(dim, dim)

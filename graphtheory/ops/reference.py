@@ -42,10 +42,10 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     return bias.table[bias.bucket.long()]
 
 
-def largest(logits: Tensor, nb: Neighborhood, k: int) -> Tensor:
+def largest(logits: Tensor, nb: Neighborhood, k: int | Tensor) -> Tensor:
     """Whether fewer than k edges of e's row come before e: larger ones, and as large earlier ones.
 
-    An entry at -inf is never chosen.
+    An entry at -inf is never chosen. `k` is one number, or that of each edge's row, int64 [E].
     """
     rows = nb.receivers()
     order = logits.argsort(dim=0, descending=True, stable=True)  # [E, H], largest first

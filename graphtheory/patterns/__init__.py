@@ -10,6 +10,7 @@ from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
 from graphtheory.patterns.rows import on_rows
 from graphtheory.patterns.sage import GraphSAGE
+from graphtheory.patterns.topk import TopK
 from graphtheory.patterns.uniform import AddSelf, Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
 
@@ -27,6 +28,7 @@ __all__ = [
     "Pattern",
     "Sample",
     "SymmetricNormalize",
+    "TopK",
     "UniformNodes",
     "effective_adjacency",
     "on_rows",
