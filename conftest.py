@@ -2,4 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("triton") else ["graphtheory/ops/backends/*triton*.py"]
+_NEEDS = {
+    "triton": "graphtheory/ops/backends/*triton*.py",
+    "transformers": "graphtheory/integrations/hf_attention.py",
+}
+collect_ignore_glob = [path for name, path in _NEEDS.items() if not find_spec(name)]

@@ -1,0 +1,224 @@
+"""k-nearest attention in the models of Hugging Face's transformers, by their own registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import sdpa_mask
+from transformers.utils import output_capturing
+
+from graphtheory.graph import Neighborhood, bipartite
+from graphtheory.patterns import TopK
+
+# What a layer may hand over that changes the sums, and that is not computed here.
+_REFUSED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
+# Swin adds -100 to bar, and to that its bias by relative position.
+_FAR = -50.0
+
+_before: WeakKeyDictionary[nn.Module, list[tuple[Any, str]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What `apply` did to a model; `print` shows it.
+
+    Attributes:
+        pattern: Who counts in each row.
+        parts: Class of each part with its own configuration, and the attention that it had.
+    """
+
+    pattern: TopK
+    parts: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        lines = [f"attention: {self.pattern}"]
+        return "\n".join([*lines, *(f"{name}: was {before}" for name, before in self.parts)])
+
+
+def apply(model: nn.Module, pattern: TopK) -> Applied:
+    """Let every attention layer of a model of `transformers` use `pattern`, in place.
+
+    The model keeps its class, weights and mode; what changes is the name of the attention in its
+    configuration, so models that share the configuration change together. ViT, DeiT, Swin, DINOv2,
+    CLIP, GPT-2 and every other model that finds its attention in `AttentionInterface` can be
+    taken. A row is what the model's mask leaves of it: padding and later tokens are never chosen
+    and have no influence, and a share counts the others. A row without any gives zeros. Dropout
+    draws other numbers; attention weights are returned where ``output_attentions=True`` asks for
+    them. A second call replaces the pattern.
+
+    Args:
+        model: With weights of any task, such as `ViTForImageClassification`.
+        pattern: Such as ``TopK(0.5)``; ``TopK(1.0)`` gives what the model gave before.
+
+    Returns:
+        What was changed; `undo` goes back.
+
+    Raises:
+        TypeError: Not a model of `transformers`, or not a `TopK`.
+        ValueError: A part that does not use the registry; nothing was changed. In a forward pass:
+            an option that is not supported, such as a soft cap, sinks or a position bias of T5.
+
+    Example:
+        >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
+        >>> model = ViTModel(ViTConfig())  # doctest: +SKIP
+        >>> print(apply(model, TopK(0.5)))  # doctest: +SKIP
+        attention: TopK(k=0.5)
+        ViTModel: was sdpa
+        >>> undo(model)  # doctest: +SKIP
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(f"model: got {type(model).__name__}, expected a model of transformers")
+    if not isinstance(pattern, TopK):
+        raise TypeError(f"pattern: got {type(pattern).__name__}, expected TopK(...)")
+    parts = list(_parts(model))
+    for part in parts:
+        if not part._can_set_attn_implementation():
+            raise ValueError(
+                f"model: its {type(part).__name__} does not find its attention in the registry of "
+                "transformers (AttentionInterface), expected one that does"
+            )
+    before = _before.setdefault(model, [(p.config, p.config._attn_implementation) for p in parts])
+    name = _register(pattern)
+    for part in parts:
+        part.config._attn_implementation_internal = name
+    names = (type(part).__name__ for part in parts)
+    return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
+
+
+def undo(model: nn.Module) -> None:
+    """Give a model the attention back that it had before `apply`; its weights stay.
+
+    Raises:
+        ValueError: Nothing was applied to this model.
+    """
+    before = _before.pop(model, None)
+    if before is None:
+        raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
+    for config, kind in before:
+        config._attn_implementation_internal = kind
+
+
+def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
+    """The model, and the models in it that have another configuration."""
+    seen: set[int] = set()
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and id(part.config) not in seen:
+            seen.add(id(part.config))
+            yield part
+
+
+def _register(pattern: TopK) -> str:
+    """The name of the pattern in both registries; registering it again changes nothing."""
+    name = f"graphtheory_topk_{pattern.k}"
+    AttentionInterface.register(name, partial(topk_attention_forward, pattern=pattern))
+    AttentionMaskInterface.register(name, sdpa_mask)
+    return name
+
+
+def topk_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    pattern: TopK,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """k-nearest attention as a function of transformers' registry.
+
+    Args:
+        module: The layer; read for `is_causal` and grouped key heads.
+        query: Receivers' vectors.
+        key: Senders' vectors, of as many heads or a divisor of them.
+        value: Senders' vectors.
+        attention_mask: Bool (True may be seen) or added to the logits, or None; broadcast.
+        pattern: Who counts in each row.
+        scaling: Factor of the dot products; None is 1 / sqrt(head_dim).
+        dropout: Probability with which a weight is dropped.
+        is_causal: Whether a token sees no later one where no mask says; None asks the layer.
+        options: What else a layer hands over; none may be one that changes the sums.
+
+    Shapes:
+        query [B, H, T, D], key and value [B, H, S, D], mask [B or 1, H or 1, T, S]
+        -> [B, T, H, D], and the weights [B, H, T, S] or None where nobody asks for them.
+
+    Raises:
+        ValueError: An option that is not supported.
+    """
+    for name in _REFUSED:
+        if options.get(name) is not None:
+            raise ValueError(f"{name}: given, but k-nearest attention does not support it")
+    groups = query.size(1) // key.size(1)
+    key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))
+    is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
+    windowed = hasattr(module, "relative_position_bias")
+    mask = _additive(attention_mask, query, key, bool(is_causal), _FAR if windowed else None)
+    if mask is not None and isinstance(pattern.k, float):
+        mask = _bar(mask, pattern, query, key, scaling)
+    (count, heads, dst, _), src = query.shape, key.size(2)
+    nb = _blocks(count, dst, src, query.device)
+    query, key, value = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))  # [B*T,H,D]
+    bias = None if mask is None else mask.permute(0, 2, 3, 1).reshape(-1, heads)  # [E, H]
+    out = pattern(query, key, value, nb, bias=bias, scale=scaling, dropout=dropout)
+    out = out.view(count, dst, heads, -1)
+    if not _asked(options):
+        return out, None
+    weights = pattern.weights(query, key, nb, bias, scaling)
+    return out, weights.view(count, dst, src, heads).permute(0, 3, 1, 2).to(query.dtype)
+
+
+def _additive(
+    mask: Tensor | None, query: Tensor, key: Tensor, causal: bool, far: float | None
+) -> Tensor | None:
+    """The mask [B, H, T, S] as a term of the logits, with -inf for who may not be seen.
+
+    Of numbers those up to `far` bar; None is the least finite one, with which transformers does.
+    """
+    dst, src = query.size(2), key.size(2)
+    if mask is None:
+        if not causal or dst == 1:  # a single new token sees all that is cached
+            return None
+        mask = torch.ones(dst, src, dtype=torch.bool, device=query.device).tril()
+    if mask.dtype == torch.bool:
+        mask = torch.where(mask, query.new_zeros(()), -torch.inf)
+    else:
+        far = torch.finfo(mask.dtype).min if far is None else far
+        mask = torch.where(mask <= far, -torch.inf, mask)
+    return mask[..., :src].expand(*query.shape[:3], src)
+
+
+def _bar(mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
+    """The mask, and -inf for who is not chosen, where rows differ in whom the mask leaves.
+
+    What is left of a row is at most the share of a whole one, so nobody is barred twice.
+    """
+    if not torch.compiler.is_compiling() and not bool(torch.isneginf(mask).any()):
+        return mask
+    scaling = query.size(3) ** -0.5 if scaling is None else scaling
+    with torch.no_grad():
+        logits = scaling * query.float() @ key.float().transpose(2, 3) + mask.float()
+        stays = pattern.mask(logits)
+    return torch.where(stays, mask, -torch.inf)
+
+
+@lru_cache(maxsize=8)
+def _blocks(count: int, dst: int, src: int, device: torch.device) -> Neighborhood:
+    with torch.inference_mode(False):
+        return bipartite([dst] * count, [src] * count).to(device)
+
+
+def _asked(options: dict[str, Any]) -> bool:
+    """Whether somebody wants the weights: a keyword that came through, or a model that collects."""
+    collected = output_capturing._active_collector.get() or ()
+    return bool(options.get("output_attentions")) or any("attentions" in key for key in collected)
