@@ -17,13 +17,25 @@ from graphtheory.metrics.sampling_bounds import (
     psi,
     smallest_share,
 )
+from graphtheory.metrics.temperature import Tempered, compare_temperatures
+from graphtheory.metrics.tokens import (
+    attention_deviation,
+    branch_ratio,
+    nonlocality,
+    patch_positions,
+    token_similarity,
+)
 
 __all__ = [
     "Deviation",
     "GlobalCost",
     "InfluenceChange",
     "Macs",
+    "Tempered",
     "WindowCost",
+    "attention_deviation",
+    "branch_ratio",
+    "compare_temperatures",
     "count_macs",
     "deviation",
     "group_degrees",
@@ -34,6 +46,9 @@ __all__ = [
     "largest_scaling",
     "mass_by_distance",
     "mass_on",
+    "nonlocality",
+    "patch_positions",
     "psi",
     "smallest_share",
+    "token_similarity",
 ]
