@@ -3,6 +3,7 @@
 from graphtheory.models.dumbbell import Dumbbell
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
+from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
 from graphtheory.models.stack import ResidualStack, Stack
@@ -50,6 +51,7 @@ __all__ = [
     "GraphTransformer",
     "MeanToken",
     "PatternStart",
+    "ReducedViT",
     "ResidualStack",
     "STViT",
     "STViTRSwin",

@@ -21,6 +21,17 @@ from graphtheory.nn.conv import (
 )
 from graphtheory.nn.dropout import FeatureDropout
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
+from graphtheory.nn.reduce import (
+    Attended,
+    Clean,
+    Oracle,
+    Random,
+    Reducer,
+    Reduction,
+    follow,
+    unmerge,
+)
+from graphtheory.nn.reducers import Fuse, Keep, Merge
 from graphtheory.nn.token_position import (
     ConditionalPosition,
     LearnedPosition,
@@ -31,29 +42,38 @@ from graphtheory.nn.tokens import SemanticBlock, SemanticTokens
 
 __all__ = [
     "MLP",
+    "Attended",
     "Attention",
     "AttentionMap",
     "AveragePool",
     "Block",
     "BucketBias",
     "Centres",
+    "Clean",
     "ConditionalPosition",
     "DropPath",
     "FeatureDropout",
+    "Fuse",
     "GATConv",
     "GATv2Conv",
     "GCNConv",
+    "Keep",
     "LayerScale",
     "LearnedCentres",
     "LearnedPosition",
     "MaskPool",
     "MaxPool",
+    "Merge",
     "MultiScale",
     "NoPosition",
+    "Oracle",
     "OverlapPool",
     "PatchEmbedding",
     "PatchTokens",
     "PositionEmbedding",
+    "Random",
+    "Reducer",
+    "Reduction",
     "RelativePosition",
     "SPDTransformerConv",
     "SemanticBlock",
@@ -61,6 +81,8 @@ __all__ = [
     "Softmax",
     "TransformerConv",
     "attention_maps",
+    "follow",
     "from_map",
     "to_map",
+    "unmerge",
 ]

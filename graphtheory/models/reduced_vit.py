@@ -1,0 +1,183 @@
+"""A vision transformer that goes on with fewer tokens after some of its blocks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Neighborhood, bipartite
+from graphtheory.models.token_sets import token_cliques
+from graphtheory.models.vit import ViT
+from graphtheory.nn.attention import Attention
+from graphtheory.nn.blocks import Block
+from graphtheory.nn.reduce import Reducer, Reduction, follow, pool
+
+
+class SizeBias(nn.Module):
+    """A sender that stands for s tokens counts s times: log s for each edge and head.
+
+    Args:
+        heads: Heads.
+
+    Shapes: log of the sender's size by edge [num_edges] -> [num_edges, heads].
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, relation: Tensor) -> Tensor:
+        """The bias."""
+        return relation[:, None].expand(-1, self.heads).contiguous()
+
+
+class ReducedViT(ViT):
+    """A `ViT` whose tokens are reduced after given blocks; a copy with the same weights.
+
+    State dicts are those of the `ViT`. Sizes of tensors hang on the sizes of the images alone.
+
+    Args:
+        model: Stays as it is.
+        after: The rule after the block of that number, the first one being 1.
+        prefix: Protected tokens at the beginning; None are those that the model puts before the
+            patches. The first of them is the one whose attention counts as received; without any
+            it is the mean over all tokens.
+        proportional: Whether a token counts in attention as many times as tokens it stands for.
+
+    Raises:
+        ValueError: A number of a block that does not exist, or a `proportional` model whose
+            attention has a bias.
+
+    Source:
+        Liang et al. (2022), EViT; Bolya et al. (2023), Token Merging, with `proportional`.
+        Differs: tokens are reduced behind a block, there between its attention and its MLP;
+        attention and keys are those of the same block. They are computed once more, the attention
+        of the class token alone.
+
+    Example:
+        >>> from graphtheory.models import vit_pico
+        >>> from graphtheory.nn import Merge
+        >>> model = ReducedViT(vit_pico(out_channels=10), {1: Merge(16), 2: Merge(16)})
+        >>> images = torch.randn(2, 3, 32, 32)
+        >>> model(images).shape, model.reduced(images).tokens.shape
+        (torch.Size([2, 10]), torch.Size([2, 33, 64]))
+    """
+
+    def __init__(
+        self,
+        model: ViT,
+        after: Mapping[int, Reducer],
+        *,
+        prefix: int | None = None,
+        proportional: bool = False,
+    ) -> None:
+        nn.Module.__init__(self)  # the weights are drawn already
+        parts = copy.deepcopy(model)
+        self.embed, self.blocks = parts.embed, parts.blocks
+        self.norm, self.head = parts.norm, parts.head
+        wrong = [i for i in after if not 1 <= i <= len(self.blocks)]
+        if wrong:
+            raise ValueError(f"after: blocks {wrong}, expected 1..{len(self.blocks)}")
+        self.after, self.proportional = dict(after), proportional
+        self.prefix = len(self.embed.prefix) if prefix is None else prefix
+        if proportional:
+            for layer in self._layers():
+                if layer.bias is not None:
+                    raise ValueError("proportional: attention has a bias, expected none")
+                layer.bias = SizeBias(layer.heads)
+        self.train(model.training)
+
+    def tokens(
+        self,
+        images: Tensor,
+        *,
+        score: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Normalised tokens [B, M, dim] that are left; `score` as in `reduced`."""
+        return self.reduced(images, score=score, generator=generator).tokens
+
+    def reduced(
+        self,
+        images: Tensor,
+        *,
+        score: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Reduction:
+        """Normalised tokens that are left, their sizes, and where each token of the image went.
+
+        ``unmerge(found.tokens, found.slot)[:, prefix:]`` lies on the grid of the patches again.
+
+        Args:
+            images: [B, C, H, W].
+            score: For a rule by `Oracle`, [B, T] of all tokens, those without a place first.
+            generator: Source of stochastic depth, dropout and random rules.
+        """
+        x, grid = self.embed(images)
+        count, dim = grid.count, x.size(1)
+        x = x.view(count, -1, dim)
+        size = x.new_ones(x.shape[:2])
+        slot = torch.arange(x.size(1), device=x.device).expand(count, -1)
+        for i, block in enumerate(self.blocks, 1):
+            assert isinstance(block, Block)
+            nodes, relation = x.flatten(0, 1), self._log_size(size, x.size(1))
+            neighborhood = token_cliques(count, x.size(1), x.device)
+            y = block(nodes, neighborhood, relation=relation, images=count, generator=generator)
+            y, rule = y.view_as(x), self.after.get(i)
+            if rule is None:
+                x = y
+                continue
+            seen = block.norm1(nodes)
+            found = rule(
+                y, size=size, score=score, prefix=self.prefix, generator=generator,
+                received=self._received(block, seen, size) if rule.needs == "received" else None,
+                keys=_keys(block.attention, seen).view(*x.shape[:2], -1)
+                if rule.needs == "keys" else None,
+            )  # fmt: skip
+            if score is not None:
+                many = found.tokens.size(1)
+                score = pool(score * size, found.slot, many) / found.size
+            slot = follow(slot, found.slot)
+            x, size = found.tokens, found.size
+        return Reduction(self.norm(x), size, slot)
+
+    def _layers(self) -> list[Attention]:
+        return [layer for layer in self.blocks.modules() if isinstance(layer, Attention)]
+
+    def _log_size(self, size: Tensor, receivers: int) -> Tensor | None:
+        """The log of the sender's size by edge, of `receivers` rows an image."""
+        if not self.proportional:
+            return None
+        return size.log()[:, None].expand(-1, receivers, -1).flatten()
+
+    def _received(self, block: Block, seen: Tensor, size: Tensor) -> Tensor:
+        """Attention that each token receives, heads averaged, [B, T]."""
+        count, tokens = size.shape
+        rows = 1 if self.prefix else tokens
+        chosen = seen.view(count, tokens, -1)[:, :rows].flatten(0, 1)
+        weights = block.attention.weights(
+            chosen, _rows(count, rows, tokens, seen.device),
+            senders=seen, relation=self._log_size(size, rows),
+        )  # fmt: skip
+        return weights.view(count, rows, tokens, -1).mean((1, 3))
+
+
+@lru_cache(maxsize=32)
+def _rows(count: int, rows: int, tokens: int, device: torch.device) -> Neighborhood:
+    """The first rows of each image, which aggregate from all its tokens (kept)."""
+    with torch.inference_mode(False):
+        return bipartite([rows] * count, [tokens] * count).to(device)
+
+
+def _keys(attention: Attention, seen: Tensor) -> Tensor:
+    """Keys of the tokens, heads averaged, [N, head_dim]."""
+    part = slice(attention.dim, 2 * attention.dim)
+    bias = attention.qkv.bias
+    keys = nn.functional.linear(
+        seen, attention.qkv.weight[part], None if bias is None else bias[part]
+    )
+    return keys.view(len(seen), attention.heads, -1).mean(1)

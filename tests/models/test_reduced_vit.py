@@ -1,0 +1,86 @@
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory.models import MeanToken, ReducedViT, ViT, vit_pico
+from graphtheory.nn import Fuse, Keep, Merge, Oracle, Reducer, attention_maps, unmerge
+
+
+@pytest.fixture
+def model() -> ViT:
+    torch.manual_seed(0)
+    return vit_pico(out_channels=5, image_size=16).eval()
+
+
+def images(count: int = 3) -> Tensor:
+    return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("rule", [Keep(1.0), Fuse(1.0), Merge(0)], ids=str)
+def test_without_reduction_it_is_the_network(model: ViT, rule: Reducer) -> None:
+    for proportional in (False, True):
+        reduced = ReducedViT(model, {1: rule, 3: rule}, proportional=proportional)
+        torch.testing.assert_close(reduced(images()), model(images()))
+        assert reduced.state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("rule", [Keep(0.5), Fuse(0.5), Merge(4)], ids=str)
+def test_tokens_get_fewer_and_images_stay_apart(model: ViT, rule: Reducer) -> None:
+    reduced, order = ReducedViT(model, {2: rule, 3: rule}), torch.tensor([2, 0, 1])
+    found = reduced.reduced(images())
+    assert found.tokens.size(1) < 13 and found.slot.shape == (3, 17)
+    assert unmerge(found.tokens, found.slot).shape == (3, 17, 64)
+    torch.testing.assert_close(reduced(images()[order]), reduced(images())[order])
+    assert not torch.allclose(reduced(images()), model(images()))
+
+
+def test_attention_of_the_class_token_decides(model: ViT) -> None:
+    found = ReducedViT(model, {1: Keep(4)}).reduced(images())
+    weights = attention_maps(model, images())[0].weights.view(3, 17, 17, -1).mean(3)
+    best = weights[:, 0, 1:].topk(4).indices.sort().values + 1
+    for image in range(3):
+        assert (found.slot[image] >= 0).nonzero().flatten().tolist() == [0, *best[image].tolist()]
+
+
+def test_without_a_class_token_the_mean_attention_does() -> None:
+    model = vit_pico(image_size=16, readout=MeanToken).eval()
+    found = ReducedViT(model, {1: Keep(4)}).reduced(images())
+    weights = attention_maps(model, images())[0].weights.view(3, 16, 16, -1).mean((1, 3))
+    best = weights.topk(4).indices.sort().values
+    assert [s.nonzero().flatten().tolist() for s in found.slot >= 0] == best.tolist()
+
+
+def test_an_oracles_score_goes_along(model: ViT) -> None:
+    score = torch.arange(17.0).expand(3, -1)
+    found = ReducedViT(model, {1: Keep(8, Oracle()), 3: Keep(2, Oracle())}).reduced(
+        images(), score=score
+    )
+    assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
+
+
+def test_a_token_counts_as_many_times_as_it_stands_for(model: ViT) -> None:
+    # Without positions two equal patches become one, and then attention must not change.
+    with torch.no_grad():
+        model.embed.position.table.zero_()
+    alike = images(1).clone()
+    alike[..., :4, 4:8] = alike[..., :4, :4]
+    whole = model.tokens(alike)
+    after = {1: Merge(1)}
+    found = ReducedViT(model, after, proportional=True).reduced(alike)
+    assert found.slot[0].tolist() == [0, 1, 1, *range(2, 16)]
+    torch.testing.assert_close(unmerge(found.tokens, found.slot), whole, atol=1e-5, rtol=1e-5)
+    plain = ReducedViT(model, after).reduced(alike)
+    assert not torch.allclose(unmerge(plain.tokens, plain.slot), whole, atol=1e-4)
+
+
+def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
+    reduced = ReducedViT(model, {1: Merge(4), 2: Fuse(0.5)}, proportional=True).train()
+    reduced(images()).sum().backward()
+    assert all(p.grad is not None for p in reduced.parameters())
+    assert model.blocks[0].attention.bias is None
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_blocks_that_do_not_exist_are_named(model: ViT) -> None:
+    with pytest.raises(ValueError, match=r"after: blocks \[0, 5\], expected 1..4"):
+        ReducedViT(model, {0: Merge(), 5: Merge(), 4: Merge()})

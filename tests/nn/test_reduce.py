@@ -1,0 +1,43 @@
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory.nn import Oracle, follow, unmerge
+from graphtheory.nn.reduce import pool
+from graphtheory.nn.reducers import Keep
+
+SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])
+
+
+def test_unmerge_gives_back_what_every_slot_has() -> None:
+    values = torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
+    assert unmerge(values, SLOT).squeeze(2).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
+    assert unmerge(values[..., 0], SLOT).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
+
+
+def test_pool_is_its_transpose() -> None:
+    values = torch.arange(8.0).view(2, 4)
+    assert pool(values, SLOT, 2).tolist() == [[0, 5], [12, 4]]
+    wide = torch.stack([values, -values], 2)
+    assert torch.equal(pool(wide, SLOT, 2)[..., 1], -pool(values, SLOT, 2))
+
+
+def test_slots_of_two_reductions_follow_each_other() -> None:
+    later = torch.tensor([[1, 0], [-1, 0]])
+    assert follow(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tokens": torch.ones(3, 4)}, "tokens: shape (3, 4), expected [B, 1 or more, dim]"),
+        ({"received": torch.ones(1, 2)}, "received: shape (1, 2), expected (1, 3)"),
+        ({"size": torch.ones(3)}, "size: shape (3,), expected (1, 3)"),
+        ({}, "score: not given, expected [B, T], which this rule reads"),
+    ],
+)
+def test_bad_input_is_named(arguments: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Keep(1, Oracle())(**{"tokens": torch.ones(1, 3, 2), **arguments})
