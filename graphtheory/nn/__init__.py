@@ -21,16 +21,7 @@ from graphtheory.nn.conv import (
 )
 from graphtheory.nn.dropout import FeatureDropout
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
-from graphtheory.nn.reduce import (
-    Attended,
-    Clean,
-    Oracle,
-    Random,
-    Reducer,
-    Reduction,
-    follow,
-    unmerge,
-)
+from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
 from graphtheory.nn.token_position import (
     ConditionalPosition,
@@ -42,14 +33,12 @@ from graphtheory.nn.tokens import SemanticBlock, SemanticTokens
 
 __all__ = [
     "MLP",
-    "Attended",
     "Attention",
     "AttentionMap",
     "AveragePool",
     "Block",
     "BucketBias",
     "Centres",
-    "Clean",
     "ConditionalPosition",
     "DropPath",
     "FeatureDropout",
@@ -66,12 +55,10 @@ __all__ = [
     "Merge",
     "MultiScale",
     "NoPosition",
-    "Oracle",
     "OverlapPool",
     "PatchEmbedding",
     "PatchTokens",
     "PositionEmbedding",
-    "Random",
     "Reducer",
     "Reduction",
     "RelativePosition",

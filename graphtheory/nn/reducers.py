@@ -17,7 +17,7 @@ class Keep(Reducer):
 
     Args:
         k: A count, or a share of the patches, as in `TopK`; the prefix stays besides.
-        by: `Attended()`, `Random()`, `Oracle()` or `Clean(patterns)`.
+        by: `Attended()`, `Random()`, `Oracle()` or `Clean(patterns)` of `nn.reduce`.
 
     Source:
         Li (2024), chapter 2, the sparsifiers; by attention Liang et al. (2022), EViT, without the

@@ -3,7 +3,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.models import MeanToken, ReducedViT, ViT, vit_pico
-from graphtheory.nn import Fuse, Keep, Merge, Oracle, Reducer, attention_maps, unmerge
+from graphtheory.nn import Fuse, Keep, Merge, Reducer, attention_maps, unmerge
+from graphtheory.nn.reduce import Oracle
 
 
 @pytest.fixture

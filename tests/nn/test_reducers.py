@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.nn import Clean, Fuse, Keep, Merge, Oracle, Random, Reducer, Reduction, unmerge
+from graphtheory.nn import Fuse, Keep, Merge, Reducer, Reduction, unmerge
+from graphtheory.nn.reduce import Clean, Oracle, Random
 
 RULES = [Keep(0.5), Keep(3, Oracle()), Keep(2, Clean(torch.eye(4)[:2])), Fuse(0.5), Merge(2)]
 
