@@ -298,7 +298,7 @@ def drawing(rows: list[Row], path: Path) -> None:
 
 
 def main(
-    part: Part,
+    part: Part = "flat",
     /,
     dataset: str = "power-law",
     root: Path | None = None,
