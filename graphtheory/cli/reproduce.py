@@ -8,7 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from graphtheory.cli.figures import FIGURES, Asked, Figure, figure
+from graphtheory.cli.figure import Asked, Figure
+from graphtheory.cli.figures import FIGURES, figure
 from graphtheory.cli.show import (
     Command,
     Count,
