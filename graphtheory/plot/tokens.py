@@ -110,7 +110,7 @@ def _outline(axes: Axes, pixels: np.ndarray) -> None:
     grey = pixels.mean(2)
     if grey.min() < 0.5 < grey.max():
         across, down = (np.arange(n) + 0.5 for n in grey.shape[::-1])
-        axes.contour(across, down, grey, levels=[0.5], colors="white", linewidths=0.7, alpha=0.8)
+        axes.contour(across, down, grey, levels=[0.5], colors="#14C8E8", linewidths=0.9)
 
 
 def _numbers(axes: Axes, place: np.ndarray, rank: np.ndarray) -> None:
