@@ -101,6 +101,11 @@ NEEDED = [
     for v in (0.2, 0.4, 0.8)
     for seed in (0, 1, 2)
 ]
+COSTLY = [
+    {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
+    for name, cost in (("vit", 0.014), ("stvit", 0.007))
+    for seed in range(3)
+]
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
     "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
@@ -119,6 +124,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
         NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps", **o
     ),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
+    "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
     "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
 }
 every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
@@ -294,6 +300,14 @@ def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
     assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
     grey = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
     assert grey.shape == (4, 6, 3) and (grey[..., 0] == grey[..., 2]).all()
+
+
+def test_scores_stand_over_their_cost() -> None:
+    (axes,) = plot.score_over_cost(COSTLY).axes
+    assert axes.get_xlim()[0] == 0
+    (first, *_), *_ = (box.lines for box in axes.containers)
+    assert first.get_xdata() == pytest.approx([14]) and first.get_ydata() == pytest.approx([92.4])
+    assert [box.get_label() for box in axes.containers] == ["vit", "stvit"]
 
 
 def test_heavier_edges_are_wider() -> None:

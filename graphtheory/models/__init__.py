@@ -4,6 +4,7 @@ from graphtheory.models.dumbbell import Dumbbell
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
+from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
 from graphtheory.models.stack import ResidualStack, Stack
@@ -57,6 +58,7 @@ __all__ = [
     "STViTRSwin",
     "SampledGCN",
     "ShallowAttention",
+    "SmallResNet",
     "Stack",
     "Swin",
     "ViT",

@@ -8,6 +8,7 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.cost import score_over_cost
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.scores import (
@@ -19,6 +20,7 @@ from graphtheory.plot.scores import (
 )
 from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
+from graphtheory.plot.tokens import token_assignment, token_attention
 from graphtheory.plot.training import learning_curves
 
 __all__ = [
@@ -36,7 +38,10 @@ __all__ = [
     "save",
     "score_bars",
     "score_dots",
+    "score_over_cost",
     "step_curves",
     "svg",
+    "token_assignment",
+    "token_attention",
     "winning_margin",
 ]

@@ -1,34 +1,45 @@
-"""Training on Lightning: a node task, a graph as batches, and `fit`."""
+"""Training on Lightning: tasks on nodes and on images, their data as batches, and `fit`."""
 
+from graphtheory.train.augment import Augmentation
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
+from graphtheory.train.contract import Evaluation, Source, Task
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.hinge_trials import Algorithm4, HingeTask, train_hinge
+from graphtheory.train.image_data import ImageBatch, ImageData
+from graphtheory.train.image_task import ImageTask, Recipe
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
-from graphtheory.train.task import AdamOptions, Evaluation, NodeTask
+from graphtheory.train.task import AdamOptions, NodeTask
 from graphtheory.train.topology_sampling import SampledRun, train_on_samples
 
 __all__ = [
     "AdamOptions",
     "Algorithm2",
     "Algorithm4",
+    "Augmentation",
     "CheckpointError",
     "Evaluation",
     "FitResult",
     "FullGraph",
     "HingeTask",
+    "ImageBatch",
+    "ImageData",
+    "ImageTask",
     "NodeBatch",
     "NodeTask",
     "Perturbation",
+    "Recipe",
     "Regularizers",
     "SampledGraph",
     "SampledLayers",
     "SampledRun",
     "SampledTrials",
+    "Source",
+    "Task",
     "Trial",
     "TrialOptions",
     "fit",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.train.batch import NodeBatch
+from graphtheory.train.contract import Evaluation, Task
 from graphtheory.train.score import SCORES
 
 
@@ -64,15 +64,7 @@ def _bucket_biases(module: nn.Module) -> list[nn.Parameter]:
     return [p for m in marked for p in m.parameters()]
 
 
-class Evaluation(NamedTuple):
-    """Loss and score on the validation nodes, score on the test nodes (None without any)."""
-
-    val_loss: float
-    val: float
-    test: float | None
-
-
-class NodeTask(LightningModule):
+class NodeTask(Task):
     r"""Cross-entropy on the masked nodes: :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`.
 
     Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
