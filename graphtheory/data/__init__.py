@@ -9,7 +9,19 @@ Example:
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["catalogue", "graphs", "images", "loaders", "pattern_graph", "splits", "transforms"]
+__all__ = [
+    "catalogue",
+    "graphs",
+    "images",
+    "loaders",
+    "pattern_graph",
+    "pattern_tasks",
+    "prompt_patterns",
+    "prompt_tasks",
+    "prompts",
+    "splits",
+    "transforms",
+]
 
 
 def __getattr__(name: str) -> ModuleType:
