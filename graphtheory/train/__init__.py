@@ -4,8 +4,23 @@ from graphtheory.train.batch import NodeBatch
 from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
-from graphtheory.train.hinge_trials import Algorithm4, HingeTask, train_hinge
+from graphtheory.train.hinge_trials import (
+    Algorithm4,
+    HingeBatch,
+    HingeTask,
+    descend,
+    train_hinge,
+)
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
+from graphtheory.train.pruning import (
+    AtRandom,
+    ByMagnitude,
+    PruningRule,
+    kept_mask,
+    neuron_norms,
+    prune_neurons,
+    while_pruned,
+)
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
@@ -16,14 +31,18 @@ __all__ = [
     "AdamOptions",
     "Algorithm2",
     "Algorithm4",
+    "AtRandom",
+    "ByMagnitude",
     "CheckpointError",
     "Evaluation",
     "FitResult",
     "FullGraph",
+    "HingeBatch",
     "HingeTask",
     "NodeBatch",
     "NodeTask",
     "Perturbation",
+    "PruningRule",
     "Regularizers",
     "SampledGraph",
     "SampledLayers",
@@ -31,9 +50,14 @@ __all__ = [
     "SampledTrials",
     "Trial",
     "TrialOptions",
+    "descend",
     "fit",
+    "kept_mask",
     "load_parameters",
+    "neuron_norms",
+    "prune_neurons",
     "read_checkpoint",
     "train_hinge",
     "train_on_samples",
+    "while_pruned",
 ]
