@@ -16,6 +16,10 @@ __all__ = [
     "images",
     "loaders",
     "pattern_graph",
+    "pattern_tasks",
+    "prompt_patterns",
+    "prompt_tasks",
+    "prompts",
     "splits",
     "transforms",
 ]

@@ -11,6 +11,13 @@ from graphtheory.metrics.adjacency import (
 )
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
 from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
+from graphtheory.metrics.prompt_mechanism import (
+    Alignment,
+    Projection,
+    mass_by_kind,
+    neuron_alignment,
+    projection,
+)
 from graphtheory.metrics.sampling_bounds import (
     group_degrees,
     largest_scaling,
@@ -27,10 +34,12 @@ from graphtheory.metrics.tokens import (
 )
 
 __all__ = [
+    "Alignment",
     "Deviation",
     "GlobalCost",
     "InfluenceChange",
     "Macs",
+    "Projection",
     "Tempered",
     "WindowCost",
     "attention_deviation",
@@ -45,9 +54,12 @@ __all__ = [
     "influence_change",
     "largest_scaling",
     "mass_by_distance",
+    "mass_by_kind",
     "mass_on",
+    "neuron_alignment",
     "nonlocality",
     "patch_positions",
+    "projection",
     "psi",
     "smallest_share",
     "token_similarity",

@@ -2,6 +2,7 @@
 
 from graphtheory.models.dumbbell import Dumbbell
 from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
@@ -47,11 +48,13 @@ from graphtheory.models.vit import (
 
 __all__ = [
     "ClassToken",
+    "DiagonalStart",
     "DistilledToken",
     "Dumbbell",
     "GraphTransformer",
     "MeanToken",
     "PatternStart",
+    "PromptPrediction",
     "ReducedViT",
     "ResidualStack",
     "STViT",
@@ -65,6 +68,7 @@ __all__ = [
     "deit_base",
     "deit_small",
     "deit_tiny",
+    "icl_predict",
     "stvit_deit_base",
     "stvit_deit_small",
     "stvit_deit_tiny",

@@ -11,6 +11,7 @@ from graphtheory.plot.attention import attention_mass, learned_bias
 from graphtheory.plot.cost import score_over_cost
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
+from graphtheory.plot.prompts import prompt_errors, prompt_mechanism, pruning_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
     error_curves,
@@ -35,6 +36,9 @@ __all__ = [
     "paired_differences",
     "phase_diagram",
     "power_laws",
+    "prompt_errors",
+    "prompt_mechanism",
+    "pruning_curves",
     "save",
     "score_bars",
     "score_dots",

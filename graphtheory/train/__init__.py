@@ -6,10 +6,19 @@ from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_
 from graphtheory.train.contract import Evaluation, Source, Task
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
-from graphtheory.train.hinge_trials import Algorithm4, HingeTask, train_hinge
+from graphtheory.train.hinge_trials import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
+from graphtheory.train.pruning import (
+    AtRandom,
+    ByMagnitude,
+    PruningRule,
+    kept_mask,
+    neuron_norms,
+    prune_neurons,
+    while_pruned,
+)
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
@@ -20,11 +29,14 @@ __all__ = [
     "AdamOptions",
     "Algorithm2",
     "Algorithm4",
+    "AtRandom",
     "Augmentation",
+    "ByMagnitude",
     "CheckpointError",
     "Evaluation",
     "FitResult",
     "FullGraph",
+    "HingeBatch",
     "HingeTask",
     "ImageBatch",
     "ImageData",
@@ -32,6 +44,7 @@ __all__ = [
     "NodeBatch",
     "NodeTask",
     "Perturbation",
+    "PruningRule",
     "Recipe",
     "Regularizers",
     "SampledGraph",
@@ -42,9 +55,14 @@ __all__ = [
     "Task",
     "Trial",
     "TrialOptions",
+    "descend",
     "fit",
+    "kept_mask",
     "load_parameters",
+    "neuron_norms",
+    "prune_neurons",
     "read_checkpoint",
     "train_hinge",
     "train_on_samples",
+    "while_pruned",
 ]
