@@ -1,6 +1,7 @@
 """Networks."""
 
 from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
@@ -45,6 +46,7 @@ from graphtheory.models.vit import (
 )
 
 __all__ = [
+    "GPT",
     "ClassToken",
     "DistilledToken",
     "Dumbbell",
@@ -63,6 +65,8 @@ __all__ = [
     "deit_base",
     "deit_small",
     "deit_tiny",
+    "gpt",
+    "gpt2_small",
     "stvit_deit_base",
     "stvit_deit_small",
     "stvit_deit_tiny",
