@@ -9,7 +9,18 @@ Example:
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["catalogue", "graphs", "images", "loaders", "pattern_graph", "splits", "transforms"]
+__all__ = [
+    "catalogue",
+    "chain",
+    "chain_errors",
+    "chain_transitions",
+    "graphs",
+    "images",
+    "loaders",
+    "pattern_graph",
+    "splits",
+    "transforms",
+]
 
 
 def __getattr__(name: str) -> ModuleType:
