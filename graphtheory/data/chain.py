@@ -37,7 +37,7 @@ class ChainPrompts(NamedTuple):
 
     def columns(self) -> Tensor:
         """E_1..E_l of eqs. (7.1) and (7.4), [B, l K, 2 d]."""
-        return torch.cat([self.context[:, :, :-1], self.context[:, :, 1:]], 3).flatten(1, 2)
+        return self._columns(0)
 
     def icl_columns(self) -> Tensor:
         """E_1..E_l of eq. (7.8): x_i and y_iK alone, K - 1 columns of zeros after; as long."""
@@ -56,12 +56,23 @@ class ChainPrompts(NamedTuple):
             Columns [B, l K + K, 2 d], of which the last ones are not part of prompts with k < K;
             how many are, [B]; labels z_k [B, d].
         """
-        count, own = len(step), torch.arange(self.steps, device=step.device)
-        after = self.query[:, 1:] * (own[None] < step[:, None] - 1)[..., None]
-        asked = torch.cat([self.query[:, :-1], after], 2)
+        own, dim = torch.arange(self.steps, device=step.device), self.query.size(2)
+        out = self._columns(self.steps)
+        asked = out[:, -self.steps :]
+        asked[..., :dim] = self.query[:, :-1]
+        asked[..., dim:] = self.query[:, 1:] * (own < step[:, None] - 1)[..., None]
         sizes = self.context.size(1) * self.steps + step
-        label = self.query[torch.arange(count, device=step.device), step]
-        return torch.cat([self.columns(), asked], 1), sizes, label
+        return out, sizes, self.query[torch.arange(len(step), device=step.device), step]
+
+    def _columns(self, more: int) -> Tensor:
+        """E_1..E_l and room for more columns, each number written once."""
+        count, length, states, dim = self.context.shape
+        size = length * self.steps
+        out = self.context.new_empty(count, size + more, 2 * dim)
+        shape = (count, length, self.steps, 2 * dim)
+        parts = out.as_strided(shape, (out.stride(0), 2 * dim * (states - 1), 2 * dim, 1))
+        parts[..., :dim], parts[..., dim:] = self.context[:, :, :-1], self.context[:, :, 1:]
+        return out
 
     def relation(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Of every example column: is it of the query's step, has it the query's pattern?

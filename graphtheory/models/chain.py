@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory import ops
-from graphtheory.graph import Neighborhood, star
+from graphtheory.graph import Neighborhood
 from graphtheory.models.gpt import GPT, gpt_block
 from graphtheory.models.token_sets import token_bipartite
 from graphtheory.nn.attention import attention_maps
@@ -84,22 +84,18 @@ class ChainAttention(nn.Module):
         return [out[:, None]]
 
     def _parts(self, columns: Tensor, sizes: Tensor | None) -> tuple[Tensor, Tensor, Neighborhood]:
-        """W p_query [B, 1, 2 d], the columns before [N, 1, 2 d], and whose they are."""
+        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and which it hears."""
         count, length, width = columns.shape
         if width != self.W.size(1):
             raise ValueError(f"columns: {width} features, expected {self.W.size(1)}")
         if count % self.trials:
             raise ValueError(f"columns: {count} prompts, expected a multiple of {self.trials}")
         x = columns + self.position(torch.arange(length, device=columns.device))
-        if sizes is None:
-            rows = token_bipartite(count, 1, length - 1, columns.device)
-            own, nodes = x[:, -1], x[:, :-1].flatten(0, 1)
-        else:
-            before = _before(columns, sizes)
-            rows = star((sizes - 1).tolist()).to(columns.device)
-            own, nodes = x[torch.arange(count, device=x.device), sizes - 1], x[before]
+        own = x[torch.arange(count, device=x.device), _last(columns, sizes)]
         query = own.view(self.trials, -1, width) @ self.W.transpose(1, 2)
-        return query.flatten(0, 1)[:, None], nodes[:, None], rows
+        # Columns that are nobody's stay where they are: to take them out would copy the rest.
+        rows = token_bipartite(count, 1, length, x.device).keep(_before(columns, sizes).flatten())
+        return query.flatten(0, 1)[:, None], x.flatten(0, 1)[:, None], rows
 
 
 class ChainTransformer(nn.Module):

@@ -80,16 +80,17 @@ def cot_generate(
     """
     if steps < 1:
         raise ValueError(f"steps: got {steps}, expected at least 1")
-    done, now = context, query
-    answers, weights = [], []
-    for _ in range(steps):
-        asked = torch.cat([now, torch.zeros_like(now)], 1)[:, None]
-        columns = torch.cat([done, asked], 1)
+    length, dim = context.size(1), query.size(1)
+    whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
+    answers, weights, now = [], [], query
+    for place in range(length, length + steps):
+        whole[:, place, :dim] = now
+        columns = whole[:, : place + 1]
         answers.append(nearest(model(columns), vocabulary))
         if attention:
             weights.append(model.attention(columns))
-        answer = vocabulary[answers[-1]]
-        done, now = torch.cat([done, torch.cat([now, answer], 1)[:, None]], 1), answer
+        now = vocabulary[answers[-1]]
+        whole[:, place, dim:] = now
     return Generated(torch.stack(answers, 1), weights)
 
 

@@ -43,7 +43,7 @@ def test_an_answer_becomes_the_next_input(generator: torch.Generator) -> None:
 
     class Right:
         def __call__(self, columns: torch.Tensor, sizes: None = None) -> torch.Tensor:
-            seen.append(columns)
+            seen.append(columns.clone())
             return prompts.query[:, len(seen)]
 
     cot_generate(Right(), prompts.columns(), prompts.query[:, 0], mu, 3)
