@@ -256,6 +256,14 @@ def test_errors_are_medians_in_a_panel_each() -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
 
 
+def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
+    rows = [{"panel": p, "series": s, "at": 1, "error": 0.5} for p in "PQ" for s in "ab"]
+    shared = plot.error_curves(rows, xlabel="labels")
+    assert len(shared.legends) == 1 and not any(axes.get_legend() for axes in shared.axes)
+    apart = plot.error_curves([r | {"series": r["panel"] + r["series"]} for r in rows], xlabel="")
+    assert not apart.legends and all(axes.get_legend() for axes in apart.axes)
+
+
 def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
     (axes,) = plot.score_dots(SAMPLED, reference="whole", margin=2).axes
     found = lines(axes)
@@ -348,6 +356,9 @@ def test_curves_over_steps_are_medians_with_their_marks() -> None:
     drawn = lines(gt)
     assert drawn["b"] == ([0.0, 10.0, 20.0], pytest.approx([2.0, 2 / 11, 2 / 21]))
     assert [0.1, 0.1] in [list(line.get_ydata()) for line in gt.get_lines()]
+    cut, _ = plot.step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", boundary=12.0).axes
+    assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
+    assert cut.get_xlabel() == "turns"
 
 
 def test_numbers_are_medians_beside_their_law() -> None:

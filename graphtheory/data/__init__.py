@@ -11,6 +11,9 @@ from types import ModuleType
 
 __all__ = [
     "catalogue",
+    "chain",
+    "chain_errors",
+    "chain_transitions",
     "graphs",
     "image_sets",
     "images",

@@ -1,6 +1,7 @@
 """Networks."""
 
 from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
@@ -47,6 +48,7 @@ from graphtheory.models.vit import (
 )
 
 __all__ = [
+    "GPT",
     "ClassToken",
     "DiagonalStart",
     "DistilledToken",
@@ -68,6 +70,8 @@ __all__ = [
     "deit_base",
     "deit_small",
     "deit_tiny",
+    "gpt",
+    "gpt2_small",
     "icl_predict",
     "stvit_deit_base",
     "stvit_deit_small",

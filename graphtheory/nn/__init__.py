@@ -23,6 +23,7 @@ from graphtheory.nn.dropout import FeatureDropout
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
 from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
+from graphtheory.nn.sequence_position import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
 from graphtheory.nn.token_position import (
     ConditionalPosition,
     LearnedPosition,
@@ -49,6 +50,7 @@ __all__ = [
     "Keep",
     "LayerScale",
     "LearnedCentres",
+    "LearnedPlaces",
     "LearnedPosition",
     "MaskPool",
     "MaxPool",
@@ -58,6 +60,7 @@ __all__ = [
     "OverlapPool",
     "PatchEmbedding",
     "PatchTokens",
+    "PeriodicPlaces",
     "PositionEmbedding",
     "Reducer",
     "Reduction",
@@ -65,6 +68,7 @@ __all__ = [
     "SPDTransformerConv",
     "SemanticBlock",
     "SemanticTokens",
+    "SinusoidalPlaces",
     "Softmax",
     "TransformerConv",
     "attention_maps",

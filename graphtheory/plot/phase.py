@@ -130,7 +130,9 @@ def step_curves(
     value: str,
     ylabel: str,
     title: str = "",
+    xlabel: str = "steps of SGD",
     marks: Mapping[str, float] | None = None,
+    boundary: float | None = None,
     log: bool = False,
 ) -> Figure:
     """A measure over the steps of training, a panel for each case: median, band from q20 to q80.
@@ -140,13 +142,15 @@ def step_curves(
         value: Key of the measure.
         ylabel: Its name.
         title: Above the picture.
+        xlabel: Name of the steps.
         marks: Height of a dotted line in the colour of a series.
+        boundary: Step of a dashed vertical line.
         log: Whether the measure's axis is logarithmic.
 
     Raises:
         ValueError: No rows.
 
-    Source: figures 3.4 and 3.5 of Li (2024).
+    Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
     runs = collected(rows, "rows", value)
     cases = order(runs, "case")
@@ -164,7 +168,9 @@ def step_curves(
             if name in (marks or {}):
                 axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
         _name(axes, case)
-        axes.set_xlabel("steps of SGD")
+        if boundary is not None:
+            axes.axvline(boundary, color="black", linestyle="--", linewidth=1)
+        axes.set_xlabel(xlabel)
         axes.grid(axis="y")
         if log:
             axes.set_yscale("log")
