@@ -48,7 +48,7 @@ class Learner:
     norm: bool = True
     mlp_ratio: float = 4.0
     step_size: float = 5.0
-    steps: int = 2000
+    steps: int = 1000
     batch_size: int = 100
     xi: float = 0.01
 
@@ -133,7 +133,7 @@ class Probe:
     inference: Inference
     share: float
     errors: TrajectoryErrors
-    prompts: int = 1000
+    prompts: int = 500
 
     def error(
         self, model: ChainModel, data: ChainData, mu: Tensor, contexts: int, seed: int

@@ -88,7 +88,7 @@ class ContextStudy(Study):
 
     cases: tuple[Case, ...]
     lengths: tuple[int, ...] = (5, 10, 20, 40, 80, 160, 320)
-    prompts: int = 1000
+    prompts: int = 500
     learner: Learner = _LEARNER
     data: ChainData = _DATA
     seeds: int = 10
@@ -139,7 +139,7 @@ class DynamicsStudy(Study):
     learner: Learner = _LEARNER
     data: ChainData = _DATA
     probe: Probe = _PROBE
-    every: int = 20
+    every: int = 10
     seeds: int = 5
     first: int = 0
 
@@ -250,7 +250,7 @@ def study(figure: str) -> ContextStudy | DynamicsStudy:
 def quick(given: ContextStudy | DynamicsStudy) -> ContextStudy | DynamicsStudy:
     """The same with few prompts, trials and steps, for a first look."""
     if isinstance(given, ContextStudy):
-        learner = replace(given.learner, steps=600)
+        learner = replace(given.learner, steps=400)
         return replace(given, learner=learner, lengths=given.lengths[:6:2], prompts=200, seeds=2)
     steps = given.learner.steps // (10 if given.learner.depth else 2)
     learner = replace(given.learner, steps=steps)

@@ -76,6 +76,7 @@ def _cells(rows: Rows, *keys: str) -> dict[tuple[Any, ...], Rows]:
 def _lengths(figure: str, rows: Rows, results: list[Row]) -> str:
     """Verdict of figures 7.3 and 7.4; adds its numbers to the rows."""
     told, letter = [], rows[0]["series"].partition(" = ")[0]
+    most = max(r["contexts"] for r in rows)
     last: dict[str, list[float]] = {panel: [] for panel, _ in claims.ends(rows)}
     for (panel, _), (_, end) in claims.ends(rows).items():
         last[panel] += end
@@ -85,8 +86,8 @@ def _lengths(figure: str, rows: Rows, results: list[Row]) -> str:
             there = [count for count in counts if count < math.inf]
             middle.append(_count(median(counts)))
             about = {"case": panel, letter: value, "error": claims.ENOUGH}
-            results.append(Row.of(f"{figure} share of trials that get there", 
-                                  len(there) / len(counts), "1", **about))  # fmt: skip
+            share = len(there) / len(counts)
+            results.append(Row.of(f"{figure} share of trials that get there", share, "1", **about))
             if there:
                 results.append(Row.of(f"{figure} examples needed", there, "1", **about))
         results += _exponents(figure, panel, of["found"])
@@ -94,7 +95,7 @@ def _lengths(figure: str, rows: Rows, results: list[Row]) -> str:
         told.append(
             f"{panel}: an error of {claims.ENOUGH:g} needs {', '.join(middle)} examples at {letter}"
             f" = {', '.join(f'{v:g}' for v in of['needed'])}, {trend}; {_exponent(of['found'])}. "
-            f"With the most examples {_zeros(last[panel])}."
+            f"With {most} examples {_zeros(last[panel])}."
         )
     return " ".join(told)
 
