@@ -18,7 +18,7 @@ def _icl(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.icl_figures import STUDIES, quick
 
-        made = replace(STUDIES[name], first=asked.first)
+        made = replace(STUDIES[name], first=STUDIES[name].first + asked.first)
         return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
@@ -30,6 +30,7 @@ def _icl(name: str, summary: str) -> Figure:
 
 
 ENTRIES = (
+    _icl("steps-6", "step sizes for chapter 6, losses on seeds that no figure uses"),
     _icl("fig-6-2", "keys, queries, attention and neurons of an in-context learner"),
     _icl("fig-6-3a", "its error out of the domain, over the sum S_1"),
     _icl("fig-6-3b", "its error over the number of contexts, for several alpha'"),

@@ -54,7 +54,7 @@ class Learner:
     @property
     def name(self) -> str:
         """In tables and pictures."""
-        return f"a = {self.scale}, delta = {self.delta:g}"
+        return f"a = {self.scale}, delta = {self.delta:g}, eta = {self.step_size:g}"
 
     def model(self, trials: int, generator: Generator) -> ShallowAttention:
         """Networks at their start."""

@@ -79,7 +79,7 @@ def prompt_errors(
         for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     shown = [name for name in series if name in handles]
-    figure.legend([handles[name] for name in shown], shown, loc="outside lower center", ncols=3)
+    figure.legend([handles[name] for name in shown], shown, loc="outside lower center", ncols=4)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 
@@ -148,7 +148,7 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
             style = look(index) | {"linestyle": {"whole": "-", "along": "--", "across": ":"}[key]}
             _over_steps(norms, outside, f"{part} {key}", style, f"{part}: {name}")
     norms.set_title(f"keys and queries, {last}")
-    norms.set_ylim(bottom=0)
+    norms.set_ylim(0, 1.5 * max(row[f"{p} whole"] for row in outside for p in ("query", "key")))
     for index, domain in enumerate(order(rows, "domain")):
         mine = [row for row in rows if row["domain"] == domain]
         _over_steps(mass, mine, "same", look(index), f"same pattern, {domain}")
@@ -165,7 +165,8 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     for axes in (norms, mass):
         axes.set_xlabel("steps of SGD")
         axes.grid(axis="y")
-        axes.legend(fontsize=7.5)
+    norms.legend(fontsize=7, loc="upper left", ncols=2)
+    mass.legend(fontsize=7.5, loc="center right")
     shade = ScalarMappable(steps, _SHADES)
     figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
@@ -228,7 +229,7 @@ def pruning_curves(
             axes.axvline(100 * (small or {})[name], color=GREY, linestyle=":", linewidth=1.2)
         _error_axis(axes, max(row["error"] for row in runs))
         _bars(axes, [row for row in sizes if row["panel"] == name])
-        axes.set(xlabel="neurons taken away (%)", xlim=(-3, 100))
+        axes.set(xlabel="neurons taken away (%); bars: smallest first", xlim=(-3, 100))
         axes.set_title(name, fontsize=9.5, fontweight="normal")
     every[0].set_ylabel("test error (%)")
     figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -246,5 +247,5 @@ def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.patch.set_visible(False)
     width = 90 / len(ranks)
     twin.bar([100 * r for r in ranks], middle, width, color=COLOURS[5], alpha=0.35, linewidth=0)
-    twin.set_ylabel("length of a row of $W_O W_V$, smallest first")
+    twin.set_ylabel("length of a row of $W_O W_V$")
     twin.spines["right"].set_visible(True)

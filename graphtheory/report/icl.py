@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from graphtheory import plot
-from graphtheory.experiments import icl_errors, icl_growth
+from graphtheory.experiments import icl_errors
 from graphtheory.experiments.icl import INSIDE, OUTSIDE
 from graphtheory.experiments.icl_errors import ErrorStudy, matching
 from graphtheory.experiments.icl_figures import IclStudy
 from graphtheory.experiments.icl_growth import CoverStudy, GrowthStudy
 from graphtheory.experiments.icl_inside import MechanismStudy, PruneStudy
-from graphtheory.experiments.power_law import Exponent
 from graphtheory.experiments.rows import Row
+from graphtheory.report.icl_growth import (
+    SMALL,
+    count_of,
+    cover,
+    exponent_rows,
+    growth,
+    law_of,
+    percent,
+    spread,
+)
 from graphtheory.report.icl_inside import mechanism, pruned
 from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table, counted
 
 Rows = list[dict[str, Any]]
-UNSEEN, SMALL, LARGE = 0.005, 0.01, 0.03  # errors of the claims
+UNSEEN, LARGE = 0.005, 0.03  # errors of the claims, beside SMALL
 _NEEDED = 0.05  # figure 6.3b: with so few errors a length is long enough
 
 
@@ -39,7 +48,37 @@ def icl(figure: str, study: IclStudy, rows: Rows) -> StudyReport:
         return cover(figure, study, rows)
     if study.methods:
         return methods(figure, study, rows)
-    return (sums if figure == "fig-6-3a" else lengths)(figure, study, rows)
+    told = {"fig-6-3a": sums, "fig-6-3b": lengths, "steps-6": step_sizes}
+    return told[figure](figure, study, rows)
+
+
+def step_sizes(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
+    """Hinge loss and error of every learner; in the domain, where step sizes are chosen."""
+    lines, results = [], []
+    losses: dict[tuple[str, float], dict[float, float]] = {}
+    for learner in study.learners:
+        line = [learner.name]
+        for test in study.tests:
+            own = matching(rows, method=learner.name, s_1=test.s_1)
+            hinge, errors = [r["hinge"] for r in own], [r["error"] for r in own]
+            line += [f"{fmean(hinge):.4f}", spread(errors)]
+            about = {"learner": learner.name, "domain": test.domain}
+            results.append(Row.of(f"{figure} test hinge loss", hinge, "1", **about))
+            results.append(Row.of(f"{figure} test error", errors, "1", **about))
+            if test.s_1 is None:
+                of = losses.setdefault((learner.scale, learner.delta), {})
+                of[learner.step_size] = fmean(hinge)
+        lines.append(line)
+    heads = [f"{what}, {test.domain}" for test in study.tests for what in ("hinge", "error %")]
+    table = Table(
+        f"Step sizes, seeds from {study.first} on, {counted(study.seeds, 'network')}",
+        ["learner", *heads], lines,
+    )  # fmt: skip
+    best = (
+        f"a = {scale}, delta = {delta:g}: eta = {min(of, key=of.__getitem__):g}"
+        for (scale, delta), of in losses.items()
+    )
+    return StudyReport(table, results, f"Least loss on unseen tasks: {'; '.join(best)}.", None)
 
 
 def sums(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
@@ -54,8 +93,11 @@ def sums(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
     }
     table = Table(
         f"Figure 6.3a, one layer, {counted(study.seeds, 'network')}: test error %",
-        ["learner", INSIDE, *(f"S_1 = {s_1:g}" for s_1 in totals)],
-        [[name, *(_spread(cells[name, s_1]) for s_1 in columns)] for name in names],
+        ["", *names],
+        [
+            [INSIDE if s_1 is None else f"S_1 = {s_1:g}", *(spread(cells[n, s_1]) for n in names)]
+            for s_1 in columns
+        ],
         note=f"Mean ± standard deviation over networks, {study.prompts} prompts each.",
     )
     results = [
@@ -83,10 +125,10 @@ def _of_sums(name: str, errors: dict[float | None, float]) -> str:
     largest = max(below.values())
     holds = inside < UNSEEN and above < SMALL and largest >= LARGE
     return (
-        f"{name}: {_percent(inside)} % on unseen tasks (expected below {_percent(UNSEEN)}), at most"
-        f" {_percent(above)} % for S_1 >= 1 (claimed below {_percent(SMALL)}), up to "
-        f"{_percent(largest)} % below 1 (expected {_percent(LARGE)} or more), "
-        f"{_percent(below[max(below)])} % at {max(below):g}: {'holds' if holds else 'not found'}."
+        f"{name}: {percent(inside)} % on unseen tasks (expected below {percent(UNSEEN)}), at most"
+        f" {percent(above)} % for S_1 >= 1 (claimed below {percent(SMALL)}), up to "
+        f"{percent(largest)} % below 1 (expected {percent(LARGE)} or more), "
+        f"{percent(below[max(below)])} % at {max(below):g}: {'holds' if holds else 'not found'}."
     )
 
 
@@ -99,12 +141,12 @@ def lengths(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
         needed = icl_errors.needed_lengths(own, _NEEDED)
         law = icl_errors.length_law(needed)
         medians = [float(np.median(needed[alpha])) for alpha in alphas]
-        lines.append([domain, *(_count(m) for m in medians), "-" if law is None else str(law)])
+        lines.append([domain, *(count_of(m) for m in medians), "-" if law is None else str(law)])
         longer = all(a > b for a, b in pairwise(medians))
         told.append(
             f"{domain}: a smaller alpha' {'always' if longer else 'does not always'} "
             f"need{'s' if longer else ''} more contexts: {'holds' if longer else 'not found'}; "
-            f"{_law(law, 'contexts', -1)}"
+            + law_of(law, "contexts", -1, "alpha'")
         )
         for alpha in alphas:
             results += [
@@ -113,10 +155,10 @@ def lengths(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
                     length=length)
                 for length in sorted({r["length"] for r in own})
             ]  # fmt: skip
-        results += _exponents(figure, "exponent of alpha' in the contexts", law, domain=domain)
+        results += exponent_rows(figure, "exponent of alpha' in the contexts", law, domain=domain)
     table = Table(
         f"Figure 6.3b, {counted(study.seeds, 'network')}: median contexts until the test error "
-        f"stays below {_percent(_NEEDED)} %",
+        f"stays below {percent(_NEEDED)} %",
         ["", *(f"alpha' = {alpha:g}" for alpha in alphas), "exponent of alpha' (claimed -1)"],
         lines,
     )
@@ -144,7 +186,7 @@ def methods(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
                 [r["error"] for r in matching(rows, method=name, domain=domain, length=n)]
                 for n in counts
             ]
-            lines.append([domain, shown, *(_spread(cell) for cell in cells)])
+            lines.append([domain, shown, *(spread(cell) for cell in cells)])
             results += [
                 Row.of(f"{figure} test error", cell, "1", method=shown, domain=domain, length=n)
                 for n, cell in zip(counts, cells, strict=True)
@@ -195,104 +237,5 @@ def _error_of(values: np.ndarray[Any, Any]) -> float:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("inf")
 
 
-def growth(figure: str, study: GrowthStudy, rows: Rows) -> StudyReport:
-    """Figure E.1: prompt length and steps that training needs, over alpha."""
-    lines, results, told, points, laws = [], [], [], [], {}
-    for kind, axis, name, claimed in (
-        ("length", "length", "contexts of a training prompt", -1.0),
-        ("steps", "step", "steps of SGD", -2 / 3),
-    ):
-        needed = icl_errors.needed_lengths(matching(rows, kind=kind), study.threshold, axis)
-        law = icl_errors.length_law(needed)
-        medians = [float(np.median(counts)) for counts in needed.values()]
-        lines.append([name, *(_count(m) for m in medians), "-" if law is None else str(law),
-                      f"{claimed:.2g}"])  # fmt: skip
-        told.append(f"{name}: {_law(law, name.split()[0], claimed)}")
-        for alpha, counts in needed.items():
-            there = [count for count in counts if np.isfinite(count)]
-            share = len(there) / len(counts)
-            about = f"{figure} {name}"
-            results.append(Row.of(f"{about}, share that gets there", share, "1", alpha=alpha))
-            if there:
-                results.append(Row.of(about, there, "1", alpha=alpha))
-                points += [{"case": name, "value": alpha, "number": n} for n in there]
-        results += _exponents(figure, f"exponent of alpha in {name}", law)
-        if law is not None:
-            laws[name] = {"factor": law.factor, "exponent": law.exponent, "claimed": claimed}
-    table = Table(
-        f"Figure E.1, {counted(study.seeds, 'network')}: median until the test error is below "
-        f"{_percent(study.threshold)} %",
-        ["needed", *(f"alpha = {alpha:g}" for alpha in study.alphas), "exponent", "claimed"], lines,
-    )  # fmt: skip
-    picture = plot.power_laws(
-        points, laws, xlabel="alpha of training", ylabel="needed", title="Figure E.1"
-    ) if points else None  # fmt: skip
-    return StudyReport(table, results, " ".join(told), picture)
-
-
-def cover(figure: str, study: CoverStudy, rows: Rows) -> StudyReport:
-    """Figure E.2: the error on unseen tasks over the number of training tasks."""
-    lines, results, told, drawn = [], [], [], []
-    for m_1 in study.relevant:
-        own = matching(rows, relevant=m_1)
-        cells = {
-            more: [r["error"] for r in own if r["tasks"] == m_1 + more] for more in study.beyond
-        }
-        lines.append([f"M1 = {m_1}", *(_spread(c) if c else "-" for c in cells.values())])
-        results += [
-            Row.of(f"{figure} test error", errors, "1", relevant=m_1, tasks=m_1 + more)
-            for more, errors in cells.items()
-            if errors
-        ]
-        drawn += [
-            {"panel": f"M1 = {m_1}", "series": "unseen tasks", "at": r["tasks"] - m_1,
-             "error": r["error"]}
-            for r in own
-        ]  # fmt: skip
-        at = icl_growth.jump(own, m_1)
-        holds = at["most from on"] < SMALL < at["least below"]
-        told.append(
-            f"M1 = {m_1}: at least {_percent(at['least below'])} % with fewer tasks, "
-            f"{_percent(at['at'])} % with M1, at most {_percent(at['most from on'])} % from there "
-            f"on: {'holds' if holds else 'not found'}."
-        )
-    table = Table(
-        f"Figure E.2, {counted(study.seeds, 'network')}: test error % on unseen tasks",
-        ["", *(f"M1 {more:+d} tasks" if more else "M1 tasks" for more in study.beyond)], lines,
-        note=f"Mean ± standard deviation over networks, each with tasks of its own, "
-        f"{study.prompts} prompts each.",
-    )  # fmt: skip
-    picture = plot.prompt_errors(
-        drawn, xlabel="training tasks - M1", title="Figure E.2", marks=(100 * SMALL,)
-    )
-    return StudyReport(table, results, " ".join(told), picture)
-
-
-def _law(law: Exponent | None, what: str, claimed: float) -> str:
-    if law is None:
-        return "too few get there for a fit."
-    holds = "holds" if law.low <= claimed <= law.high else "not found"
-    return f"{what} ~ alpha^{law}, claimed {claimed:.2g}: {holds}."
-
-
-def _exponents(figure: str, what: str, law: Exponent | None, **about: Any) -> list[Row]:
-    if law is None:
-        return []
-    ends = {"": law.exponent, ", lower end": law.low, ", upper end": law.high}
-    return [Row.of(f"{figure} {what}{end}", value, "1", **about) for end, value in ends.items()]
-
-
 def _title(figure: str) -> str:
     return f"Figure {figure.removeprefix('fig-').replace('-', '.')}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.3g}"
-
-
-def _spread(errors: Sequence[float]) -> str:
-    return f"{100 * fmean(errors):.2f} ± {100 * pstdev(errors):.2f}"
-
-
-def _count(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "more"

@@ -13,6 +13,7 @@ from graphtheory.experiments.icl import OUTSIDE
 from graphtheory.experiments.icl_errors import matching
 from graphtheory.experiments.icl_inside import LARGE, MechanismStudy, PruneStudy
 from graphtheory.experiments.rows import Row
+from graphtheory.report.icl_growth import spread
 from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table, counted
 
@@ -111,7 +112,7 @@ def pruned(figure: str, study: PruneStudy, rows: Rows) -> StudyReport:
         own = matching(errors, width=width, **{axis: kind})
         cells = {rate: [r["error"] for r in matching(own, rate=rate)] for rate in study.rates}
         shown = f"alpha' = {kind:g}" if by_alpha else kind
-        lines.append([f"m = {width}", shown, *(_spread(cell) for cell in cells.values())])
+        lines.append([f"m = {width}", shown, *(spread(cell) for cell in cells.values())])
         results += [
             Row.of(f"{figure} test error", cell, "1", width=width, rate=rate, **{axis: kind})
             for rate, cell in cells.items()
@@ -139,8 +140,21 @@ def pruned(figure: str, study: PruneStudy, rows: Rows) -> StudyReport:
         small={f"m = {width}": share for width, share in small.items()},
     )  # fmt: skip
     verdict = f"Small neurons (row of W_O W_V below {LARGE:g} of the largest): {shares}; claimed "
-    verdict += f"about 15 %. {' '.join(told)}"
+    verdict += f"about 15 %. {_by_alpha(errors) if by_alpha else ''}{' '.join(told)}"
     return StudyReport(table, results, verdict, picture)
+
+
+def _by_alpha(errors: Rows) -> str:
+    """Whether a larger alpha' has no more errors, rate by rate."""
+    alphas = sorted({r["alpha"] for r in errors})
+    rates = sorted({r["rate"] for r in errors})
+    curves = [
+        [fmean(r["error"] for r in matching(errors, rate=rate, alpha=alpha)) for alpha in alphas]
+        for rate in rates
+    ]
+    falling = sum(curve == sorted(curve, reverse=True) for curve in curves)
+    holds = "holds" if falling == len(rates) else "not found"
+    return f"A larger alpha' has no more errors at {falling} of {len(rates)} rates: {holds}. "
 
 
 def _by_seed(norms: Rows, width: int) -> dict[int, float]:
@@ -163,10 +177,6 @@ def _free(cells: dict[float, list[float]], small: float) -> str:
         f"free up to {100 * free:g} %, {reaches} the small neurons reach; {100 * start.mean():.2f} "
         f"% unpruned, {100 * fmean(cells[last]):.2f} % with {100 * last:g} % gone."
     )
-
-
-def _spread(errors: Sequence[float]) -> str:
-    return f"{100 * fmean(errors):.2f} ± {100 * pstdev(errors):.2f}"
 
 
 def _plain(values: Sequence[float]) -> str:
