@@ -1,6 +1,6 @@
 """Networks."""
 
-from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
@@ -19,8 +19,12 @@ from graphtheory.models.stvit import (
 )
 from graphtheory.models.stvit_swin import (
     STViTRSwin,
+    STViTSwin,
     stvit_r_swin_base,
     stvit_r_swin_small,
+    stvit_swin_base,
+    stvit_swin_small,
+    stvit_swin_tiny,
 )
 from graphtheory.models.swin import (
     Swin,
@@ -66,12 +70,14 @@ __all__ = [
     "ResidualStack",
     "STViT",
     "STViTRSwin",
+    "STViTSwin",
     "SampledGCN",
     "ShallowAttention",
     "Stack",
     "Swin",
     "ViG",
     "ViT",
+    "WindowTokens",
     "deit_base",
     "deit_small",
     "deit_tiny",
@@ -88,6 +94,9 @@ __all__ = [
     "stvit_pico",
     "stvit_r_swin_base",
     "stvit_r_swin_small",
+    "stvit_swin_base",
+    "stvit_swin_small",
+    "stvit_swin_tiny",
     "swin_base",
     "swin_micro",
     "swin_nano",
