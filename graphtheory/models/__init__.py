@@ -1,6 +1,6 @@
 """Networks."""
 
-from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
@@ -22,8 +22,12 @@ from graphtheory.models.stvit import (
 )
 from graphtheory.models.stvit_swin import (
     STViTRSwin,
+    STViTSwin,
     stvit_r_swin_base,
     stvit_r_swin_small,
+    stvit_swin_base,
+    stvit_swin_small,
+    stvit_swin_tiny,
 )
 from graphtheory.models.swin import (
     Swin,
@@ -33,6 +37,17 @@ from graphtheory.models.swin import (
     swin_pico,
     swin_small,
     swin_tiny,
+)
+from graphtheory.models.vig import (
+    ViG,
+    pyramid_vig_base,
+    pyramid_vig_medium,
+    pyramid_vig_small,
+    pyramid_vig_tiny,
+    vig_base,
+    vig_nano,
+    vig_small,
+    vig_tiny,
 )
 from graphtheory.models.vit import (
     ViT,
@@ -61,18 +76,25 @@ __all__ = [
     "ResidualStack",
     "STViT",
     "STViTRSwin",
+    "STViTSwin",
     "SampledGCN",
     "ShallowAttention",
     "SmallResNet",
     "Stack",
     "Swin",
+    "ViG",
     "ViT",
+    "WindowTokens",
     "deit_base",
     "deit_small",
     "deit_tiny",
     "gpt",
     "gpt2_small",
     "icl_predict",
+    "pyramid_vig_base",
+    "pyramid_vig_medium",
+    "pyramid_vig_small",
+    "pyramid_vig_tiny",
     "stvit_deit_base",
     "stvit_deit_small",
     "stvit_deit_tiny",
@@ -82,12 +104,19 @@ __all__ = [
     "stvit_pico",
     "stvit_r_swin_base",
     "stvit_r_swin_small",
+    "stvit_swin_base",
+    "stvit_swin_small",
+    "stvit_swin_tiny",
     "swin_base",
     "swin_micro",
     "swin_nano",
     "swin_pico",
     "swin_small",
     "swin_tiny",
+    "vig_base",
+    "vig_nano",
+    "vig_small",
+    "vig_tiny",
     "vit_base",
     "vit_micro",
     "vit_nano",

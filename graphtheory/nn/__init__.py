@@ -20,10 +20,21 @@ from graphtheory.nn.conv import (
     TransformerConv,
 )
 from graphtheory.nn.dropout import FeatureDropout
+from graphtheory.nn.grapher import GraphBlock, Grapher, PatchGraph
+from graphtheory.nn.messages import (
+    AttentionMessage,
+    EdgeMessage,
+    MaxRelative,
+    Message,
+    SageMessage,
+    SumMessage,
+)
+from graphtheory.nn.nearest import Nearest
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
 from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
 from graphtheory.nn.sequence_position import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.nn.stem import ConvStem
 from graphtheory.nn.token_position import (
     ConditionalPosition,
     LearnedPosition,
@@ -36,17 +47,22 @@ __all__ = [
     "MLP",
     "Attention",
     "AttentionMap",
+    "AttentionMessage",
     "AveragePool",
     "Block",
     "BucketBias",
     "Centres",
     "ConditionalPosition",
+    "ConvStem",
     "DropPath",
+    "EdgeMessage",
     "FeatureDropout",
     "Fuse",
     "GATConv",
     "GATv2Conv",
     "GCNConv",
+    "GraphBlock",
+    "Grapher",
     "Keep",
     "LayerScale",
     "LearnedCentres",
@@ -54,11 +70,15 @@ __all__ = [
     "LearnedPosition",
     "MaskPool",
     "MaxPool",
+    "MaxRelative",
     "Merge",
+    "Message",
     "MultiScale",
+    "Nearest",
     "NoPosition",
     "OverlapPool",
     "PatchEmbedding",
+    "PatchGraph",
     "PatchTokens",
     "PeriodicPlaces",
     "PositionEmbedding",
@@ -66,10 +86,12 @@ __all__ = [
     "Reduction",
     "RelativePosition",
     "SPDTransformerConv",
+    "SageMessage",
     "SemanticBlock",
     "SemanticTokens",
     "SinusoidalPlaces",
     "Softmax",
+    "SumMessage",
     "TransformerConv",
     "attention_maps",
     "follow",

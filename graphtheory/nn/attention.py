@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -169,7 +170,6 @@ class AttentionMap(NamedTuple):
     weights: Tensor
 
 
-@torch.no_grad()
 def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     """Run a model in evaluation mode and note what every `Attention` in it weighs, in order.
 
@@ -180,16 +180,33 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     Example:
         >>> from graphtheory.graph import cliques
         >>> (found,) = attention_maps(Attention(4, heads=1), torch.randn(2, 4), cliques([2]))
-        >>> found.weights.sum().item()
+        >>> round(found.weights.sum().item(), 4)
         2.0
     """
-    maps: list[AttentionMap] = []
 
-    def note(layer: Attention, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        maps.append(AttentionMap(args[1], layer.weights(*args, **options)))
+    def weigh(layer: Attention, *args: Any, **options: Any) -> AttentionMap:
+        return AttentionMap(args[1], layer.weights(*args, **options))
 
-    layers = [m for m in model.modules() if isinstance(m, Attention)]
-    hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in layers]
+    return noted(model, Attention, weigh, *inputs)
+
+
+@torch.no_grad()
+def noted(model: nn.Module, kind: type, note: Callable[..., Any], *inputs: Any) -> list[Any]:
+    """Run a model in evaluation mode; what `note` makes of each call of a kind of layer, in order.
+
+    Args:
+        model: Any module; its mode is the same afterwards.
+        kind: Class of the layers.
+        note: Takes a layer and what it is called with.
+        inputs: What the model takes.
+    """
+    found: list[Any] = []
+
+    def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        found.append(note(layer, *args, **options))
+
+    layers = [m for m in model.modules() if isinstance(m, kind)]
+    hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     modes = [(m, m.training) for m in model.modules()]
     try:
         model.eval()
@@ -197,6 +214,6 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     finally:
         for module, training in modes:
             module.training = training
-        for hook in hooks:
-            hook.remove()
-    return maps
+        for handle in hooks:
+            handle.remove()
+    return found
