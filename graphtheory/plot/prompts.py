@@ -156,7 +156,8 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
         style = look(index) | {"linestyle": ":"}
         _over_steps(mass, rest, "rest", style, f"all others, {domain}")
     mass.set_title("attention of the query")
-    mass.set_ylim(-0.02, 1.02)
+    mass.set_ylim(-0.02, 1.3)
+    mass.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     steps = Normalize(0, max(row["step"] for row in single))
     for axes, part, what in ((inputs, "input", "mean pattern"), (labels, "label", "± q")):
         _paths(axes, single, part, steps)
@@ -166,7 +167,7 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
         axes.set_xlabel("steps of SGD")
         axes.grid(axis="y")
     norms.legend(fontsize=7, loc="upper left", ncols=2)
-    mass.legend(fontsize=7.5, loc="center right")
+    mass.legend(fontsize=7, loc="upper left", ncols=2)
     shade = ScalarMappable(steps, _SHADES)
     figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)

@@ -26,7 +26,7 @@ def growth(figure: str, study: GrowthStudy, rows: Rows) -> StudyReport:
     lines, results, told, points, laws = [], [], [], [], {}
     for kind, axis, name, claimed in (
         ("length", "length", "contexts of a training prompt", -1.0),
-        ("steps", "step", "steps of SGD", -2 / 3),
+        ("steps", "step", "steps of SGD", -0.667),
     ):
         needed = icl_errors.needed_lengths(matching(rows, kind=kind), study.threshold, axis)
         law = icl_errors.length_law(needed)

@@ -29,7 +29,8 @@ def prompt_page(
 ) -> Page:
     """A drawing for each prompt: its contexts, their labels, and how much the query hears of each.
 
-    A column is a context, in the order of the prompt; the pointer over a bar shows its number.
+    A column is a context, in the order of the prompt; the pointer over a bar shows its number. The
+    highest bar of a row is the largest weight of that prompt.
     A bar is blue for the label +1, orange for -1, green for another number; a dark frame marks the
     contexts with the query's relevant pattern. Nothing is loaded from elsewhere and no script runs.
 
@@ -104,11 +105,14 @@ def _drawing(prompts: Prompts, rows: Mapping[str, Tensor], p: int, names: Namer)
     parts += [_text(_LEFT - 8, 16, "context", "end"), _text(_LEFT - 8, 38, "label", "end")]
     for nth, (name, weights) in enumerate(rows.items()):
         base = _TOP + (nth + 1) * (2 * _LINE + 12) - 6
-        parts.append(_text(_LEFT - 8, base - _LINE / 2, name, "end"))
+        top = float(weights[p].max())
+        parts.append(_text(_LEFT - 8, base - 1.4 * _LINE, name, "end"))
+        parts.append(_text(_LEFT - 8, base - 0.7 * _LINE, f"highest {top:.2f}", "end", _QUIET))
         parts.append(_element("line", x1=_LEFT, x2=_LEFT + prompts.length * cell, y1=base, y2=base,
                               stroke="#9aa0a6"))  # fmt: skip
         for i, weight in enumerate(weights[p].tolist()):
-            parts.append(_bar(prompts, p, i, weight, (_LEFT + i * cell, base, cell)))
+            place = (_LEFT + i * cell, base, cell)
+            parts.append(_bar(prompts, p, i, weight, weight / max(top, 1e-9), place))
     width = max(_LEFT + prompts.length * cell + 8, 320)
     label = escape(f"Attention of prompt {p + 1}", quote=True)
     return (
@@ -133,9 +137,11 @@ def _context(prompts: Prompts, p: int, i: int, left: float, cell: float, names: 
     return out + _text(middle, 38, shown, "middle", _colour(y))
 
 
-def _bar(prompts: Prompts, p: int, i: int, weight: float, place: tuple[float, float, float]) -> str:
+def _bar(
+    prompts: Prompts, p: int, i: int, weight: float, part: float, place: tuple[float, float, float]
+) -> str:
     left, base, cell = place
-    y, high = float(prompts.y[p, i]), max(2 * _LINE * weight, 0.75)
+    y, high = float(prompts.y[p, i]), max(2 * _LINE * part, 0.75)
     own = prompts.pattern is not None and prompts.pattern[p, i] == prompts.pattern[p, -1]
     frame = {"stroke": _INK, "stroke_width": 1.4} if own else {}
     about = f"context {i + 1}, label {y:+.3g}: {weight:.4f}"
