@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
@@ -13,7 +13,7 @@ from graphtheory.experiments.study import Row
 from graphtheory.metrics.chain import MASSES
 
 ENOUGH = 0.05  # error at which examples are enough
-OTHER_STEPS, RIGHT_ONES = 0.1, 0.9  # ends of the two stages: attention
+LEFT = 0.1  # of what was there at the start, at the end of a stage
 
 
 def needed(rows: Sequence[Row], threshold: float = ENOUGH) -> dict[int, float]:
@@ -80,18 +80,30 @@ def ends(rows: Sequence[Row]) -> dict[tuple[str, str], tuple[list[float], list[f
 
 
 def stages(rows: Sequence[Row]) -> dict[int, tuple[float, float]]:
-    """Of each seed the steps at which attention leaves other steps, and finds the right columns.
+    """Of each seed the steps at which attention leaves other steps, and other patterns.
 
-    First looks with less than 0.1 on other steps, and with more than 0.9 on the same step and
-    pattern; infinite where there is none.
+    First looks at which a tenth is left of what was there at the start: of the attention on other
+    steps, and of the share of other patterns in the attention on the same step. Neither implies the
+    other; infinite where there is none.
     """
     out = {}
     for seed in sorted({r["seed"] for r in rows}):
         mine = [r for r in rows if r["seed"] == seed]
-        left = (r["step"] for r in mine if r[MASSES[2]] + r[MASSES[3]] < OTHER_STEPS)
-        there = (r["step"] for r in mine if r[MASSES[0]] > RIGHT_ONES)
-        out[seed] = (next(left, math.inf), next(there, math.inf))
+        out[seed] = (_passed(mine, _other_steps), _passed(mine, _other_patterns))
     return out
+
+
+def _other_steps(row: Row) -> float:
+    return float(row[MASSES[2]] + row[MASSES[3]])
+
+
+def _other_patterns(row: Row) -> float:
+    return float(row[MASSES[1]] / max(row[MASSES[0]] + row[MASSES[1]], 1e-12))
+
+
+def _passed(rows: Sequence[Row], measure: Callable[[Row], float]) -> float:
+    limit = LEFT * measure(rows[0])
+    return next((float(r["step"]) for r in rows if measure(r) < limit), math.inf)
 
 
 def best_heads(rows: Sequence[Row]) -> dict[int, dict[str, Any]]:

@@ -139,7 +139,7 @@ class DynamicsStudy(Study):
     learner: Learner = _LEARNER
     data: ChainData = _DATA
     probe: Probe = _PROBE
-    every: int = 10
+    every: int = 20
     seeds: int = 5
     first: int = 0
 
@@ -223,21 +223,22 @@ CONTEXTS: dict[str, ContextStudy] = {
     ),
 }  # fmt: skip
 """Figures by name. The source gives tau^f = 0.5, rho^f = 0.8 and alpha' = 0.8 where they are not
-varied, and tau_o^f = 0.4, rho_o^f = 0.1 in figure 7.5; it gives no matrices, no values of the lines
-and no lengths. With errors spread evenly, tau^f = 0.5 leaves rho^f 0.74 to 0.97: figure 7.3c has a
-second panel with all errors in the first step."""
+varied, and tau_o^f = 0.4, rho_o^f = 0.1 in figure 7.5; it gives no matrices, no values of the
+lines, no lengths, and of the transformers layers, heads and steps alone. With errors spread evenly,
+tau^f = 0.5 leaves rho^f 0.74 to 0.97: figure 7.3c has a second panel with all errors in the first
+step."""
 
 DYNAMICS: dict[str, DynamicsStudy] = {
-    "fig-7-6": DynamicsStudy(),
+    "fig-7-6": DynamicsStudy(replace(_LEARNER, step_size=2.0), every=5),
     "fig-7-7": DynamicsStudy(
-        Learner(depth=3, heads=2, step_size=1e-3, steps=3000, batch_size=64),
+        Learner(depth=3, heads=2, step_size=1e-3, steps=1000, batch_size=32),
         replace(_DATA, steps=2),
         Probe("CoT", 0.8, TrajectoryErrors.even(0.5, 0.8, 2, _M), 200),
-        every=100, seeds=3,
+        every=25, seeds=3,
     ),
     "fig-f-1": DynamicsStudy(
-        Learner(depth=3, position="sinusoidal", step_size=1e-3, steps=3000, batch_size=64),
-        every=100, seeds=3,
+        Learner(depth=3, position="sinusoidal", step_size=1e-3, steps=1000, batch_size=32),
+        every=25, seeds=3,
     ),
 }  # fmt: skip
 

@@ -174,21 +174,18 @@ def dynamics(figure: str, study: studies.DynamicsStudy, rows: Rows) -> StudyRepo
 
 def _stages(figure: str, rows: Rows, results: list[Row]) -> str:
     found = claims.stages(rows)
-    for name, values in zip(
-        ("other steps below 0.1", "same step and pattern above 0.9"),
-        zip(*found.values(), strict=True), strict=True,
-    ):  # fmt: skip
+    names = ("attention on other steps", "share of other patterns within the step")
+    for name, values in zip(names, zip(*found.values(), strict=True), strict=True):
         there = [v for v in values if v < math.inf]
         if there:
-            results.append(Row.of(f"{figure} steps until {name}", there, "1"))
-    both = sum(a < b < math.inf for a, b in found.values())
+            results.append(Row.of(f"{figure} steps until a tenth is left, {name}", there, "1"))
+    both = sum(a < b for a, b in found.values())
     told = ", ".join(f"{_count(a)} and {_count(b)}" for a, b in found.values())
     end = claims.best_heads(rows)[1]
     return (
-        f"Steps until attention on other steps is below {claims.OTHER_STEPS:g}, and until that on "
-        f"the same step and pattern is above {claims.RIGHT_ONES:g}: {told}. Two stages in this "
-        f"order: {both} of {len(found)} trials. The latter goes from {end['start']:.3f} to "
-        f"{end['end']:.3f}, claimed 1."
+        f"Steps until a tenth is left of the {names[0]}, and of the {names[1]}: {told}. The first "
+        f"before the second, as claimed: {both} of {len(found)} trials. Attention on the same step "
+        f"and pattern goes from {end['start']:.3f} to {end['end']:.3f}, claimed 1."
     )
 
 

@@ -43,9 +43,12 @@ def test_stages_and_the_best_head() -> None:
         look(0, 0, 1, 0.2, 0.2, 0.3, 0.3), look(0, 0, 2, 0.25, 0.25, 0.25, 0.25),
         look(9, 0, 1, 0.3, 0.6, 0.05, 0.0), look(9, 0, 2, 0.1, 0.1, 0.4, 0.4),
     ]  # fmt: skip
-    later = look(20, 0, 1, 0.95, 0.05, 0.0, 0.0)
-    assert claims.stages(rows) == {0: (9, math.inf)}
-    assert claims.stages([*rows, later]) == {0: (9, 20)}
+    later = look(20, 0, 1, 0.98, 0.02, 0.0, 0.0)
+    first = [row for row in rows if row["head"] == 1]
+    assert claims.stages(first) == {0: (9, math.inf)}  # 0.05 of 0.6 is less than a tenth
+    assert claims.stages([*first, later]) == {0: (9, 20)}  # 0.02 / 1 of 0.2 / 0.4
+    pattern_first = look(9, 0, 1, 0.49, 0.01, 0.25, 0.25)
+    assert claims.stages([first[0], pattern_first]) == {0: (math.inf, 9)}
     best = claims.best_heads(rows)[1]
     assert best == {"start": 0.2, "end": 0.3, "leads": 0, "seeds": 1}
     assert claims.best_heads([*rows, later])[1]["leads"] == 1
