@@ -20,6 +20,14 @@ from graphtheory.nn.conv import (
     TransformerConv,
 )
 from graphtheory.nn.dropout import FeatureDropout
+from graphtheory.nn.heads import (
+    MLPHead,
+    TransformerHead,
+    mlp_head_large,
+    mlp_head_small,
+    transformer_head_large,
+    transformer_head_small,
+)
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
 from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
@@ -50,6 +58,7 @@ __all__ = [
     "LayerScale",
     "LearnedCentres",
     "LearnedPosition",
+    "MLPHead",
     "MaskPool",
     "MaxPool",
     "Merge",
@@ -67,9 +76,14 @@ __all__ = [
     "SemanticTokens",
     "Softmax",
     "TransformerConv",
+    "TransformerHead",
     "attention_maps",
     "follow",
     "from_map",
+    "mlp_head_large",
+    "mlp_head_small",
     "to_map",
+    "transformer_head_large",
+    "transformer_head_small",
     "unmerge",
 ]
