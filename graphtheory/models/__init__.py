@@ -1,6 +1,13 @@
 """Networks."""
 
 from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.encoders import (
+    GCNEncoder,
+    SmallCNN,
+    SmallResNet,
+    ViTFeatures,
+    image_encoder,
+)
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
@@ -48,6 +55,7 @@ __all__ = [
     "ClassToken",
     "DistilledToken",
     "Dumbbell",
+    "GCNEncoder",
     "GraphTransformer",
     "MeanToken",
     "PatternStart",
@@ -57,12 +65,16 @@ __all__ = [
     "STViTRSwin",
     "SampledGCN",
     "ShallowAttention",
+    "SmallCNN",
+    "SmallResNet",
     "Stack",
     "Swin",
     "ViT",
+    "ViTFeatures",
     "deit_base",
     "deit_small",
     "deit_tiny",
+    "image_encoder",
     "stvit_deit_base",
     "stvit_deit_small",
     "stvit_deit_tiny",
