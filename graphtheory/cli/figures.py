@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.cli import figures_fusion
 from graphtheory.cli.figure import Asked, Figure
 from graphtheory.cli.show import known
 
@@ -173,5 +174,6 @@ _ENTRIES = (
     _printed("table-b-5", "nodes with a winning margin above 0", "Cora", "PubMed", "Actor"),
     _printed("table-b-6", "sizes of the graphs", "Actor", "PubMed"),
     _printed("table-b-8", "how even the classes are", "Cora", "Actor"),
+    *figures_fusion.ENTRIES,
 )
 FIGURES: dict[str, Figure] = {entry.name: entry for entry in _ENTRIES}

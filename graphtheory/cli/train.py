@@ -35,6 +35,13 @@ class Train(Command):
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
     """
 
+    task: str = "classify"
+    """classify, or contrastive: features without labels, of digits or mnist as images or of a
+    graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is
+    no split, no validation on the way and no patience."""
+    head: str = "transformer"
+    """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
+    infomax."""
     dataset: str = "digits"
     """Name of a graph; `graphtheory datasets` lists them."""
     model: str = "gt"
@@ -61,6 +68,13 @@ class Train(Command):
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
+        if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
+            from graphtheory.cli.contrastive import learn
+
+            return learn(self, screen)
+        return self._classify(screen)
+
+    def _classify(self, screen: Screen) -> None:
         from graphtheory.experiments.trial import load
         from graphtheory.experiments.tuned import tuned_trial
         from graphtheory.models.zoo import NAMES

@@ -8,6 +8,8 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.curves import value_curves
+from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.scores import (
@@ -23,6 +25,7 @@ from graphtheory.plot.training import learning_curves
 
 __all__ = [
     "accuracy_over_labels",
+    "attention_by_depth",
     "attention_mass",
     "error_curves",
     "grouped_bars",
@@ -38,5 +41,6 @@ __all__ = [
     "score_dots",
     "step_curves",
     "svg",
+    "value_curves",
     "winning_margin",
 ]
