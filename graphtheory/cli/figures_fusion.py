@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphtheory.report.study import StudyReport
 
 _IMAGES, _GRAPHS = ("digits", "mnist"), ("Cora", "facebook")
+_LONG = {"digits": 160, "mnist": 20}  # epochs of the one run that is looked into
 _QUICK_EPOCHS, _QUICK_STEPS = 3, 10
 
 
@@ -59,6 +60,7 @@ def _attention() -> Figure:
         from graphtheory.experiments.fusion_study import AttentionStudy
 
         recipe = replace(recipe_for(asked.dataset, asked.root), depth=10, heads=4)
+        recipe = replace(recipe, epochs=_LONG[recipe.dataset])
         made = AttentionStudy(recipe)
         if not asked.quick:
             return replace(made, seeds=asked.seeds or made.seeds)

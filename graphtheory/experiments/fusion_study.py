@@ -14,16 +14,20 @@ from graphtheory.experiments.contrastive import (
     GRAPH,
     GRAPH_HEADS,
     IMAGE_HEADS,
+    LARGE,
     MLP,
     TRANSFORMER,
+    UNTRAINED,
+    Prepared,
     Recipe,
     prepare,
 )
 from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.metrics import class_mass, sharpness, sharpness_of_means
 from graphtheory.nn import TransformerHead
-from graphtheory.train import pretrain
+from graphtheory.train import SimCLR, pretrain
 
+_SETTLING = 40  # batches after which a running mean is that of the data
 SHOWN = 8  # test samples of a class in the picture of the maps
 
 
@@ -33,7 +37,7 @@ class HeadStudy(Study):
 
     Attributes:
         recipe: All else.
-        heads: Some of the heads that the recipe knows.
+        heads: Some of the heads that the recipe knows, or `UNTRAINED`.
         lrs: Step sizes; the mean validation score over the seeds decides, for each head and
             setting.
         seeds: Splits, parameters and draws.
@@ -42,7 +46,7 @@ class HeadStudy(Study):
     """
 
     recipe: Recipe = field(default_factory=Recipe)
-    heads: tuple[str, ...] = IMAGE_HEADS
+    heads: tuple[str, ...] = (*IMAGE_HEADS, UNTRAINED)
     lrs: tuple[float, ...] = (0.03, 0.1, 0.3)
     seeds: int = 3
     axis: str = ""
@@ -54,7 +58,7 @@ class HeadStudy(Study):
             self._step(head, at, lr, seed)
             for at in self.values
             for head in self.heads
-            for lr in self.lrs
+            for lr in (self.lrs[:1] if head == UNTRAINED else self.lrs)
             for seed in range(self.seeds)
         ]
 
@@ -65,15 +69,24 @@ class HeadStudy(Study):
 
         def rows() -> list[Row]:
             run = prepare(recipe, seed)
-            history = pretrain(run.task, run.rows, epochs=recipe.epochs, seed=seed)
-            return [
-                {"head": head, "at": at, "lr": lr, "seed": seed, "loss": history[-1]["loss"],
-                 "seconds": median(row["seconds"] for row in history),
-                 **run.score()._asdict()}
-            ]  # fmt: skip
+            last = _untrained(run) if head == UNTRAINED else _trained(run, recipe, seed)
+            about = {"head": head, "at": at, "lr": lr, "seed": seed}
+            return [about | last | run.score()._asdict()]
 
         told = f", {self.axis} {at}" if self.axis else ""
         return Step(f"{head}{told}, step {lr:g}, seed {seed}", settings, rows)
+
+
+def _trained(run: Prepared, recipe: Recipe, seed: int) -> dict[str, float]:
+    history = pretrain(run.task, run.rows, epochs=recipe.epochs, seed=seed)
+    seconds = median(row["seconds"] for row in history)
+    return {"loss": history[-1]["loss"], "seconds": seconds}
+
+
+def _untrained(run: Prepared) -> dict[str, float]:
+    if any(isinstance(m, torch.nn.BatchNorm2d) for m in run.task.modules()):
+        _settle(run)
+    return {"loss": 0.0, "seconds": 0.0}
 
 
 def chosen(rows: list[Row]) -> list[Row]:
@@ -122,8 +135,9 @@ def batches(recipe: Recipe) -> HeadStudy:
 
 
 def on_graph(recipe: Recipe = GRAPH) -> HeadStudy:
-    """The same heads on nodes, beside deep graph infomax."""
-    return HeadStudy(recipe, GRAPH_HEADS, (1e-3, 3e-3), 3)
+    """The same heads on nodes, beside deep graph infomax; on a large graph with one step size."""
+    lrs = (1e-3,) if recipe.dataset.lower() == LARGE else (1e-3, 3e-3)
+    return HeadStudy(recipe, (*GRAPH_HEADS, UNTRAINED), lrs, 3)
 
 
 @dataclass(frozen=True)
@@ -155,8 +169,10 @@ class AttentionStudy(Study):
         settings = asdict(self.recipe) | {"seed": seed, "root": None, "samples": self.samples}
 
         def rows() -> list[Row]:
+            drawn = prepare(self.recipe, seed)
+            _settle(drawn)
+            before = self._rows(drawn, seed, "drawn")
             run = prepare(self.recipe, seed)
-            before = self._rows(run, seed, "drawn")
             pretrain(run.task, run.rows, epochs=self.recipe.epochs, seed=seed)
             after = self._rows(run, seed, "learned")
             return [*before, *after, *(self._maps(run) if seed == 0 else [])]
@@ -164,7 +180,8 @@ class AttentionStudy(Study):
         return Step(f"attention, seed {seed}", settings, rows)
 
     @torch.no_grad()
-    def _attention(self, run: Any, few: torch.Tensor | None) -> tuple[list[Any], torch.Tensor]:
+    def _attention(self, run: Prepared, few: torch.Tensor | None) -> tuple[list[Any], torch.Tensor]:
+        assert isinstance(run.task, SimCLR)
         head = run.task.head
         assert isinstance(head, TransformerHead)
         features, y = run.embed()
@@ -174,7 +191,7 @@ class AttentionStudy(Study):
         head.train(training)
         return maps, y[order]
 
-    def _rows(self, run: Any, seed: int, kind: str) -> list[Row]:
+    def _rows(self, run: Prepared, seed: int, kind: str) -> list[Row]:
         maps, y = self._attention(run, None)
         return [
             {"kind": kind, "seed": seed, "layer": layer, **class_mass(a, y)._asdict(),
@@ -183,7 +200,7 @@ class AttentionStudy(Study):
             for layer, a in enumerate(maps, 1)
         ]  # fmt: skip
 
-    def _maps(self, run: Any) -> list[Row]:
+    def _maps(self, run: Prepared) -> list[Row]:
         y = run.embed()[1]
         few = torch.cat([(y == c).nonzero().flatten()[:SHOWN] for c in y.unique()])
         maps, labels = self._attention(run, few)
@@ -193,6 +210,17 @@ class AttentionStudy(Study):
              "weights": [[round(float(w), 6) for w in row] for row in maps[layer - 1][0]]}
             for layer in shown
         ]  # fmt: skip
+
+
+@torch.no_grad()
+def _settle(run: Prepared) -> None:
+    """Give batch norm the statistics of the data, with all parameters as drawn."""
+    assert isinstance(run.task, SimCLR)
+    with torch.random.fork_rng(devices=[]):
+        run.task.train()
+        for number in range(-(-_SETTLING // run.rows.count)):
+            for batch in run.rows.epoch(number):
+                run.task.features(batch)
 
 
 def slopes(rows: list[Row], kind: str, measure: str) -> list[float]:

@@ -31,7 +31,7 @@ def value_curves(
         ylabel: Name of the number.
         title: Above the picture.
         scale: Factor of the number, such as 100 for per cent.
-        log: Whether the number's axis is logarithmic; else it begins at 0.
+        log: Whether the number's axis is logarithmic, and each panel's its own.
         mark: Where a dotted line is drawn across.
 
     Raises:
@@ -39,15 +39,14 @@ def value_curves(
     """
     table = collected(rows, "rows", "value")
     names = order(table, "panel")
-    figure, every = panels(
-        len(names), height=3.5, width=max(7.0, 2.9 * len(names)), sharey=not log or None
-    )
+    figure, every = panels(len(names), height=3.5, width=max(7.0, 2.9 * len(names)), sharey=not log)
     for name, axes in zip(names, every, strict=True):
         mine = [row for row in table if row["panel"] == name]
         _lines(axes, mine, scale)
         if mark is not None:
             axes.axhline(mark, color=GREY, linewidth=1, linestyle=":")
-        _vertical(axes, log)
+        if log:
+            _logarithmic(axes)
         axes.set_title(name)
         axes.set_xlabel(xlabel)
         axes.grid(axis="y")
@@ -57,10 +56,7 @@ def value_curves(
     return figure
 
 
-def _vertical(axes: Any, log: bool) -> None:
-    if not log:
-        axes.set_ylim(bottom=0)
-        return
+def _logarithmic(axes: Any) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")

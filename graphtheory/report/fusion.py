@@ -8,7 +8,7 @@ from typing import Any
 
 from graphtheory import plot
 from graphtheory.experiments import fusion_study as studies
-from graphtheory.experiments.contrastive import TRANSFORMER
+from graphtheory.experiments.contrastive import TRANSFORMER, UNTRAINED
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table, counted
@@ -20,6 +20,7 @@ _NAMES = {
     "linear": "linear head",
     "none": "no head",
     "dgi": "DGI",
+    "untrained": "not trained",
 }
 _MEASURES = {"probe": "linear probe", "nearest": "1-nearest neighbour"}
 _AXES = {"temperature": "temperature", "batch_size": "samples a batch"}
@@ -59,8 +60,7 @@ def _table(title: str, study: studies.HeadStudy, rows: Rows) -> Table:
     axis = [_AXES.get(study.axis, study.axis)] if study.axis else []
     lines = [
         [_NAMES[head], *([f"{at:g}"] if axis else []), _percent(cell, "probe"),
-         _percent(cell, "nearest"), f"{cell[0]['lr']:g}",
-         f"{fmean(r['seconds'] for r in cell):.2f}"]
+         _percent(cell, "nearest"), *_of_training(head, cell)]
         for (head, at), cell in _cells(rows).items()
     ]  # fmt: skip
     columns = ["head", *axis, "linear probe %", "1-NN %", "step size", "s/epoch"]
@@ -69,6 +69,12 @@ def _table(title: str, study: studies.HeadStudy, rows: Rows) -> Table:
         "the best of those tried by the mean probe on validation."
     )
     return Table(title, columns, lines, words=1, note=note)
+
+
+def _of_training(head: str, cell: Rows) -> list[str]:
+    if head == UNTRAINED:
+        return ["-", "-"]
+    return [f"{cell[0]['lr']:g}", f"{fmean(r['seconds'] for r in cell):.2f}"]
 
 
 def _percent(cell: Rows, key: str) -> str:

@@ -29,6 +29,13 @@ def test_gains_are_paired_by_seed() -> None:
     assert isnan(studies.interval([1.0])[1])
 
 
+def test_a_backbone_as_drawn_is_scored_once_a_seed() -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    study = studies.HeadStudy(TINY, ("untrained",), seeds=1)
+    (row,) = study.run()
+    assert row["lr"] == study.lrs[0] and 0.1 < row["nearest"] <= 1
+
+
 def test_every_setting_is_a_step_of_its_own() -> None:
     study = replace(studies.temperatures(TINY), seeds=2)
     steps = study.steps()
