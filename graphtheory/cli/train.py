@@ -36,6 +36,13 @@ class Train(Command):
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
     """
 
+    task: str = "classify"
+    """classify, or contrastive: features without labels, of digits or mnist as images or of a
+    graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is
+    no split, no validation on the way and no patience."""
+    head: str = "transformer"
+    """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
+    infomax."""
     dataset: str = "digits"
     """Name of a graph or an image set; `graphtheory datasets` lists them."""
     model: str = "gt"
@@ -65,14 +72,18 @@ class Train(Command):
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
-        at_least(0, seed=self.seed)
-        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
-        if of_images("--model", self.dataset, (self.model,)):
-            train_on_images(screen, self)
+            from graphtheory.cli.contrastive import learn
+        at_least0, seed=self.seed
+        at_least1, epochs=self.epochs, patience=self.patience, threads=self.threads
+        if of_images"--model", self.dataset, (self.model):
+            train_on_imagesscreen, self
         else:
-            self._on_graph(screen)
-
-    def _on_graph(self, screen: Screen) -> None:
+            self._on_graphscreen
+    def _on_graphself, screen: Screen -> None:
+        if known"--task", self.task, ("classify", "contrastive") == "contrastive":
+            return learnself, screen
+        return self._classifyscreen
+    def _classifyself, screen: Screen -> None:
         from graphtheory.experiments.trial import load
         from graphtheory.experiments.tuned import tuned_trial
         from graphtheory.report import options

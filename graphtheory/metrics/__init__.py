@@ -11,6 +11,23 @@ from graphtheory.metrics.adjacency import (
 )
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
 from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
+from graphtheory.metrics.fusion import (
+    ClassMass,
+    GrowthBound,
+    NoiseBounds,
+    class_mass,
+    growth_bound,
+    noise_bounds,
+    sharpness,
+    sharpness_of_means,
+)
+from graphtheory.metrics.integrity import (
+    FusionWeights,
+    Integrity,
+    cluster_integrity,
+    fusion_weights,
+)
+from graphtheory.metrics.probe import linear_probe, nearest_accuracy
 from graphtheory.metrics.prompt_mechanism import (
     Alignment,
     Projection,
@@ -35,32 +52,46 @@ from graphtheory.metrics.tokens import (
 
 __all__ = [
     "Alignment",
+    "ClassMass",
     "Deviation",
+    "FusionWeights",
     "GlobalCost",
+    "GrowthBound",
     "InfluenceChange",
+    "Integrity",
     "Macs",
+    "NoiseBounds",
     "Projection",
     "Tempered",
     "WindowCost",
     "attention_deviation",
     "branch_ratio",
+    "class_mass",
+    "cluster_integrity",
     "compare_temperatures",
     "count_macs",
     "deviation",
+    "fusion_weights",
     "group_degrees",
+    "growth_bound",
     "infinity_distance",
     "infinity_norm",
     "influence",
     "influence_change",
     "largest_scaling",
+    "linear_probe",
     "mass_by_distance",
     "mass_by_kind",
     "mass_on",
+    "nearest_accuracy",
     "neuron_alignment",
+    "noise_bounds",
     "nonlocality",
     "patch_positions",
     "projection",
     "psi",
+    "sharpness",
+    "sharpness_of_means",
     "smallest_share",
     "token_similarity",
 ]

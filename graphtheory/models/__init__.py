@@ -1,6 +1,13 @@
 """Networks."""
 
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens
+from graphtheory.models.encoders import (
+    GCNEncoder,
+    SmallCNN,
+    SmallResNet,
+    ViTFeatures,
+    image_encoder,
+)
 from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
@@ -68,6 +75,7 @@ __all__ = [
     "DiagonalStart",
     "DistilledToken",
     "Dumbbell",
+    "GCNEncoder",
     "GraphTransformer",
     "MeanToken",
     "PatternStart",
@@ -79,11 +87,13 @@ __all__ = [
     "STViTSwin",
     "SampledGCN",
     "ShallowAttention",
+    "SmallCNN",
     "SmallResNet",
     "Stack",
     "Swin",
     "ViG",
     "ViT",
+    "ViTFeatures",
     "WindowTokens",
     "deit_base",
     "deit_small",
@@ -91,6 +101,7 @@ __all__ = [
     "gpt",
     "gpt2_small",
     "icl_predict",
+    "image_encoder",
     "pyramid_vig_base",
     "pyramid_vig_medium",
     "pyramid_vig_small",

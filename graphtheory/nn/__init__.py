@@ -21,6 +21,14 @@ from graphtheory.nn.conv import (
 )
 from graphtheory.nn.dropout import FeatureDropout
 from graphtheory.nn.grapher import GraphBlock, Grapher, PatchGraph
+from graphtheory.nn.heads import (
+    MLPHead,
+    TransformerHead,
+    mlp_head_large,
+    mlp_head_small,
+    transformer_head_large,
+    transformer_head_small,
+)
 from graphtheory.nn.messages import (
     AttentionMessage,
     EdgeMessage,
@@ -68,6 +76,7 @@ __all__ = [
     "LearnedCentres",
     "LearnedPlaces",
     "LearnedPosition",
+    "MLPHead",
     "MaskPool",
     "MaxPool",
     "MaxRelative",
@@ -93,9 +102,14 @@ __all__ = [
     "Softmax",
     "SumMessage",
     "TransformerConv",
+    "TransformerHead",
     "attention_maps",
     "follow",
     "from_map",
+    "mlp_head_large",
+    "mlp_head_small",
     "to_map",
+    "transformer_head_large",
+    "transformer_head_small",
     "unmerge",
 ]

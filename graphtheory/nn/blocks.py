@@ -146,6 +146,16 @@ class Block(nn.Module):
             self.norm1(x), neighborhood, relation=relation, generator=generator,
             senders=None if senders is None else self.norm1(senders),
         )  # fmt: skip
+        return self._add(x, branch, images, generator)
+
+    def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
+        """`forward` of x alone, and the weights [num_edges, heads] that it took, in one pass."""
+        branch, weights = self.attention.with_weights(self.norm1(x), neighborhood)
+        return self._add(x, branch, 1, None), weights
+
+    def _add(
+        self, x: Tensor, branch: Tensor, images: int, generator: torch.Generator | None
+    ) -> Tensor:
         x = x + self.drop_path(self.scale1(branch), images, generator)
         return self.after_attention(x, images, generator)
 

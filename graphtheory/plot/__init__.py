@@ -9,6 +9,8 @@ Example:
 
 from graphtheory.plot.attention import attention_mass, learned_bias
 from graphtheory.plot.cost import score_over_cost
+from graphtheory.plot.curves import value_curves
+from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.prompts import prompt_errors, prompt_mechanism, pruning_curves
@@ -26,6 +28,7 @@ from graphtheory.plot.training import learning_curves
 
 __all__ = [
     "accuracy_over_labels",
+    "attention_by_depth",
     "attention_mass",
     "error_curves",
     "grouped_bars",
@@ -47,5 +50,6 @@ __all__ = [
     "svg",
     "token_assignment",
     "token_attention",
+    "value_curves",
     "winning_margin",
 ]

@@ -4,12 +4,14 @@ from graphtheory.train.augment import Augmentation
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
 from graphtheory.train.contract import Evaluation, Source, Task
+from graphtheory.train.contrastive import Infomax, Pretraining, SGDOptions, SimCLR, nt_xent
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.hinge_trials import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
 from graphtheory.train.noisy_sgd import Algorithm2, Perturbation, Regularizers
+from graphtheory.train.pretrain import Rows, pretrain
 from graphtheory.train.pruning import (
     AtRandom,
     ByMagnitude,
@@ -24,6 +26,7 @@ from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
 from graphtheory.train.task import AdamOptions, NodeTask
 from graphtheory.train.topology_sampling import SampledRun, train_on_samples
+from graphtheory.train.views import Augmentation, GraphViews, ImageViews
 
 __all__ = [
     "AdamOptions",
@@ -36,21 +39,28 @@ __all__ = [
     "Evaluation",
     "FitResult",
     "FullGraph",
+    "GraphViews",
     "HingeBatch",
     "HingeTask",
     "ImageBatch",
     "ImageData",
     "ImageTask",
+    "ImageViews",
+    "Infomax",
     "NodeBatch",
     "NodeTask",
     "Perturbation",
+    "Pretraining",
     "PruningRule",
     "Recipe",
     "Regularizers",
+    "Rows",
+    "SGDOptions",
     "SampledGraph",
     "SampledLayers",
     "SampledRun",
     "SampledTrials",
+    "SimCLR",
     "Source",
     "Task",
     "Trial",
@@ -60,6 +70,8 @@ __all__ = [
     "kept_mask",
     "load_parameters",
     "neuron_norms",
+    "nt_xent",
+    "pretrain",
     "prune_neurons",
     "read_checkpoint",
     "train_hinge",
