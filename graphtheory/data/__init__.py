@@ -9,7 +9,16 @@ Example:
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["catalogue", "graphs", "images", "loaders", "pattern_graph", "splits", "transforms"]
+__all__ = [
+    "catalogue",
+    "graphs",
+    "images",
+    "loaders",
+    "mixture",
+    "pattern_graph",
+    "splits",
+    "transforms",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

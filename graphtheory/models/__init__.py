@@ -2,6 +2,7 @@
 
 from graphtheory.models.dumbbell import Dumbbell
 from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.one_hidden import OneHidden
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.sampled_gcn import SampledGCN
@@ -50,6 +51,7 @@ __all__ = [
     "Dumbbell",
     "GraphTransformer",
     "MeanToken",
+    "OneHidden",
     "PatternStart",
     "ReducedViT",
     "ResidualStack",
