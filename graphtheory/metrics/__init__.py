@@ -11,6 +11,7 @@ from graphtheory.metrics.adjacency import (
 )
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
 from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
+from graphtheory.metrics.groups import Bounds, bounds, rho, risk, shift, weight_error
 from graphtheory.metrics.sampling_bounds import (
     group_degrees,
     largest_scaling,
@@ -27,6 +28,7 @@ from graphtheory.metrics.tokens import (
 )
 
 __all__ = [
+    "Bounds",
     "Deviation",
     "GlobalCost",
     "InfluenceChange",
@@ -34,6 +36,7 @@ __all__ = [
     "Tempered",
     "WindowCost",
     "attention_deviation",
+    "bounds",
     "branch_ratio",
     "compare_temperatures",
     "count_macs",
@@ -49,6 +52,10 @@ __all__ = [
     "nonlocality",
     "patch_positions",
     "psi",
+    "rho",
+    "risk",
+    "shift",
     "smallest_share",
     "token_similarity",
+    "weight_error",
 ]
