@@ -18,6 +18,7 @@ __all__ = [
     "image_sets",
     "images",
     "loaders",
+    "mixture",
     "pattern_graph",
     "pattern_tasks",
     "prompt_patterns",

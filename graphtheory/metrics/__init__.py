@@ -21,6 +21,7 @@ from graphtheory.metrics.fusion import (
     sharpness,
     sharpness_of_means,
 )
+from graphtheory.metrics.groups import Bounds, bounds, rho, risk, shift, weight_error
 from graphtheory.metrics.integrity import (
     FusionWeights,
     Integrity,
@@ -52,6 +53,7 @@ from graphtheory.metrics.tokens import (
 
 __all__ = [
     "Alignment",
+    "Bounds",
     "ClassMass",
     "Deviation",
     "FusionWeights",
@@ -65,6 +67,7 @@ __all__ = [
     "Tempered",
     "WindowCost",
     "attention_deviation",
+    "bounds",
     "branch_ratio",
     "class_mass",
     "cluster_integrity",
@@ -90,8 +93,12 @@ __all__ = [
     "patch_positions",
     "projection",
     "psi",
+    "rho",
+    "risk",
     "sharpness",
     "sharpness_of_means",
+    "shift",
     "smallest_share",
     "token_similarity",
+    "weight_error",
 ]

@@ -11,6 +11,7 @@ from graphtheory.models.encoders import (
 from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
+from graphtheory.models.one_hidden import OneHidden
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
@@ -78,6 +79,7 @@ __all__ = [
     "GCNEncoder",
     "GraphTransformer",
     "MeanToken",
+    "OneHidden",
     "PatternStart",
     "PromptPrediction",
     "ReducedViT",

@@ -7,6 +7,7 @@ from graphtheory.train.contract import Evaluation, Source, Task
 from graphtheory.train.contrastive import Infomax, Pretraining, SGDOptions, SimCLR, nt_xent
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.gradient_descent import Algorithm1, gradient_descent
 from graphtheory.train.hinge_trials import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
@@ -24,12 +25,14 @@ from graphtheory.train.pruning import (
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
-from graphtheory.train.task import AdamOptions, NodeTask
+from graphtheory.train.task import AdamOptions, Evaluation, NodeTask
+from graphtheory.train.tensor_init import TensorInit
 from graphtheory.train.topology_sampling import SampledRun, train_on_samples
 from graphtheory.train.views import Augmentation, GraphViews, ImageViews
 
 __all__ = [
     "AdamOptions",
+    "Algorithm1",
     "Algorithm2",
     "Algorithm4",
     "AtRandom",
@@ -63,10 +66,12 @@ __all__ = [
     "SimCLR",
     "Source",
     "Task",
+    "TensorInit",
     "Trial",
     "TrialOptions",
     "descend",
     "fit",
+    "gradient_descent",
     "kept_mask",
     "load_parameters",
     "neuron_norms",

@@ -1,0 +1,157 @@
+"""Gaussian mixtures of groups, some of them minorities, with labels of a teacher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+Teacher = Callable[[Tensor], Tensor]
+"""x [n, d] -> P(y = 1 | x) [n]."""
+
+
+class Labelled(NamedTuple):
+    """Examples of a mixture.
+
+    Attributes:
+        x: Features [n, d].
+        y: Labels 0 or 1, floating point [n].
+        group: Which Gaussian each x is of, int64 [n].
+    """
+
+    x: Tensor
+    y: Tensor
+    group: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMixture:
+    r"""Features of L groups.
+
+    .. math:: x \sim \sum_{l=1}^L \lambda_l \mathcal{N}(\mu_l, \Sigma_l)
+
+    Group l is a minority where lambda_l < 1 / L. A weight may be 0: that group is then never drawn,
+    but has a risk of its own.
+
+    Args:
+        weights: lambda_l, 0 or more with sum 1 [L].
+        means: mu_l [L, d].
+        covariances: Sigma_l, symmetric and positive definite [L, d, d].
+
+    Raises:
+        ValueError: Shapes that do not fit, weights that are no probabilities, or a covariance that
+            is not symmetric and positive definite.
+
+    Source:
+        Li (2024), section 4.3 and (C.3).
+
+    Example:
+        >>> mixture = GaussianMixture.isotropic((0.8, 0.2), ((1.0, 1.0), (0.0, 0.0)), (1.0, 3.0))
+        >>> mixture.sample(4, Generator().manual_seed(0))[0].shape
+        torch.Size([4, 2])
+        >>> mixture.minorities.tolist()
+        [False, True]
+    """
+
+    weights: Tensor
+    means: Tensor
+    covariances: Tensor
+
+    def __post_init__(self) -> None:
+        if self.means.dim() != 2:
+            raise ValueError(f"means: shape {tuple(self.means.shape)}, expected [L, d]")
+        groups, dim = self.means.shape
+        for name, shape in (("weights", (groups,)), ("covariances", (groups, dim, dim))):
+            given = tuple(getattr(self, name).shape)
+            if given != shape:
+                raise ValueError(f"{name}: shape {given}, expected {shape}, as means has it")
+        total = float(self.weights.sum())
+        if bool((self.weights < 0).any()) or not math.isclose(total, 1, abs_tol=1e-5):
+            raise ValueError(f"weights: got {self.weights.tolist()}, expected 0 or more, sum 1")
+        even = self.covariances.transpose(1, 2)
+        if not torch.allclose(self.covariances, even) or bool(
+            torch.linalg.cholesky_ex(self.covariances).info.any()
+        ):
+            raise ValueError("covariances: one is not symmetric and positive definite")
+
+    @classmethod
+    def isotropic(
+        cls,
+        weights: Sequence[float],
+        means: Sequence[Sequence[float]],
+        deviations: Sequence[float],
+        dtype: torch.dtype = torch.float32,
+    ) -> GaussianMixture:
+        """Groups with Sigma_l = deviations[l]^2 I."""
+        mu, sigma = torch.tensor(means, dtype=dtype), torch.tensor(deviations, dtype=dtype)
+        eye = torch.eye(mu.size(1), dtype=dtype)
+        return cls(torch.tensor(weights, dtype=dtype), mu, sigma.square()[:, None, None] * eye)
+
+    @property
+    def dim(self) -> int:
+        """Features, d."""
+        return self.means.size(1)
+
+    @property
+    def minorities(self) -> Tensor:
+        """Which groups have less than their share, bool [L]."""
+        return self.weights < 1 / len(self.weights)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether x and -x are equally likely, eq. (C.4): each group has a mirror image or is one.
+
+        Of weights that several groups share only pairs of equal weight are found.
+        """
+        means, spread = self.means, self.covariances
+        mirrored = (means[:, None] + means).abs().amax(2) < 1e-6
+        alike = (spread[:, None] - spread).abs().amax((2, 3)) < 1e-6
+        even = (self.weights[:, None] - self.weights).abs() < 1e-6
+        return bool((mirrored & alike & even | (self.weights == 0)[:, None]).any(1).all())
+
+    @property
+    def step_bound(self) -> float:
+        r""":math:`(\sum_l \lambda_l (\|\mu_l\|_\infty + \|\Sigma_l^{1/2}\|)^2)^{-1}`, without O().
+
+        Source:
+            Li (2024), algorithm 1. It writes mu with a tilde, which nothing defines; this is mu.
+        """
+        spread = torch.linalg.matrix_norm(self.covariances, 2).sqrt()
+        size = self.means.abs().amax(1) + spread
+        return 1 / float((self.weights * size.square()).sum())
+
+    def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw features [count, d] and the group of each [count]."""
+        group = torch.multinomial(self.weights, count, replacement=True, generator=generator)
+        x = torch.randn(count, self.dim, dtype=self.means.dtype, generator=generator)
+        for index, factor in enumerate(torch.linalg.cholesky(self.covariances)):
+            mine = group == index
+            x[mine] = x[mine] @ factor.t() + self.means[index]
+        return x, group
+
+    def of_group(self, group: int, count: int, generator: Generator) -> Tensor:
+        """Features [count, d] of one group, whatever its weight."""
+        x = torch.randn(count, self.dim, dtype=self.means.dtype, generator=generator)
+        return x @ torch.linalg.cholesky(self.covariances[group]).t() + self.means[group]
+
+    def labelled(self, count: int, teacher: Teacher, generator: Generator) -> Labelled:
+        """Draw features, and labels by P(y = 1 | x), eq. (4.1)."""
+        x, group = self.sample(count, generator)
+        coin = torch.rand(count, dtype=x.dtype, generator=generator)
+        return Labelled(x, (coin < teacher(x)).to(x), group)
+
+    def posterior(self, x: Tensor) -> Tensor:
+        """P(group | x), [n, L]."""
+        factor = torch.linalg.cholesky(self.covariances)
+        off = (x - self.means[:, None]).transpose(1, 2)  # [L, d, n]
+        square = torch.linalg.solve_triangular(factor, off, upper=False).square().sum(1)  # [L, n]
+        half_log = factor.diagonal(dim1=1, dim2=2).log().sum(1)
+        return (self.weights.log() - half_log - square.t() / 2).softmax(1)
+
+    def slopes(self, x: Tensor) -> Tensor:
+        r""":math:`\Sigma_l^{-1} (x - \mu_l)`, what a group's log density falls by, [L, n, d]."""
+        return (x - self.means[:, None]) @ torch.linalg.inv(self.covariances)

@@ -1,0 +1,112 @@
+"""One hidden layer of sigmoids whose mean is a probability, many independent networks at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+
+_TOGETHER = 2**17  # hidden units computed at a time: they stay in the processor's cache
+
+
+class OneHidden(nn.Module):
+    r"""T x S networks: S of them learn from the examples of each of T trials.
+
+    .. math:: H(W, x) = \frac1K \sum_{j=1}^K \phi(w_j^\top x), \quad \phi(z) = 1 / (1 + e^{-z})
+
+    H is the probability of the label 1. The start is N(0, 1) in every entry, as the teachers of
+    the source are drawn.
+
+    Args:
+        dim: Features, d.
+        neurons: K.
+        trials: T.
+        starts: S.
+        dtype: Of W; double precision for curves that end near a critical point.
+        generator: Source of the start.
+
+    Shapes:
+        - **W:** [T, S, d, K].
+        - **x:** [T, n, d].
+        - **y:** 0 or 1, floating point [T, n].
+        - **output:** [T, S, n].
+
+    Raises:
+        ValueError: A number below 1.
+
+    Source:
+        Li (2024), eqs. (4.1) to (4.3), (C.71).
+
+    Example:
+        >>> net = OneHidden(3, 2, trials=4)
+        >>> net(torch.randn(4, 5, 3)).shape
+        torch.Size([4, 1, 5])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        neurons: int,
+        *,
+        trials: int = 1,
+        starts: int = 1,
+        dtype: torch.dtype = torch.float32,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        shape = {"trials": trials, "starts": starts, "dim": dim, "neurons": neurons}
+        for name, value in shape.items():
+            if value < 1:
+                raise ValueError(f"{name}: got {value}, expected at least 1")
+        self.W = nn.Parameter(torch.empty(*shape.values(), dtype=dtype))
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw W afresh."""
+        self.W.normal_(generator=generator)
+
+    @classmethod
+    def of(cls, weights: Tensor) -> OneHidden:
+        """The networks of given weights [T, S, d, K], which are copied."""
+        trials, starts, dim, neurons = weights.shape
+        made = cls(dim, neurons, trials=trials, starts=starts, dtype=weights.dtype)
+        with torch.no_grad():
+            made.W.copy_(weights)
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        """H(W, x)."""
+        return self._hidden(x).mean(2)
+
+    def risk(self, x: Tensor, y: Tensor) -> Tensor:
+        """f_n(W) of each network, [T, S]: mean cross-entropy, eq. (4.2)."""
+        known = self(x).clamp(min=_tiny(x), max=1 - _tiny(x))
+        label = y[:, None].expand_as(known)
+        return nn.functional.binary_cross_entropy(known, label, reduction="none").mean(2)
+
+    @torch.no_grad()
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        r"""Of `risk`, [T, S, d, K], without the bookkeeping of autograd.
+
+        .. math:: \nabla_{w_j} f_n = -\frac1n \sum_i \frac1K
+            \frac{y_i - H}{H (1 - H)}\, \phi'(w_j^\top x_i)\, x_i
+        """
+        total = torch.zeros_like(self.W)
+        size = max(1, _TOGETHER * self.W.size(2) // self.W.numel())
+        for some, labels in zip(x.split(size, 1), y.split(size, 1), strict=True):
+            hidden = self._hidden(some)
+            mean = hidden.mean(2)
+            off = (mean - labels[:, None]) / (mean * (1 - mean)).clamp(min=_tiny(x))
+            slope = torch.addcmul(hidden, hidden, hidden, value=-1).mul_(off[:, :, None])
+            total += (slope.flatten(1, 2) @ some).unflatten(1, hidden.shape[1:3]).transpose(2, 3)
+        return total / (x.size(1) * self.W.size(3))
+
+    def _hidden(self, x: Tensor) -> Tensor:
+        """Activations of the neurons [T, S, K, n]."""
+        rows = self.W.transpose(2, 3).flatten(1, 2)  # [T, S K, d]
+        shape = (self.W.size(1), self.W.size(3))
+        return (rows @ x.transpose(1, 2)).sigmoid().unflatten(1, shape)
+
+
+def _tiny(x: Tensor) -> float:
+    return torch.finfo(x.dtype).eps
