@@ -15,6 +15,7 @@ from graphtheory.cli.show import (
     Screen,
     at_least,
     data_root,
+    known,
     refusing,
     threads,
     told_on_stop,
@@ -72,18 +73,18 @@ class Train(Command):
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
+        if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
             from graphtheory.cli.contrastive import learn
-        at_least0, seed=self.seed
-        at_least1, epochs=self.epochs, patience=self.patience, threads=self.threads
-        if of_images"--model", self.dataset, (self.model):
-            train_on_imagesscreen, self
+
+            return learn(self, screen)
+        at_least(0, seed=self.seed)
+        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
+        if of_images("--model", self.dataset, (self.model,)):
+            train_on_images(screen, self)
         else:
-            self._on_graphscreen
-    def _on_graphself, screen: Screen -> None:
-        if known"--task", self.task, ("classify", "contrastive") == "contrastive":
-            return learnself, screen
-        return self._classifyscreen
-    def _classifyself, screen: Screen -> None:
+            self._on_graph(screen)
+
+    def _on_graph(self, screen: Screen) -> None:
         from graphtheory.experiments.trial import load
         from graphtheory.experiments.tuned import tuned_trial
         from graphtheory.report import options

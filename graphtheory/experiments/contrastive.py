@@ -19,7 +19,6 @@ from graphtheory.nn import MLPHead, TransformerHead
 from graphtheory.patterns.draw import derive
 from graphtheory.train import (
     AdamOptions,
-    Augmentation,
     GraphViews,
     ImageViews,
     Infomax,
@@ -27,6 +26,7 @@ from graphtheory.train import (
     Rows,
     SGDOptions,
     SimCLR,
+    Strengths,
 )
 from graphtheory.train.views import pixels
 
@@ -170,7 +170,7 @@ def _on_images(recipe: Recipe, seed: int) -> Prepared:
     split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]
     encoder = image_encoder(recipe.encoder, channels, side)
-    views = ImageViews(encoder, Augmentation().build(channels, side))
+    views = ImageViews(encoder, Strengths().build(channels, side))
     head = make_head(recipe, encoder.out_channels)  # type: ignore[arg-type]
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)

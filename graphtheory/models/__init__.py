@@ -3,8 +3,8 @@
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.encoders import (
     GCNEncoder,
+    ResNetFeatures,
     SmallCNN,
-    SmallResNet,
     ViTFeatures,
     image_encoder,
 )
@@ -83,6 +83,7 @@ __all__ = [
     "PatternStart",
     "PromptPrediction",
     "ReducedViT",
+    "ResNetFeatures",
     "ResidualStack",
     "STViT",
     "STViTRSwin",

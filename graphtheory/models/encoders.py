@@ -45,7 +45,7 @@ class SmallCNN(nn.Sequential):
         self.out_channels = out_channels
 
 
-class SmallResNet(nn.Module):
+class ResNetFeatures(nn.Module):
     """Hugging Face's ResNet with the stem for small images: 3 x 3, stride 1, no pooling.
 
     Args:
@@ -142,7 +142,7 @@ def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
     if name == "cnn":
         return SmallCNN(in_channels)
     if name in ("resnet18", "resnet50"):
-        return SmallResNet(int(name[6:]), in_channels)
+        return ResNetFeatures(int(name[6:]), in_channels)
     if name == "vit":
         return ViTFeatures(in_channels, image_size)
     raise ValueError(f"name: unknown backbone {name!r}; known: cnn, resnet18, resnet50, vit")

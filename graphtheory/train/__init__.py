@@ -25,10 +25,10 @@ from graphtheory.train.pruning import (
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.sampled_trials import SampledTrials, Trial, TrialOptions
-from graphtheory.train.task import AdamOptions, Evaluation, NodeTask
+from graphtheory.train.task import AdamOptions, NodeTask
 from graphtheory.train.tensor_init import TensorInit
 from graphtheory.train.topology_sampling import SampledRun, train_on_samples
-from graphtheory.train.views import Augmentation, GraphViews, ImageViews
+from graphtheory.train.views import GraphViews, ImageViews, Strengths
 
 __all__ = [
     "AdamOptions",
@@ -65,6 +65,7 @@ __all__ = [
     "SampledTrials",
     "SimCLR",
     "Source",
+    "Strengths",
     "Task",
     "TensorInit",
     "Trial",

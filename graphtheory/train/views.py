@@ -13,7 +13,7 @@ from graphtheory.graph import Neighborhood
 
 
 @dataclass(frozen=True)
-class Augmentation:
+class Strengths:
     """SimCLR's augmentations, how strong.
 
     What kornia offers does not take a generator: views are drawn from torch's global random state.

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.models import GCNEncoder, SmallResNet, image_encoder
+from graphtheory.models import GCNEncoder, ResNetFeatures, image_encoder
 
 
 @pytest.mark.parametrize("name", ["cnn", "vit"])
@@ -16,7 +16,7 @@ def test_an_image_becomes_features(name: str) -> None:
 
 def test_the_small_stem_keeps_the_map_of_a_small_image() -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
-    model = SmallResNet(18, 1)
+    model = ResNetFeatures(18, 1)
     seen = model.network.embedder(torch.zeros(2, 1, 16, 16))
     assert seen.shape == (2, 64, 16, 16)
     count = sum(p.numel() for p in model.parameters())
@@ -34,4 +34,4 @@ def test_bad_names_are_named() -> None:
     with pytest.raises(ValueError, match="unknown backbone 'lenet'"):
         image_encoder("lenet", 1, 8)
     with pytest.raises(ValueError, match="depth: got 34"):
-        SmallResNet(34)
+        ResNetFeatures(34)

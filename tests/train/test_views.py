@@ -3,14 +3,14 @@ import torch
 from torch import nn
 
 from graphtheory import Neighborhood
-from graphtheory.train import Augmentation, GraphViews, ImageViews
+from graphtheory.train import GraphViews, ImageViews, Strengths
 from graphtheory.train.views import columns_times
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_two_views_of_an_image_differ_and_stay_images(channels: int) -> None:
     pytest.importorskip("kornia", reason="kornia is not installed")
-    augment = Augmentation(flip=channels == 3).build(channels, 8)
+    augment = Strengths(flip=channels == 3).build(channels, 8)
     images = torch.randint(0, 256, (5, channels, 8, 8), dtype=torch.uint8)
     seen = ImageViews(nn.Flatten(), augment)
     torch.manual_seed(3)
