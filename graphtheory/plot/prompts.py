@@ -138,7 +138,7 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     Source: figure 6.2 of Li (2024).
     """
     rows, single = collected(looks, "looks", "same"), collected(neurons, "neurons", "sign")
-    figure = Figure(figsize=(WIDTH + 1.2, 6.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH + 1.8, 6.6), layout="constrained")
     (norms, mass), (inputs, labels) = figure.subplots(2, 2)
     last = order(rows, "domain")[-1]
     outside = [row for row in rows if row["domain"] == last]
@@ -151,11 +151,11 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     norms.set_ylim(0, 1.5 * max(row[f"{p} whole"] for row in outside for p in ("query", "key")))
     for index, domain in enumerate(order(rows, "domain")):
         mine = [row for row in rows if row["domain"] == domain]
-        _over_steps(mass, mine, "same", look(index), f"same pattern, {domain}")
+        _over_steps(mass, mine, "same", look(index), f"same, {domain}")
         rest = [row | {"rest": 1 - row["same"]} for row in mine]
         style = look(index) | {"linestyle": ":"}
-        _over_steps(mass, rest, "rest", style, f"all others, {domain}")
-    mass.set_title("attention of the query")
+        _over_steps(mass, rest, "rest", style, f"others, {domain}")
+    mass.set_title("attention on the same pattern")
     mass.set_ylim(-0.02, 1.3)
     mass.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     steps = Normalize(0, max(row["step"] for row in single))
