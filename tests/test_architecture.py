@@ -55,7 +55,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("plot.py", "plot/*"),
     "ogb": ("data/*", "train/*"),
-    "kornia": ("train/augment.py",),
+    "kornia": ("train/augment.py", "train/views.py"),
     "lightning": ("train/*", "cli.py", "cli/*", "experiments/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("data/planetoid.py",),  # for an Unpickler that knows six harmless names
