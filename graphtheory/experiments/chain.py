@@ -33,7 +33,8 @@ class Learner:
         depth: Layers of a `ChainTransformer`, trained by Adam; 0 is the one-layer `ChainAttention`,
             trained by SGD.
         heads: Of each layer.
-        position: Vectors of places.
+        position: Vectors of places; sinusoids are scaled to length 1, as patterns and the
+            orthonormal ones have.
         norm: Whether the transformer has layer norms.
         mlp_ratio: Width of its MLPs over that of a column; 0 for none.
         step_size: eta.
@@ -62,7 +63,7 @@ class Learner:
         width = 2 * data.dim
         position: nn.Module = PeriodicPlaces(periodic)
         if self.position == "sinusoidal":
-            position = SinusoidalPlaces(width)
+            position = SinusoidalPlaces(width, scale=(2 / width) ** 0.5)
         if self.position == "learned":
             position = LearnedPlaces((data.contexts + 1) * data.steps, width)
         return ChainTransformer(
