@@ -35,3 +35,11 @@ def test_wrong_names_and_sizes() -> None:
         image_zoo.build("vti", MNIST)
     with pytest.raises(ValueError, match="size: got 30 pixels, expected a multiple of 4"):
         image_zoo.build("vit", ImageKind(30, 1, 10))
+
+
+def test_positions_begin_apart_and_the_class_token_as_it_was() -> None:
+    torch.manual_seed(0)
+    model = image_zoo.build("kvt", MNIST)
+    table = model.embed.position.table  # type: ignore[union-attr]
+    assert torch.pdist(table[1:].detach()).min() > 0.5 and table[0].norm() < 0.5
+    assert table.requires_grad
