@@ -54,7 +54,7 @@ class Bench(Command):
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. gt is the graph
     transformer with distance encoding, gt-plain without; gat-res, gcn-res have residual blocks. On
-    images, there without it all: vit, kvt, stvit, swin, evit, tome, random-drop, cnn."""
+    images, there without it all: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn."""
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""

@@ -50,7 +50,7 @@ class Train(Command):
     """For graphs gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
     gat-res and gcn-res have residual blocks. For images vit, kvt (k-nearest attention), stvit
     (semantic tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop,
-    cnn. On digits, which is both, the model decides."""
+    vig, cnn. On digits, which is both, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: int = 0

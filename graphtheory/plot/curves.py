@@ -7,7 +7,17 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
-from graphtheory.plot.style import GREY, Rows, band, collected, look, order, panels, styled
+from graphtheory.plot.style import (
+    GREY,
+    Rows,
+    band,
+    collected,
+    legend_below,
+    look,
+    order,
+    panels,
+    styled,
+)
 
 
 @styled
@@ -51,7 +61,7 @@ def value_curves(
         axes.set_xlabel(xlabel)
         axes.grid(axis="y")
     every[0].set_ylabel(ylabel)
-    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, *every[0].get_legend_handles_labels())
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
 

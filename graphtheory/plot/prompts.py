@@ -20,6 +20,7 @@ from graphtheory.plot.style import (
     Rows,
     band,
     collected,
+    legend_below,
     look,
     order,
     panels,
@@ -79,7 +80,7 @@ def prompt_errors(
         for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     shown = [name for name in series if name in handles]
-    figure.legend([handles[name] for name in shown], shown, loc="outside lower center", ncols=4)
+    legend_below(figure, [handles[name] for name in shown], shown)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 
@@ -233,7 +234,7 @@ def pruning_curves(
         axes.set(xlabel="neurons taken away (%); bars: smallest first", xlim=(-3, 100))
         axes.set_title(name, fontsize=9.5, fontweight="normal")
     every[0].set_ylabel("test error (%)")
-    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, *every[0].get_legend_handles_labels())
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 

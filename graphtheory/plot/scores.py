@@ -17,6 +17,7 @@ from graphtheory.plot.style import (
     Rows,
     band,
     collected,
+    legend_below,
     look,
     order,
     panels,
@@ -155,7 +156,7 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
         axes.set_ylabel(name)
     lines = [axes.get_legend_handles_labels() for axes in every]
     if all(names == lines[0][1] for _, names in lines):
-        figure.legend(*lines[0], loc="outside lower center", ncols=4)
+        legend_below(figure, *lines[0])
     else:
         for axes in every:
             axes.legend()
