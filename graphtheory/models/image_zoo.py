@@ -119,8 +119,8 @@ def build(name: str, kind: ImageKind) -> nn.Module:
     it, kvt attends to the half of the patches with the largest logits; stvit goes on with 16
     semantic tokens after 1 block; evit keeps the half with most attention and a fused token, tome
     merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's products or
-    a little more. swin has windows on patches of 2 x 2, vig is `vig_nano`, cnn is a residual network
-    of convolutions.
+    a little more. swin has windows on patches of 2 x 2, vig is `vig_nano`, cnn is a residual
+    network of convolutions.
 
     All but vig and cnn begin with Glorot's weights and, where they learn positions, with sines of
     the place in place of noise: of the recipes that were tried, what lets them learn in a few
