@@ -253,6 +253,9 @@ def quick(given: ContextStudy | DynamicsStudy) -> ContextStudy | DynamicsStudy:
     if isinstance(given, ContextStudy):
         learner = replace(given.learner, steps=400)
         return replace(given, learner=learner, lengths=given.lengths[:6:2], prompts=200, seeds=2)
-    steps = given.learner.steps // (10 if given.learner.depth else 2)
-    learner = replace(given.learner, steps=steps)
-    return replace(given, learner=learner, every=max(steps // 10, 1), seeds=1)
+    deep = bool(given.learner.depth)
+    steps = given.learner.steps // (10 if deep else 2)
+    learner, probe = replace(given.learner, steps=steps), given.probe
+    if deep:
+        probe = replace(probe, prompts=60)
+    return replace(given, learner=learner, probe=probe, every=max(steps // 10, 1), seeds=1)

@@ -174,8 +174,13 @@ def step_curves(
         axes.grid(axis="y")
         if log:
             axes.set_yscale("log")
-    panels[0].set_ylabel(ylabel)
-    panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for axes in panels[:: 2 if len(panels) > 3 else len(panels)]:
+        axes.set_ylabel(ylabel)
+    if len(panels) > 3:
+        lines = panels[-1].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside lower center", ncols=3)
+    else:
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 
