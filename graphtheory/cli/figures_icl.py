@@ -31,8 +31,10 @@ def _icl(name: str, summary: str) -> Figure:
 
 ENTRIES = (
     _icl("steps-6", "step sizes for chapter 6, losses on seeds that no figure uses"),
+    _icl("steps-6-gpt", "step sizes and tokens for figure 6.3a's GPT-2-style network, likewise"),
     _icl("fig-6-2", "keys, queries, attention and neurons of an in-context learner"),
     _icl("fig-6-3a", "its error out of the domain, over the sum S_1"),
+    _icl("fig-6-3a-gpt", "the same of a GPT-2-style network of three layers and two heads"),
     _icl("fig-6-3b", "its error over the number of contexts, for several alpha'"),
     _icl("fig-6-4a", "its error beside methods fitted to each prompt, alpha' = 0.8"),
     _icl("fig-6-4b", "its error beside methods fitted to each prompt, alpha' = 0.6"),

@@ -52,9 +52,14 @@ class Learner:
     relevant: int = 6
 
     @property
+    def family(self) -> str:
+        """What its step size is chosen within."""
+        return f"a = {self.scale}, delta = {self.delta:g}"
+
+    @property
     def name(self) -> str:
         """In tables and pictures."""
-        return f"a = {self.scale}, delta = {self.delta:g}, eta = {self.step_size:g}"
+        return f"{self.family}, eta = {self.step_size:g}"
 
     def model(self, trials: int, generator: Generator) -> ShallowAttention:
         """Networks at their start."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 from graphtheory.experiments.context_baselines import BASELINES
 from graphtheory.experiments.icl import LINEAR, ROOT, Learner
 from graphtheory.experiments.icl_errors import ErrorStudy, Exam
+from graphtheory.experiments.icl_gpt import GptLearner, GptStudy
 from graphtheory.experiments.icl_growth import CoverStudy, GrowthStudy
 from graphtheory.experiments.icl_inside import RULES, MechanismStudy, PruneStudy
 
-IclStudy = ErrorStudy | MechanismStudy | PruneStudy | GrowthStudy | CoverStudy
+IclStudy = ErrorStudy | GptStudy | MechanismStudy | PruneStudy | GrowthStudy | CoverStudy
 
 LEARNER = Learner()
 """Printed: d_x = d_y = 30, beta = 3, K = 0.5, K' = 5, M1 = 6, M2 = 24, alpha = 0.8, l_tr = 20,
@@ -32,6 +33,9 @@ def _domains(alphas: tuple[float, ...], lengths: tuple[int, ...]) -> tuple[Exam,
 
 
 _PRUNED = replace(LEARNER, alpha=0.6)
+_GPT = GptLearner(steps=1000)
+"""Printed: 3 layers, 2 heads, U = 4. Not printed: all else."""
+_IN_TURN = replace(_GPT, tokens="in turn")
 _ETAS = {LINEAR: (1.0, 2.0, 4.0, 8.0), ROOT: (0.1, 0.3, 1.0, 3.0)}
 STUDIES: dict[str, IclStudy] = {
     "steps-6": ErrorStudy(
@@ -54,6 +58,20 @@ STUDIES: dict[str, IclStudy] = {
             replace(LEARNER, delta=0.2, step_size=8.0),
             replace(LEARNER, scale=ROOT, step_size=1.0),
         ),
+        tuple(Exam(0.8, 20, s_1) for s_1 in (None, *_S_1)),
+    ),
+    "steps-6-gpt": GptStudy(
+        tuple(
+            replace(learner, step_size=eta)
+            for learner in (_GPT, replace(_GPT, norm=False), _IN_TURN)
+            for eta in (3e-4, 1e-3, 3e-3)
+        ),
+        (Exam(0.8, 20), Exam(0.8, 20, _MOST)),
+        seeds=1,
+        first=1000,
+    ),
+    "fig-6-3a-gpt": GptStudy(
+        (_GPT, _IN_TURN),
         tuple(Exam(0.8, 20, s_1) for s_1 in (None, *_S_1)),
     ),
     "fig-6-3b": ErrorStudy((LEARNER,), _domains(_SHARES, _LENGTHS)),
@@ -80,6 +98,9 @@ def quick(given: IclStudy) -> IclStudy:
         return replace(
             given, learners=learners, tests=tests, methods=given.methods[:3], prompts=100, seeds=2
         )
+    if isinstance(given, GptStudy):
+        small = tuple(replace(learner, dim=32, steps=60) for learner in given.learners[:2])
+        return replace(given, learners=small, prompts=100, seeds=2)
     if isinstance(given, PruneStudy):
         learners = tuple(replace(learner, steps=300) for learner in given.learners)
         return replace(given, learners=learners, rates=given.rates[::3], prompts=300, seeds=2)

@@ -14,6 +14,7 @@ from graphtheory.experiments import icl_errors
 from graphtheory.experiments.icl import INSIDE, OUTSIDE
 from graphtheory.experiments.icl_errors import ErrorStudy, matching
 from graphtheory.experiments.icl_figures import IclStudy
+from graphtheory.experiments.icl_gpt import GptStudy
 from graphtheory.experiments.icl_growth import CoverStudy, GrowthStudy
 from graphtheory.experiments.icl_inside import MechanismStudy, PruneStudy
 from graphtheory.experiments.rows import Row
@@ -46,16 +47,17 @@ def icl(figure: str, study: IclStudy, rows: Rows) -> StudyReport:
         return growth(figure, study, rows)
     if isinstance(study, CoverStudy):
         return cover(figure, study, rows)
-    if study.methods:
-        return methods(figure, study, rows)
-    told = {"fig-6-3a": sums, "fig-6-3b": lengths, "steps-6": step_sizes}
-    return told[figure](figure, study, rows)
+    if figure.startswith("steps-6"):
+        return step_sizes(figure, study, rows)
+    if isinstance(study, GptStudy) or figure == "fig-6-3a":
+        return sums(figure, study, rows)
+    return (methods if study.methods else lengths)(figure, study, rows)
 
 
-def step_sizes(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
+def step_sizes(figure: str, study: ErrorStudy | GptStudy, rows: Rows) -> StudyReport:
     """Hinge loss and error of every learner; in the domain, where step sizes are chosen."""
     lines, results = [], []
-    losses: dict[tuple[str, float], dict[float, float]] = {}
+    losses: dict[str, dict[float, float]] = {}
     for learner in study.learners:
         line = [learner.name]
         for test in study.tests:
@@ -66,33 +68,30 @@ def step_sizes(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
             results.append(Row.of(f"{figure} test hinge loss", hinge, "1", **about))
             results.append(Row.of(f"{figure} test error", errors, "1", **about))
             if test.s_1 is None:
-                of = losses.setdefault((learner.scale, learner.delta), {})
-                of[learner.step_size] = fmean(hinge)
+                losses.setdefault(learner.family, {})[learner.step_size] = fmean(hinge)
         lines.append(line)
     heads = [f"{what}, {test.domain}" for test in study.tests for what in ("hinge", "error %")]
     table = Table(
         f"Step sizes, seeds from {study.first} on, {counted(study.seeds, 'network')}",
         ["learner", *heads], lines,
     )  # fmt: skip
-    best = (
-        f"a = {scale}, delta = {delta:g}: eta = {min(of, key=of.__getitem__):g}"
-        for (scale, delta), of in losses.items()
-    )
+    best = (f"{family}: {min(of, key=of.__getitem__):g}" for family, of in losses.items())
     return StudyReport(table, results, f"Least loss on unseen tasks: {'; '.join(best)}.", None)
 
 
-def sums(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
+def sums(figure: str, study: ErrorStudy | GptStudy, rows: Rows) -> StudyReport:
     """Figure 6.3a: the error over S_1, beside that of unseen tasks in the domain."""
     totals = [test.s_1 for test in study.tests if test.s_1 is not None]
     names = [learner.name for learner in study.learners]
     columns = [None, *totals]
+    depth = "GPT-2 style" if isinstance(study, GptStudy) else "one layer"
     cells = {
         (name, s_1): [r["error"] for r in matching(rows, method=name, s_1=s_1)]
         for name in names
         for s_1 in columns
     }
     table = Table(
-        f"Figure 6.3a, one layer, {counted(study.seeds, 'network')}: test error %",
+        f"Figure 6.3a, {depth}, {counted(study.seeds, 'network')}: test error %",
         ["", *names],
         [
             [INSIDE if s_1 is None else f"S_1 = {s_1:g}", *(spread(cells[n, s_1]) for n in names)]
@@ -108,7 +107,7 @@ def sums(figure: str, study: ErrorStudy, rows: Rows) -> StudyReport:
     told = [_of_sums(name, {s_1: fmean(cells[name, s_1]) for s_1 in columns}) for name in names]
     picture = plot.prompt_errors(
         [
-            {"panel": "one layer, out of domain", "series": r["method"], "at": r["s_1"],
+            {"panel": f"{depth}, out of domain", "series": r["method"], "at": r["s_1"],
              "error": r["error"]}
             for r in rows
             if r["s_1"] is not None
