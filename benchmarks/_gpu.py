@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 import signal
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -80,6 +83,34 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, before)
+
+
+def tidy() -> None:
+    """Give back what a job held."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def attempted(jobs: Iterator[Job], seconds: float, failed: list[str]) -> Iterator[list[Row]]:
+    """Rows of job after job until the time is over; a failure is printed and noted."""
+    end = time.monotonic() + seconds
+    for what, job in jobs:
+        try:
+            with within(end - time.monotonic()):
+                rows = job()
+        except OutOfTimeError:
+            print(f"{what} and what follows left out: over {seconds:.0f} s", flush=True)
+            return
+        except Exception:  # the others are worth measuring all the same
+            print(f"{what} failed:\n{traceback.format_exc(limit=-6)}", file=sys.stderr, flush=True)
+            failed.append(what)
+            continue
+        finally:
+            tidy()
+        yield rows
 
 
 def results_of(device: str) -> Path:

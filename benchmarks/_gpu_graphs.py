@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from _graphs import GRAPHS, power_law
 from _gpu import CURVE, Job, Step, Where, compared, same_losses, timed, trained_alike, trainer
+from _graphs import GRAPHS, power_law
 from distances import CUTOFF, adjacency, by_scipy, pubmed
 from end_to_end import EXAMPLES, losses
 from end_to_end import trainer as example_trainer

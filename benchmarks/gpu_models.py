@@ -18,18 +18,15 @@ stops nothing else, and makes the script end with code 1. Without a GPU it ends 
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import torch
 import tyro
-from _gpu import Job, OutOfTimeError, Where, results_of, within
+from _gpu import Job, Where, attempted, results_of
 from _gpu_dense import gpt, heads, timm, vision
 from _gpu_graphs import accelerated, distances, graphs, task_of
 from _rows import green, save, show
@@ -41,6 +38,7 @@ SECTIONS: dict[Name, tuple[Callable[[Where], Iterator[Job]], float]] = {  # and 
     "graphs": (graphs, 170), "vision": (vision, 125), "gpt": (gpt, 40), "heads": (heads, 25),
     "distances": (distances, 40), "timm": (timm, 40), "accelerate": (accelerated, 60),
 }  # fmt: skip
+OUT = results_of("cuda")
 TARGETS = {
     "epoch of GT with SPD on arxiv: times faster than PyG": 5.0,
     "epoch of GT with SPD on pubmed: times faster than PyG": 5.0,
@@ -57,33 +55,6 @@ def against_targets(rows: list[Row]) -> None:
             print(f"target {word}: {row.name}: {row.median:.3g}, wanted {wanted:g}", flush=True)
 
 
-def tidy() -> None:
-    """Give back what a job held."""
-    torch._dynamo.reset()
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def found(jobs: Iterator[Job], seconds: float, failed: list[str]) -> Iterator[list[Row]]:
-    """Rows of job after job until the time is over; a failure is printed and noted."""
-    end = time.monotonic() + seconds
-    for what, job in jobs:
-        try:
-            with within(end - time.monotonic()):
-                rows = job()
-        except OutOfTimeError:
-            print(f"{what} and what follows left out: over {seconds:.0f} s", flush=True)
-            return
-        except Exception:  # the others are worth measuring all the same
-            print(f"{what} failed:\n{traceback.format_exc(limit=-6)}", file=sys.stderr, flush=True)
-            failed.append(what)
-            continue
-        finally:
-            tidy()
-        yield rows
-
-
 def run(
     only: tuple[Name, ...], where: Where, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[str]:
@@ -93,9 +64,10 @@ def run(
     for name in only:
         section, share = SECTIONS[name]
         print(f"== {name}, {seconds * share / whole:.0f} s", flush=True)
-        for rows in found(section(where), seconds * share / whole, failed):
+        for rows in attempted(section(where), seconds * share / whole, failed):
             show(rows)
-            against_targets(rows)
+            if not where.tiny:
+                against_targets(rows)
             keep(rows)
     return failed
 
@@ -107,7 +79,7 @@ def main(
     repeats: int = 30,
     seconds: float = 500.0,
     tested: bool = False,
-    out: Path | None = results_of("cuda"),
+    out: Path | None = OUT,
 ) -> None:
     """Time whole models on a GPU.
 
