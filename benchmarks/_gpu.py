@@ -89,8 +89,8 @@ def tidy() -> None:
     """Give back what a job held."""
     if "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
-    gc.collect()
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
 
 

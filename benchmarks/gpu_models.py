@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -60,11 +61,13 @@ def run(
 ) -> list[str]:
     """Every section in turn; names of the jobs that failed."""
     failed: list[str] = []
-    whole = sum(SECTIONS[name][1] for name in only)
-    for name in only:
+    end = time.monotonic() + seconds
+    for place, name in enumerate(only):
         section, share = SECTIONS[name]
-        print(f"== {name}, {seconds * share / whole:.0f} s", flush=True)
-        for rows in attempted(section(where), seconds * share / whole, failed):
+        rest = sum(SECTIONS[later][1] for later in only[place:])
+        limit = (end - time.monotonic()) * share / rest  # what others left over is shared out
+        print(f"== {name}, {limit:.0f} s", flush=True)
+        for rows in attempted(section(where), limit, failed):
             show(rows)
             if not where.tiny:
                 against_targets(rows)

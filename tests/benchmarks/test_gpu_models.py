@@ -59,9 +59,12 @@ def test_a_dry_run_of_a_section_does_every_job(
 
 
 def test_a_failure_and_a_limit_keep_what_was_found(
-    script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+    script: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     gpu, row = script("_gpu"), Row.of("a", 1.0, "s")
+    monkeypatch.setattr(gpu, "tidy", lambda: None)
 
     def endless() -> list[Row]:
         try:
@@ -72,7 +75,7 @@ def test_a_failure_and_a_limit_keep_what_was_found(
 
     jobs = [("one", lambda: [row]), ("two", lambda: 1 / 0), ("three", lambda: [row])]
     failed: list[str] = []
-    found = gpu.attempted(iter([*jobs, ("four", endless), jobs[0]]), 0.5, failed)
+    found = gpu.attempted(iter([*jobs, ("four", endless), jobs[0]]), 2.0, failed)
     assert list(found) == [[row], [row]] and failed == ["two"]
     said = capsys.readouterr()
     assert "four and what follows left out" in said.out and "ZeroDivisionError" in said.err
@@ -97,15 +100,24 @@ def test_other_losses_are_not_timed(script: Callable[[str], Any]) -> None:
             gpu.same_losses("case", {"ours": [2.0, 1.0], "rival": [2.0, wrong]})
 
 
-def test_tests_are_counted(script: Callable[[str], Any], tmp_path: Path) -> None:
-    given = tmp_path / "test_given.py"
-    given.write_text(
-        "import pytest\n"
-        "def test_a(): pass\ndef test_b(): pass\ndef test_c(): assert 0\n"
-        "def test_d(): pytest.skip('no')\n"
-    )
-    counted = script("_gpu_dense").tests_counted(str(given), 60)
-    assert counted == {"passed": 2, "failed": 1, "skipped": 1}
+REPORT = """<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2">
+</testsuite></testsuites>"""
+
+
+def test_tests_are_counted(script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = script("_gpu_dense")
+
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        report = next(part.partition("=")[2] for part in command if part.startswith("--junitxml="))
+        if "a_test.py" in command:
+            Path(report).write_text(REPORT)
+        return SimpleNamespace(returncode=4)
+
+    monkeypatch.setattr(dense, "subprocess", SimpleNamespace(run=run))
+    counted = dense.tests_counted("a_test.py", 60)
+    assert counted == {"passed": 3, "failed": 2, "skipped": 2}
+    with pytest.raises(RuntimeError, match=r"missing\.py ended with 4 and left no report"):
+        dense.tests_counted("missing.py", 60)
 
 
 def test_targets_are_judged_by_their_rows(
