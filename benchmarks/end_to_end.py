@@ -58,7 +58,7 @@ def trainer(
 ) -> Callable[[], float]:
     """What trains for an epoch and returns the loss; the first weights are those of the seed."""
     torch.manual_seed(0)
-    model = EXAMPLES[example](graph.num_features, graph.num_classes)
+    model = EXAMPLES[example](graph.num_features, graph.num_classes).to(graph.x.device)
     for layer in model.children():
         if hasattr(layer, "dropout") and not attention_dropout:
             layer.dropout = 0.0

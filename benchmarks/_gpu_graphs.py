@@ -1,0 +1,289 @@
+"""What `gpu_models.py` trains and asks on graphs, beside the same models on PyG's layers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from _gpu import CURVE, Job, Step, Where, compared, same_losses, timed, trained_alike, trainer
+from _graphs import GRAPHS, power_law
+from distances import CUTOFF, adjacency, by_scipy, pubmed
+from end_to_end import EXAMPLES, losses
+from end_to_end import trainer as example_trainer
+from memory import Library
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric import nn as pyg
+from torch_geometric.data import Data
+from torch_geometric.utils import softmax
+
+from graphtheory import Neighborhood, accelerate
+from graphtheory.experiments.rows import Row
+from graphtheory.models import GraphTransformer, SampledGCN
+from graphtheory.nn import SPDTransformerConv
+from graphtheory.patterns import (
+    AddSelf,
+    Compose,
+    FastGCN,
+    KHop,
+    Pattern,
+    SymmetricNormalize,
+    per_layer,
+)
+from graphtheory.structure import shortest_path_distance
+
+OURS = "graphtheory"
+WIDTHS = {"pubmed": (500, 3), "arxiv": (128, 40)}  # features, classes
+SAMPLED = Compose(AddSelf(), SymmetricNormalize(), FastGCN(share=0.25))
+PAIRS = 200_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """A graph with random features, of whose nodes half are labelled for training.
+
+    Args:
+        name: What it is.
+        graph: On the CPU.
+        data: On the device.
+    """
+
+    name: str
+    graph: Neighborhood
+    data: Data
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"graph": self.name, "nodes": self.graph.num_dst, "edges": self.graph.num_edges}
+
+    def loss(self, scores: Tensor) -> Tensor:
+        chosen = self.data.train_mask
+        return cross_entropy(scores[chosen], self.data.y[chosen])
+
+
+def graph_of(name: str, tiny: bool) -> tuple[Neighborhood, str]:
+    """The topology, and what it is."""
+    if tiny:
+        return power_law(60, 240, 0.4), f"{name}: tiny"
+    if name == "pubmed":
+        root = os.environ.get("GRAPHTHEORY_DATA")
+        return pubmed(root and Path(root))
+    return GRAPHS[name](), "power law of ogbn-arxiv's size"
+
+
+@lru_cache
+def task_of(name: str, where: Where) -> Task:
+    """The same numbers every time."""
+    graph, said = graph_of(name, where.tiny)
+    draw = torch.Generator().manual_seed(2)
+    features, classes = (8, 3) if where.tiny else WIDTHS[name]
+    x = torch.randn(graph.num_dst, features, generator=draw)
+    y = (x @ torch.randn(features, classes, generator=draw)).argmax(1)
+    mask = torch.rand(len(x), generator=draw) < 0.5
+    data = Data(x=x, y=y, train_mask=mask, edge_index=graph.edge_index(), num_classes=classes)
+    return Task(said, graph, data.to(where.device))
+
+
+class SPDOnPyG(pyg.TransformerConv):
+    """PyG's layer, to whose logits a number for each distance is added."""
+
+    def __init__(self, layer: SPDTransformerConv) -> None:
+        sizes = (layer.in_channels, layer.out_channels, layer.heads)
+        super().__init__(*sizes, concat=layer.concat, root_weight=layer.lin_skip is not None)
+        own = {k: t for k, t in layer.state_dict().items() if not k.startswith("bucket_bias")}
+        self.load_state_dict(own)
+        self.table = nn.Parameter(layer.bucket_bias.table.detach().clone())  # type: ignore[union-attr]
+
+    def forward(self, x: Tensor, given: tuple[Tensor, Tensor]) -> Tensor:
+        edges, bucket = given
+        return super().forward(x, edges, edge_attr=self.table[bucket])
+
+    def message(
+        self, query_i: Tensor, key_j: Tensor, value_j: Tensor, edge_attr: Tensor, index: Tensor,
+        ptr: Tensor | None, size_i: int | None,
+    ) -> Tensor:  # fmt: skip
+        logits = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels) + edge_attr
+        return value_j * softmax(logits, index, ptr, size_i)[:, :, None]
+
+
+class SampledOnPyG(nn.Module):
+    """`SampledGCN` of PyG's GCNConv."""
+
+    def __init__(self, model: SampledGCN) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList()
+        for weight, bias in ((model.W, model.B1), (model.V, model.B2), (model.C, None)):
+            conv = pyg.GCNConv(*weight.shape, bias=bias is not None, normalize=False)
+            conv.lin.weight.data = weight.detach().T.clone()
+            if bias is not None:
+                conv.bias.data = bias.detach().clone()
+            self.convs.append(conv)
+
+    def forward(self, x: Tensor, samples: list[tuple[Tensor, Tensor]]) -> Tensor:
+        for i, (conv, (edges, weight)) in enumerate(zip(self.convs, samples, strict=True)):
+            x = conv(x.relu() if i else x, edges, weight)
+        return x
+
+
+def spd_on_pyg(model: GraphTransformer) -> GraphTransformer:
+    """A copy whose layers are those of PyG."""
+    model = copy.deepcopy(model)
+    for block in model.body.blocks:
+        block.layer = SPDOnPyG(block.layer).to(block.norm.weight.device)
+    return model
+
+
+def rivals(
+    task: Task, ours: nn.Module, theirs: nn.Module, given: Any, edges: Any
+) -> dict[str, Callable[[], Step]]:
+    """What makes a training step of ours, of PyG's, and of PyG's compiled."""
+
+    def make(model: nn.Module, call: Callable[..., Tensor], seen: Any) -> Step:
+        return trainer(model, lambda: task.loss(call(task.data.x, seen)))
+
+    def compiled() -> Step:
+        torch._dynamo.reset()
+        model = copy.deepcopy(theirs)
+        return make(model, torch.compile(model), edges)
+
+    again = copy.deepcopy(theirs)
+    made = {OURS: lambda: make(ours, ours, given), "PyG": lambda: make(again, again, edges)}
+    return made if task.data.x.device.type == "cpu" else made | {"PyG, compiled": compiled}
+
+
+def transformer(name: str, pattern: Pattern, what: str, where: Where) -> list[Row]:
+    """The graph transformer with distance encoding over T^n, which exists before."""
+    task = task_of(name, where)
+    seen = pattern(task.graph).to(where.device)
+    torch.manual_seed(0)
+    width, depth = (8, 2) if where.tiny else (128, 4)
+    sizes = (task.data.num_features, width, task.data.num_classes, depth)
+    model = GraphTransformer(*sizes, heads=4, dropout=0.0, pattern=pattern).to(where.device)
+    distance = (seen.indices != seen.receivers()) if seen.distance is None else seen.distance
+    edges = seen.edge_index(), distance.long().clamp(max=19)
+    theirs = spd_on_pyg(model).body
+    makers = rivals(task, model.body, theirs, seen, edges)
+    about = task.about | {"pairs": seen.num_edges, "width": width, "depth": depth, "heads": 4}
+    return trained_alike(what, makers, where, **about)
+
+
+def gat(name: str, where: Where) -> list[Row]:
+    """PyG's GAT, as it is and on the core."""
+    task = task_of(name, where)
+    torch.manual_seed(0)
+    width, depth = (8, 2) if where.tiny else (256, 3)
+    sizes = (task.data.num_features, width, depth, task.data.num_classes)
+    theirs = pyg.models.GAT(*sizes, heads=4).to(where.device)
+    ours, edges = copy.deepcopy(theirs), task.data.edge_index
+    report = accelerate(ours)
+    assert report.swapped and not report.kept, report
+    about = task.about | {"width": width, "depth": depth, "heads": 4}
+    makers = rivals(task, ours, theirs, edges, edges)
+    return trained_alike(f"epoch of GAT on {name}", makers, where, **about)
+
+
+def sampled(name: str, where: Where) -> list[Row]:
+    """The sampled GCN on one draw of three layers, and what a draw takes on the device."""
+    task = task_of(name, where)
+    layers = per_layer(SAMPLED, task.graph, 3, generator=torch.Generator().manual_seed(0))
+    layers = [layer.to(where.device) for layer in layers]
+    width = 8 if where.tiny else 128
+    sizes = (task.data.num_features, width, task.data.num_classes)
+    ours = SampledGCN(*sizes, generator=torch.Generator().manual_seed(0)).to(where.device)
+    edges = [(layer.edge_index(), layer.weight) for layer in layers]
+    makers = rivals(task, ours, SampledOnPyG(ours).to(where.device), layers, edges)
+    about = task.about | {"pairs": sum(layer.num_edges for layer in layers), "width": width}
+    what = f"epoch of sampled GCN on {name}"
+    return trained_alike(what, makers, where, **about)
+
+
+def drawing(name: str, where: Where) -> list[Row]:
+    """What a draw of three layers takes on the device."""
+    task = task_of(name, where)
+    source = torch.Generator(where.device).manual_seed(0)
+    draw = partial(per_layer, SAMPLED, task.graph.to(where.device), 3, generator=source)
+    what = f"sampled GCN on {name}"
+    return timed(what, {"drawing three layers": draw}, where, **task.about)[1]
+
+
+def graphs(where: Where) -> Iterator[Job]:
+    """Training epochs; those that a target is about come first."""
+    near, ball = Compose(KHop(1), AddSelf()), Compose(KHop(2), AddSelf())
+    for name in ("arxiv", "pubmed"):
+        what = f"epoch of GT with SPD on {name}"
+        yield what, partial(transformer, name, near, what, where)
+    for name in ("arxiv", "pubmed"):
+        yield f"GAT on {name}", partial(gat, name, where)
+        yield f"sampled GCN on {name}", partial(sampled, name, where)
+        yield f"drawing for sampled GCN on {name}", partial(drawing, name, where)
+    what = "epoch of GT with SPD on pubmed, two hops"
+    yield what, partial(transformer, "pubmed", ball, what, where)
+
+
+def example(name: str, where: Where) -> list[Row]:
+    """A model of PyG's examples, before and after `graphtheory.accelerate`."""
+    task = task_of("arxiv", where)
+    what, graph = f"epoch of {name} on arxiv", task.data
+    libraries = sorted(get_args(Library), key="graphtheory".__ne__)  # ours first
+    found = {lib: losses(name, graph, lib, CURVE).tolist() for lib in libraries}
+    rows = same_losses(f"{what}, no dropout of attention", found, **task.about)
+    steps = {lib: example_trainer(name, graph, lib) for lib in libraries}
+    return rows + compared(what, steps, where, **task.about)
+
+
+def accelerated(where: Where) -> Iterator[Job]:
+    """Every example model."""
+    for name in EXAMPLES:
+        yield name, partial(example, name, where)
+
+
+def all_pairs(where: Where) -> list[Row]:
+    """Every distance of PubMed's topology, into the memory of the device."""
+    graph, name = graph_of("pubmed", where.tiny)
+    few = np.arange(0, graph.num_dst, max(1, graph.num_dst // 50))
+    found = shortest_path_distance(graph, cutoff=CUTOFF)
+    assert np.array_equal(found.numpy()[:, few], by_scipy(adjacency(graph), few)), "not scipy's"
+    return _distances("all pairs", name, graph, {}, found, where)
+
+
+def some_pairs(where: Where) -> list[Row]:
+    """Distances of pairs drawn from the arxiv-sized graph."""
+    graph, name = graph_of("arxiv", where.tiny)
+    count, draw = 500 if where.tiny else PAIRS, torch.Generator().manual_seed(0)
+    ids = torch.randint(graph.num_dst, (2, count), generator=draw)
+    ids[0, :64] = ids[0, 0]
+    found = shortest_path_distance(graph, cutoff=CUTOFF, pairs=ids)
+    column = by_scipy(adjacency(graph), ids[0, :1].numpy())[:, 0]
+    assert np.array_equal(found[:64].numpy(), column[ids[1, :64].numpy()]), "not scipy's"
+    return _distances("sampled pairs", name, graph, {"pairs": ids}, found, where)
+
+
+def _distances(
+    what: str, name: str, graph: Neighborhood, asked: dict[str, Tensor], found: Tensor, where: Where
+) -> list[Row]:
+    """Rows of a graph on the device, whose search runs on the CPU, and of the transfer alone."""
+    there = graph.to(where.device)
+    options: dict[str, Any] = {key: ids.to(where.device) for key, ids in asked.items()}
+    works: dict[str, Step] = {
+        OURS: partial(shortest_path_distance, there, cutoff=CUTOFF, **options),
+        "transfer of the distances alone": lambda: found.to(where.device, copy=True),
+    }
+    about = {"graph": name, "nodes": graph.num_dst, "edges": graph.num_edges, "cutoff": CUTOFF}
+    about |= {"distances": found.numel(), "path": "CPU and transfer: no kernel for a GPU"}
+    times, rows = timed(f"SPD of {what}", works, where, **about)
+    rate = [1e3 * found.numel() / t for t in times[OURS]]
+    return [*rows, Row.of(f"SPD of {what}: distances a second", rate, "1/s", **about)]
+
+
+def distances(where: Where) -> Iterator[Job]:
+    """All pairs of PubMed, some of the arxiv-sized graph."""
+    yield "sampled pairs", partial(some_pairs, where)
+    yield "all pairs", partial(all_pairs, where)

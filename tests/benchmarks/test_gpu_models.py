@@ -1,0 +1,145 @@
+"""The benchmarks of a GPU, dry: every job's code runs, a failure or a limit stops no other."""
+
+import importlib
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from graphtheory.experiments.rows import Row
+
+pytest.importorskip("transformers")
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a script; what it imports beside it is forgotten afterwards."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    for path in BENCHMARKS.glob("*.py"):
+        monkeypatch.setitem(sys.modules, path.stem, None)
+        del sys.modules[path.stem]
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu_models"])
+def test_without_a_gpu_the_code_is_2(
+    script: Callable[[str], Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        script(name).main()
+    assert ended.value.code == 2
+
+
+EXPECTED = {
+    "graphs": "epoch of GT with SPD on pubmed, two hops: times faster than PyG ",
+    "vision": "DeiT-B training step, batch 2: STViT-DeiT-B, 16 tokens over DeiT-B ",
+    "gpt": "GPT training step, ragged prompts, bf16: times faster than Hugging Face GPT-2 ",
+    "heads": "head forward+backward, bf16: times faster than TransformerEncoder ",
+    "distances": "SPD of all pairs: distances a second ",
+    "accelerate": "epoch of unimp_arxiv.py on arxiv: times faster than PyG ",
+}
+
+
+@pytest.mark.parametrize("section", EXPECTED)
+def test_a_dry_run_of_a_section_does_every_job(
+    script: Callable[[str], Any], section: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script("gpu_models").main(only=(section,), device="cpu", tiny=True)  # another code if one fails
+    said = capsys.readouterr()
+    assert EXPECTED[section] in said.out
+    assert "left out" not in said.out and not said.err
+
+
+def test_a_failure_and_a_limit_keep_what_was_found(
+    script: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gpu, row = script("_gpu"), Row.of("a", 1.0, "s")
+    monkeypatch.setattr(gpu, "tidy", lambda: None)
+
+    def endless() -> list[Row]:
+        try:
+            time.sleep(60)
+        except Exception:  # as `runnable` guards against rivals
+            return []
+        return []
+
+    jobs = [("one", lambda: [row]), ("two", lambda: 1 / 0), ("three", lambda: [row])]
+    failed: list[str] = []
+    found = gpu.attempted(iter([*jobs, ("four", endless), jobs[0]]), 2.0, failed)
+    assert list(found) == [[row], [row]] and failed == ["two"]
+    said = capsys.readouterr()
+    assert "four and what follows left out" in said.out and "ZeroDivisionError" in said.err
+
+
+def test_rivals_may_fail_and_ours_may_not(
+    script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, works = script("_gpu"), {"ours": lambda: int, "rival": lambda: lambda: 1 / 0}
+    assert list(gpu.runnable("case", works, lambda name: name == "ours", "cpu")) == ["ours"]
+    assert "case: rival left out: division by zero" in capsys.readouterr().out
+    with pytest.raises(ZeroDivisionError):
+        gpu.runnable("case", works, lambda name: name == "rival", "cpu")
+
+
+def test_other_losses_are_not_timed(script: Callable[[str], Any]) -> None:
+    gpu = script("_gpu")
+    rows = gpu.same_losses("case", {"ours": [2.0, 1.0], "rival": [2.0, 1.0005]})
+    assert rows[0].value == pytest.approx(5e-4, rel=1e-3)
+    for wrong in (1.002, math.nan):
+        with pytest.raises(AssertionError, match="losses of rival differ"):
+            gpu.same_losses("case", {"ours": [2.0, 1.0], "rival": [2.0, wrong]})
+
+
+REPORT = """<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2">
+</testsuite></testsuites>"""
+
+
+def test_tests_are_counted(script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = script("_gpu_dense")
+
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        report = next(part.partition("=")[2] for part in command if part.startswith("--junitxml="))
+        if "a_test.py" in command:
+            Path(report).write_text(REPORT)
+        return SimpleNamespace(returncode=4)
+
+    monkeypatch.setattr(dense, "subprocess", SimpleNamespace(run=run))
+    counted = dense.tests_counted("a_test.py", 60)
+    assert counted == {"passed": 3, "failed": 2, "skipped": 2}
+    with pytest.raises(RuntimeError, match=r"missing\.py ended with 4 and left no report"):
+        dense.tests_counted("missing.py", 60)
+
+
+def test_targets_are_judged_by_their_rows(
+    script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = script("gpu_models")
+    pubmed, arxiv = sorted(models.TARGETS)[-1:], sorted(models.TARGETS)[-2:-1]
+    models.against_targets([Row.of(*pubmed, 5.5, "1"), Row.of(*arxiv, 4.0, "1")])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("target met") and second.startswith("target MISSED")
+
+
+def test_moving_each_row_once_is_less(script: Callable[[str], Any]) -> None:
+    graphs, predicted = script("_graphs"), script("predicted")
+    dense = graphs.uniform(50, 1000)
+    assert predicted.once(dense, 4, 64, 2) < graphs.gathered(dense, 4, 64, 2) / 5
+
+
+def test_device_names_become_files(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = script("_gpu")
+    seen = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "NVIDIA H200")
+    monkeypatch.setattr(gpu.torch, "cuda", seen)
+    assert gpu.results_of("cuda").name == "nvidia-h200.csv"
