@@ -10,6 +10,7 @@ from graphtheory.cli import main
 from graphtheory.data.chain import ChainData
 from graphtheory.experiments import chain_study
 from graphtheory.experiments.chain_study import ContextStudy
+from graphtheory.report.chain import chain as report
 
 
 @pytest.mark.parametrize("figure", ["fig-7-3c", "fig-7-5", "fig-7-6", "fig-7-7"])
@@ -31,6 +32,26 @@ def test_a_figure_prints_and_draws(
     assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
     assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / f"{figure}.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("fails", "chain", "holds"), [(0.7, 0.0, True), (0.4, 0.0, False), (0.7, 0.5, False)]
+)
+def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> None:
+    study = chain_study.study("fig-7-5")
+    assert isinstance(study, ContextStudy)
+    last = {("ICL", True): 0.1, ("ICL", False): fails, ("CoT", True): 0.0, ("CoT", False): chain}
+    letters = dict.fromkeys(("tau", "rho", "tau_o", "rho_o"), 0.5)
+    rows = [
+        {"panel": panel, "series": str(condition), "condition": condition, "contexts": contexts,
+         "error": end if contexts == study.lengths[-1] else 0.5 + seed / 100, "seed": seed}
+        | letters
+        for (panel, condition), end in last.items()
+        for contexts in study.lengths
+        for seed in (0, 1)
+    ]  # fmt: skip
+    rows = [r | {"error": r["error"] + 0.02 * (r["panel"] == "ICL")} for r in rows]
+    assert report("fig-7-5", study, rows).verdict.endswith("holds." if holds else "not found.")
 
 
 def test_the_data_of_the_section_are_the_default() -> None:
