@@ -1,5 +1,7 @@
 """Networks."""
 
+from graphtheory.models.chain import ChainAttention, ChainTransformer
+from graphtheory.models.chain_inference import cot_generate, icl_infer
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.encoders import (
     GCNEncoder,
@@ -72,6 +74,8 @@ from graphtheory.models.vit import (
 
 __all__ = [
     "GPT",
+    "ChainAttention",
+    "ChainTransformer",
     "ClassToken",
     "DiagonalStart",
     "DistilledToken",
@@ -98,11 +102,13 @@ __all__ = [
     "ViT",
     "ViTFeatures",
     "WindowTokens",
+    "cot_generate",
     "deit_base",
     "deit_small",
     "deit_tiny",
     "gpt",
     "gpt2_small",
+    "icl_infer",
     "icl_predict",
     "image_encoder",
     "pyramid_vig_base",
