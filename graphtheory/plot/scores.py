@@ -129,7 +129,7 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
 
 
 @styled
-def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
+def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
     """Error over one setting, a line for each series: median, band from q20 to q80.
 
     Args:
@@ -137,6 +137,7 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
             and optionally panel (name of the vertical axis; panels lie side by side).
         xlabel: Name of the setting.
         title: Above the picture.
+        from_zero: Whether the vertical axes begin at 0.
 
     Raises:
         ValueError: No rows.
@@ -151,6 +152,8 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
         _error_panel(axes, [row for row in runs if row.get("panel", _RELATIVE) == name])
         axes.set_xlabel(xlabel)
         axes.set_ylabel(name)
+        if from_zero:
+            axes.set_ylim(bottom=0)
     figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
@@ -173,7 +176,6 @@ def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
         fontsize=8 if named else None,
     )
     axes.margins(x=0.08)
-    axes.set_ylim(bottom=0)
     axes.grid(axis="y")
 
 
