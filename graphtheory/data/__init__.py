@@ -17,6 +17,7 @@ __all__ = [
     "mixture",
     "pattern_graph",
     "splits",
+    "token_patterns",
     "transforms",
 ]
 

@@ -7,6 +7,7 @@ from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
+from graphtheory.models.shallow_vit import ShallowViT
 from graphtheory.models.stack import ResidualStack, Stack
 from graphtheory.models.stvit import (
     STViT,
@@ -59,6 +60,7 @@ __all__ = [
     "STViTRSwin",
     "SampledGCN",
     "ShallowAttention",
+    "ShallowViT",
     "Stack",
     "Swin",
     "ViT",
