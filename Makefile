@@ -1,6 +1,7 @@
 # One command each. Every target first makes .venv, with the versions that constraints.txt pins.
 #   make run          train the models side by side on an embedded graph, write a report
 #   make test         the whole test suite, examples and docstrings included
+#   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
 #   make check        format, lint, types
@@ -17,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-lowest check bench format clean
+.PHONY: help run test test-triton test-slow test-lowest check bench format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +37,14 @@ run: $(READY)
 
 test: $(READY)
 	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 10 --durations-min 5
+
+# The version stands here and not in constraints.txt because torch's CUDA builds bring one of their own.
+.venv/.triton: $(READY)
+	@$(PIP) triton==3.9.0
+	@touch $@
+
+test-triton: .venv/.triton
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 5 tests/ops/backends tests/ops/test_kernels.py
 
 test-slow: $(READY)
 	@$(PYTEST) --quiet -m slow --timeout 3600 --durations 0

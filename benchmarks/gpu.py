@@ -22,21 +22,23 @@ from typing import Any
 
 import torch
 import tyro
-from _graphs import GRAPHS, gathered
+from _graphs import GRAPHS as ON_CPU
+from _graphs import gathered
 from _rows import ratios, save, show
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from graphtheory import Neighborhood, nn, ops
+from graphtheory import Neighborhood, cliques, nn, ops
 from graphtheory.experiments.rows import Row
 from graphtheory.ops import BucketedBias
 
 BUCKETS = 20
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+GRAPHS = ON_CPU | {"long": lambda: cliques([1024] * 4)}
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 FLUSH = 256 * 2**20  # bytes, several times the last cache
 DENSE = 20_000  # nodes up to which a mask of all pairs is made for FlexAttention
 # Of the largest true entry: what the order of sums alone may cost where plain torch makes no error.
-SLACK = {torch.bfloat16: 2**-8, torch.float32: 1e-6}
+SLACK = {torch.bfloat16: 2**-8, torch.float32: 1e-6, torch.float16: 2**-10}
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Step = Callable[[], Sequence[Tensor]]
@@ -189,6 +191,19 @@ def gat_layer(case: Case, make: Callable[..., Any]) -> Step:
     return run
 
 
+def weighted_sums(case: Case) -> Step:
+    """What a GCN layer does after its linear map."""
+    weights = torch.rand(case.nb.num_edges, 1, device="cuda").to(case.grad.dtype)
+    value = case.leaves[2]
+    spread = weights.expand(-1, value.size(1)).contiguous()
+
+    def run() -> Sequence[Tensor]:
+        out = ops.aggregate(spread, value, case.nb)
+        return out, *torch.autograd.grad(out, [value], case.grad)
+
+    return run
+
+
 def replayed(work: Step) -> Step:
     """The same as one CUDA graph."""
     stream = torch.cuda.Stream()
@@ -230,6 +245,9 @@ def contestants(case: Case) -> Iterator[tuple[str, Callable[[], Step]]]:
     if case.nb.num_src == case.nb.num_dst:
         yield "GATConv layer, graphtheory", lambda: gat_layer(case, nn.conv.GATConv)
         yield "GATConv layer, PyG", lambda: gat_layer(case, pyg.GATConv)
+        yield "GATv2Conv layer, graphtheory", lambda: gat_layer(case, nn.conv.GATv2Conv)
+        yield "GATv2Conv layer, PyG", lambda: gat_layer(case, pyg.GATv2Conv)
+        yield "weighted sums of graphtheory", lambda: weighted_sums(case)
     if case.graph in SMALL:
         yield "graphtheory, CUDA graph", lambda: replayed(plain(lambda _: ours)())
 
@@ -313,7 +331,7 @@ def measured(case: Case, repeats: int) -> list[Row]:
         moved = [case.gathered / t * 1e-9 for t in times["graphtheory"]]
         rows.append(Row.of(f"{label}: gathered by graphtheory", moved, "TB/s", **about))
         for name, taken in times.items():
-            if "graphtheory" not in name and "GATConv layer" not in name:
+            if "graphtheory" not in name and " layer" not in name:
                 faster = ratios(taken, times["graphtheory"])
                 rows.append(Row.of(f"{label}: times faster than {name}", faster, "1", **about))
     for name, work in steps.items():
@@ -321,6 +339,24 @@ def measured(case: Case, repeats: int) -> list[Row]:
             rows.append(
                 Row.of(f"{case.name}: memory of {name}", extra_memory(work), "MiB", **about)
             )
+    return rows
+
+
+def ceilings(repeats: int) -> list[Row]:
+    """What the memory can do, in bytes read and written: a copy, rows in random order."""
+    rows, bytes_ = [], 2 * 2**30
+    source = torch.zeros(bytes_ // 4, device="cuda")
+    target = torch.empty_like(source)
+    steps: dict[str, Step] = {"copy": lambda: [target.copy_(source)]}
+    for width in (64, 128, 256):
+        table = source.view(-1, width)
+        order = torch.randperm(table.size(0), device="cuda")
+        into = target.view(-1, width)
+        steps[f"random gather of rows of {4 * width} bytes"] = partial(
+            lambda t, o, i: [torch.index_select(t, 0, o, out=i)], table, order, into
+        )
+    for name, taken in milliseconds(steps, repeats, cold=False).items():
+        rows.append(Row.of(f"ceiling: {name}", [2 * bytes_ / t * 1e-9 for t in taken], "TB/s"))
     return rows
 
 
@@ -334,16 +370,17 @@ def main(
     """Time attention forward and backward on a GPU beside PyG, FlexAttention and others.
 
     Args:
-        graphs: Of pubmed, arxiv, k16, molecules, vit, sentences.
+        graphs: Of uniform, pubmed, arxiv, k16, molecules, vit, long, sentences.
         shapes: Heads x head_dim.
-        dtypes: Of bf16, fp32.
+        dtypes: Of bf16, fp32, fp16.
         repeats: Rounds; every round runs everything once.
         out: CSV file to put the rows in, after the conformance tests; None writes nothing.
     """
     if not torch.cuda.is_available():
         print("gpu.py needs a GPU that torch can use, and finds none", file=sys.stderr)
         sys.exit(2)
-    rows = []
+    rows = ceilings(repeats)
+    show(rows)
     for graph in graphs:
         for shape in shapes:
             for dtype in dtypes:

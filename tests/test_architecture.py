@@ -55,6 +55,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("plot.py", "plot/*"),
     "ogb": ("data/*", "train/*"),
+    "kornia": ("train/augment.py", "train/views.py"),
     "lightning": ("train/*", "cli.py", "cli/*", "experiments/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("data/planetoid.py",),  # for an Unpickler that knows six harmless names
@@ -65,7 +66,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "shelve": (),
 }
 # Imported name -> the requirement that brings it, where the names differ.
-BROUGHT_BY = {"sklearn": "scikit-learn", "llvmlite": "numba"}
+BROUGHT_BY = {"sklearn": "scikit-learn", "llvmlite": "numba", "PIL": "matplotlib"}
 PRINTING = {"cli", "report", "experiments"}
 CODE_FROM_DATA = {
     "eval",

@@ -24,7 +24,7 @@ from graphtheory.cli.tune import Tune
 from graphtheory.experiments import node_benchmark
 from graphtheory.experiments.rows import FIELDS
 from graphtheory.experiments.sampling import SAMPLERS
-from graphtheory.models import zoo
+from graphtheory.models import image_zoo, zoo
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
@@ -119,7 +119,7 @@ def test_defaults_are_those_of_the_library() -> None:
     helped = (Train.__module__, Bench.__module__)
     for module in helped:
         text = Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8")
-        assert all(name in text for name in zoo.NAMES)
+        assert all(name in text for name in zoo.NAMES + image_zoo.NAMES)
 
 
 # Wrong usage --------------------------------------------------------------------------------------
@@ -156,6 +156,30 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         ),
         (("bench", "--models", "gt,gc"), r"--models: unknown name 'gc'; .*known: gt, gt-plain"),
         (("bench", "--models", ","), "--models: no name"),
+        (
+            ("train", "--dataset", "mnist"),
+            "--model: gt reads graphs and mnist holds images; for images there are vit, kvt",
+        ),
+        (
+            ("train", "--dataset", "Cora", "--model", "vit"),
+            "--model: vit reads images and Cora is a graph; for graphs there are gt, gt-plain",
+        ),
+        (("bench", "--dataset", "digits", "--models", "vit,gt"), "one kind of network at a time"),
+        (("train", "--dataset", "mnits", "--model", "vit"), r"did you mean 'mnist'\?"),
+        (("train", "--dataset", "mnist", "--model", "vit"), "root: mnist does not come with"),
+        (
+            ("train", "--dataset", "cifar10", "--model", "vit", "--root", "."),
+            r"6 of 6 raw files .*data_batch_1.*cifar-10-batches-py",
+        ),
+        (
+            ("train", "--dataset", "digits", "--model", "vit", "--patience", "3"),
+            "--patience: not for images",
+        ),
+        (("bench", "--dataset", "digits", "--models", "vit", "--distances", "1"), "--distances"),
+        (
+            ("train", "--dataset", "digits", "--model", "vit", "--split", "public"),
+            "split: digits has random-90-10",
+        ),
         (("train", "--dataset", "karate", "--split", "public"), "split: karate has random-60"),
         (("bench", "--dataset", "ENZYMES"), "ENZYMES is a set of graphs"),
         (("train", "--dataset", "Cora"), "root: Cora does not come with the package"),
@@ -407,6 +431,45 @@ def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
     assert "runs are in b/runs.jsonl" in out and "Traceback" not in err
 
 
+# images ------------------------------------------------------------------------------------------
+
+
+def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    words = ("train", "--dataset", "digits", "--model", "stvit", "--epochs", "2")
+    code, out, _ = run(*words)
+    assert code == 0 and "GMACs an image" in out and "data scikit-learn's digits" in out
+    folder = tmp_path / "runs/train-digits-stvit-random-90-10-0"
+    kept = json.loads((folder / "result.json").read_text())
+    assert {"test", "val", "gmacs", "parameters", "seconds_per_epoch"} <= kept["result"].keys()
+    assert kept["data"] == "scikit-learn's digits" and kept["options"]["model"] == "stvit"
+    with (folder / "predictions.csv").open() as file:
+        right = [row["class"] == row["predicted"] for row in csv.DictReader(file)]
+    assert sum(right) / len(right) == pytest.approx(kept["result"]["test"])
+    drawn = {path.name for path in (folder / "pictures").iterdir()}
+    assert drawn == {"semantic-attention.png", "assignment.png"}
+    assert "add --resume" in refused(run(*words))
+    assert run(*words, "--resume")[0] == 0
+    again = json.loads((folder / "result.json").read_text())
+    assert again["result"]["test"] == kept["result"]["test"]
+    other = refused(run(*words[:-1], "3", "--resume"))
+    assert "another run" in other and "epochs=2" in other
+
+
+def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    words = ("bench", "--dataset", "digits", "--models", "cnn,stvit", "--epochs", "1")
+    code, out, _ = run(*words, "--seeds", "1")
+    assert code == 0 and "cnn - stvit" in out and "MMACs" in out
+    folder = tmp_path / "runs/bench-digits-images"
+    assert {"report.html", "results.csv", "runs.jsonl", "cnn-0"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert (folder / "stvit-0/predictions.csv").exists()
+    code, out, err = run(*words[:4], "cnn", *words[5:], "--seeds", "2", "--resume")
+    assert code == 0 and "1 of 2 runs are known" in out and "run 2/2" in err
+
+
 # tune, diagnose, datasets -------------------------------------------------------------------------
 
 
@@ -474,6 +537,7 @@ def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "Planetoid/Cora/raw" in out and "embedded" in out and "600 graphs" in out
     assert "set GRAPHTHEORY_DATA" in out
+    assert "60,000 + 10,000 images" in out and "MNIST/raw" in out
     (tmp_path / "MUSAE_Facebook").mkdir()
     (tmp_path / "MUSAE_Facebook/facebook_pagepage.npz").write_text("")
     _, out, _ = run("datasets", "--root", str(tmp_path))

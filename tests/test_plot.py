@@ -101,6 +101,11 @@ NEEDED = [
     for v in (0.2, 0.4, 0.8)
     for seed in (0, 1, 2)
 ]
+COSTLY = [
+    {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
+    for name, cost in (("vit", 0.014), ("stvit", 0.007))
+    for seed in range(3)
+]
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
     "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
@@ -119,6 +124,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
         NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps", **o
     ),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
+    "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
     "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
 }
 every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
@@ -250,6 +256,14 @@ def test_errors_are_medians_in_a_panel_each() -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
 
 
+def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
+    rows = [{"panel": p, "series": s, "at": 1, "error": 0.5} for p in "PQ" for s in "ab"]
+    shared = plot.error_curves(rows, xlabel="labels")
+    assert len(shared.legends) == 1 and not any(axes.get_legend() for axes in shared.axes)
+    apart = plot.error_curves([r | {"series": r["panel"] + r["series"]} for r in rows], xlabel="")
+    assert not apart.legends and all(axes.get_legend() for axes in apart.axes)
+
+
 def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
     (axes,) = plot.score_dots(SAMPLED, reference="whole", margin=2).axes
     found = lines(axes)
@@ -296,6 +310,14 @@ def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
     assert grey.shape == (4, 6, 3) and (grey[..., 0] == grey[..., 2]).all()
 
 
+def test_scores_stand_over_their_cost() -> None:
+    (axes,) = plot.score_over_cost(COSTLY).axes
+    assert axes.get_xlim()[0] == 0
+    (first, *_), *_ = (box.lines for box in axes.containers)
+    assert first.get_xdata() == pytest.approx([14]) and first.get_ydata() == pytest.approx([92.4])
+    assert [box.get_label() for box in axes.containers] == ["vit", "stvit"]
+
+
 def test_heavier_edges_are_wider() -> None:
     (axes,) = plot.image_graph(IMAGE, PATCHES, LINKED, weight=[1, 9, 2, 4, 0]).axes
     (found,) = (c for c in axes.collections if isinstance(c, LineCollection))
@@ -334,6 +356,9 @@ def test_curves_over_steps_are_medians_with_their_marks() -> None:
     drawn = lines(gt)
     assert drawn["b"] == ([0.0, 10.0, 20.0], pytest.approx([2.0, 2 / 11, 2 / 21]))
     assert [0.1, 0.1] in [list(line.get_ydata()) for line in gt.get_lines()]
+    cut, _ = plot.step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", boundary=12.0).axes
+    assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
+    assert cut.get_xlabel() == "turns"
 
 
 def test_numbers_are_medians_beside_their_law() -> None:
@@ -377,3 +402,37 @@ def test_a_picture_is_saved_as_its_ending_says(tmp_path: Path, ending: str) -> N
     plot.save(plot.winning_margin(MARGIN), path)
     head = path.read_bytes()[:5]
     assert head == {"png": b"\x89PNG\r", "svg": b"<?xml"}[ending]
+
+
+def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:
+    maps = [
+        {"layer": layer, "labels": [0, 0, 1, 1], "weights": np.full((4, 4), 0.25)}
+        for layer in (1, 3)
+    ]
+    rows = [
+        {"series": series, "layer": layer, "mass": 0.1 * layer, "means": 1.0, "uniform": 1 / 3}
+        for series in ("after", "before")
+        for layer in (1, 2, 3)
+    ]
+    figure = plot.attention_by_depth(maps, rows, {"mass": "mass", "means": "means"}, title="t")
+    titles = [axes.get_title(loc="left") for axes in figure.get_axes()]
+    assert titles[:2] == ["layer 1", "layer 3"]
+    lower = [axes for axes in figure.get_axes() if axes.get_xlabel() == "layer"]
+    assert [axes.get_ylabel() for axes in lower] == ["mass", "means"]
+    assert [len(axes.get_lines()) for axes in lower] == [3, 2]  # uniform beside the mass
+    with pytest.raises(ValueError, match="maps: no rows"):
+        plot.attention_by_depth([], rows, {"mass": "mass"})
+
+
+def test_value_curves_are_medians_on_a_logarithmic_axis() -> None:
+    rows = [
+        {"panel": panel, "series": "a", "at": at, "value": value}
+        for panel in ("p", "q")
+        for at in (0.1, 1.0)
+        for value in (0.1, 0.2, 0.6)
+    ]
+    figure = plot.value_curves(rows, xlabel="x", ylabel="y", scale=100, mark=50)
+    first, second = figure.get_axes()
+    assert first.get_xscale() == "log" and second.get_title(loc="left") == "q"
+    assert list(first.get_lines()[0].get_ydata()) == [20.0, 20.0]
+    assert plot.value_curves(rows, xlabel="x", ylabel="y", log=True).get_axes()[0].get_yscale()

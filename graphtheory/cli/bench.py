@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.cli.bench_images import bench_images
+from graphtheory.cli.fitting import of_images, only_images
 from graphtheory.cli.show import (
     SMALL,
     Command,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from graphtheory.experiments.search import Judged
     from graphtheory.report import BenchmarkReport
 
+SEEDS = 10
+
 
 @dataclass(frozen=True)
 class Bench(Command):
@@ -46,18 +50,20 @@ class Bench(Command):
     """
 
     dataset: str = "digits"
-    """Name of a graph; `graphtheory datasets` lists them."""
+    """Name of a graph or an image set; `graphtheory datasets` lists them."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. gt is the graph
-    transformer with distance encoding, gt-plain without; gat-res, gcn-res have residual blocks."""
-    seeds: int = 10
-    """How many seeds; seed s takes the published split s where there are several."""
+    transformer with distance encoding, gt-plain without; gat-res, gcn-res have residual blocks. On
+    images, there without it all: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn."""
+    seeds: Count = None
+    """How many seeds; seed s takes the published split s where there are several. Without it 10, of
+    image sets 3."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     out: Folder = None
-    """Where the results go; without it runs/bench-DATASET."""
+    """Where the results go; without it runs/bench-DATASET, of images runs/bench-DATASET-images."""
     resume: bool = False
     """Take finished runs from runs.jsonl there; otherwise that file is set aside, not lost."""
     epochs: Count = None
@@ -77,6 +83,23 @@ class Bench(Command):
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
+        models = self._models()
+        if models and of_images("--models", self.dataset, models):
+            at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
+            bench_images(screen, self, models)
+        else:
+            self._on_graph(screen)
+
+    def _models(self) -> tuple[str, ...]:
+        """Those asked for, each once; where none are, those that fit the data set."""
+        from graphtheory.models import image_zoo
+
+        plain = {field.name: field.default for field in fields(self)}["models"]
+        if self.models == plain and only_images(self.dataset):
+            return image_zoo.NAMES
+        return tuple(dict.fromkeys(self.models))
+
+    def _on_graph(self, screen: Screen) -> None:
         from graphtheory.report import difference_table, score_table, summaries
         from graphtheory.report import differences as paired
 
@@ -119,8 +142,8 @@ class Bench(Command):
             if not self.resume:
                 set_aside(screen, out / "runs.jsonl")
             bench = RecordedBenchmark(
-                data.name, models, self.seeds, data.split, root, self.epochs, self.patience,
-                record=Record(out / "runs.jsonl"),
+                data.name, models, self.seeds or SEEDS, data.split, root, self.epochs,
+                self.patience, record=Record(out / "runs.jsonl"),
             )  # fmt: skip
             if known_runs := bench.check():
                 screen.say(f"{known_runs} of {_total(bench)} runs are known from earlier.")

@@ -10,11 +10,12 @@ from graphtheory.cli.show import Command, Folder, Screen, data_root
 
 if TYPE_CHECKING:
     from graphtheory.data.catalogue import DatasetInfo
+    from graphtheory.report.table import Table
 
 
 @dataclass(frozen=True)
 class Datasets(Command):
-    """List the graphs, their splits, and where their raw files go.
+    """List the graphs and the image sets, their splits, and where their raw files go.
 
     Nothing is ever downloaded. The files of a set lie in its folder below the root, as published;
     they are checked against their SHA-256 where that is known, and the folder may be read-only.
@@ -26,22 +27,36 @@ class Datasets(Command):
     """Folder with the raw files, to see which are there; without it that of $GRAPHTHEORY_DATA."""
 
     def run(self, screen: Screen) -> None:
-        """Print the list."""
-        from graphtheory.data.catalogue import describe, names
-        from graphtheory.report.table import Table
+        """Print the lists."""
+        from graphtheory.data import catalogue, image_catalogue
 
         root = data_root(self.root)
-        rows = []
-        for info in map(describe, names()):
-            counts = dict(info.counts)
-            unit = "graphs" if "graphs" in counts else "nodes"
-            size = f"{counts[unit]:,} {unit}" if unit in counts else ""
-            rows.append((info.name, size, ", ".join(info.splits), info.folder, _files(info, root)))
-        columns = ("name", "size", "splits, the default first", "folder below the root", "files")
-        title = "Data sets" if root is None else f"Data sets, root {root}"
-        screen.table(Table(title, columns, rows, words=5))
+        lists = (("Graphs", catalogue), ("Image sets", image_catalogue))
+        for title, listed in lists:
+            infos = [listed.describe(name) for name in listed.names()]
+            screen.table(_table(infos, title if root is None else f"{title}, root {root}", root))
         if root is None:
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
+
+
+def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:
+    from graphtheory.report.table import Table
+
+    rows = [
+        (info.name, _size(info), ", ".join(info.splits), info.folder, _files(info, root))
+        for info in infos
+    ]
+    columns = ("name", "size", "splits, the default first", "folder below the root", "files")
+    return Table(title, columns, rows, words=5)
+
+
+def _size(info: DatasetInfo) -> str:
+    """How many of what it holds, "" where that is not known."""
+    counts = dict(info.counts)
+    if "test images" in counts:
+        return f"{counts['images']:,} + {counts['test images']:,} images"
+    unit = "graphs" if "graphs" in counts else "nodes"
+    return f"{counts[unit]:,} {unit}" if unit in counts else ""
 
 
 def _files(info: DatasetInfo, root: Path | None) -> str:
@@ -50,5 +65,6 @@ def _files(info: DatasetInfo, root: Path | None) -> str:
         return "embedded"
     if root is None:
         return f"{len(info.files)} needed"
-    found = sum((root / info.folder / file).is_file() for file in info.files)
+    names = ((file, file.removesuffix(".gz")) for file in info.files)  # MNIST's may be unpacked
+    found = sum(any((root / info.folder / name).is_file() for name in pair) for pair in names)
     return "there" if found == len(info.files) else f"{found} of {len(info.files)}"

@@ -45,6 +45,7 @@ class Figure:
         default: The data set where none is named; None of a figure that draws its own data.
         only: The data sets that it is made for; empty for every graph.
         random: Whether it depends on seeds.
+        find: Raises where the data set, a name and a root, cannot be loaded; None loads a graph.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Figure:
     default: str | None = None
     only: tuple[str, ...] = ()
     random: bool = True
+    find: Callable[[str, Path | None], object] | None = None
 
     @property
     def data(self) -> str:

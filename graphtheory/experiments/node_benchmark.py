@@ -88,6 +88,9 @@ class Benchmark:
         return rows
 
     def _one(self, model: str, seed: int) -> Run:
+        return self._trained(model, seed)
+
+    def _trained(self, model: str, seed: int) -> Run:
         trial, epochs, patience = self.trial(model)
         data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
         outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)

@@ -89,7 +89,7 @@ class RecordedBenchmark(Benchmark):
         run = self.record.find(settings, model, seed)
         if run is None:
             _give_memory_back()
-            run = super()._one(model, seed)
+            run = self._trained(model, seed)
             self.record.add(settings, run)
             self.finished(run)
         return run

@@ -37,6 +37,7 @@ class Plan:
         search_epochs: Upper bound for a candidate.
         seeds: Splits.
         search_seeds: Splits that a candidate is judged on.
+        first: The first split.
         tried: Changes of the options that the search chose for the GCN on all neighbours.
     """
 
@@ -44,11 +45,23 @@ class Plan:
     patience: int = 100
     search_epochs: int = 200
     seeds: int = 5
-    search_seeds: int = 1
-    tried: tuple[Options, ...] = ({}, {"dropout": 0.2, "weight_decay": 5e-4})
+    search_seeds: int = 2
+    first: int = 5
+    tried: tuple[Options, ...] = (
+        {},
+        {"dropout": 0.5, "weight_decay": 5e-4},
+        {"average": 0.98},
+        {"dropout": 0.5, "weight_decay": 5e-4, "average": 0.98},
+    )
 
 
-PLANS = {"facebook": Plan(200, 60, 60, 3, 1, ({"dropout": 0.2},))}
+_FACEBOOK: tuple[Options, ...] = (
+    {},
+    {"dropout": 0.2},
+    {"average": 0.98},
+    {"dropout": 0.2, "average": 0.98},
+)
+PLANS = {"facebook": Plan(200, 60, 60, 3, 1, 3, _FACEBOOK)}
 
 
 def plan_of(dataset: str) -> Plan:
@@ -78,15 +91,9 @@ class Candidate:
             return tuned_trial(dataset, "mlp")[0]
         trial = tuned_trial(dataset, "gcn")[0]
         network, optimizer = trial.network, trial.optimizer
-        changes = plan_of(dataset).tried[self.tried]
-        dropout = changes.get("dropout", network.dropout)
-        lr = changes.get("lr", optimizer.lr)
-        decay = changes.get("weight_decay", optimizer.weight_decay)
-        return replace(
-            trial,
-            network=replace(network, dropout=dropout),
-            optimizer=replace(optimizer, lr=lr, weight_decay=decay),
-        )
+        changes: dict[str, Any] = dict(plan_of(dataset).tried[self.tried])
+        network = replace(network, dropout=changes.pop("dropout", network.dropout))
+        return replace(trial, network=network, optimizer=replace(optimizer, **changes))
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,9 @@ class SamplingStudy(Study):
         ]
 
     def _of(self, candidates: Sequence[Candidate], seeds: int, epochs: int) -> list[Step]:
-        return [self._step(one, seed, epochs) for one in candidates for seed in range(seeds)]
+        first = plan_of(self.dataset).first
+        splits = range(first, first + seeds)
+        return [self._step(one, seed, epochs) for one in candidates for seed in splits]
 
     def _step(self, one: Candidate, seed: int, epochs: int) -> Step:
         epochs, patience = min(epochs, self.epochs or epochs), plan_of(self.dataset).patience

@@ -116,4 +116,4 @@ def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int
     )
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return Outcome(result, model, batches, trained)
+    return Outcome(result, task.evaluated, batches, trained)

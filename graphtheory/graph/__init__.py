@@ -5,6 +5,7 @@ from graphtheory.graph.grid import Grid, Windows, grid_neighbors, windows
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
+from graphtheory.graph.stars import query_stars
 
 __all__ = [
     "Grid",
@@ -17,6 +18,7 @@ __all__ = [
     "grid_neighbors",
     "neighbor_lists",
     "neighborhood_from",
+    "query_stars",
     "star",
     "union",
     "windows",

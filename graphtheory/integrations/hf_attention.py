@@ -1,8 +1,8 @@
-"""k-nearest attention in the models of Hugging Face's transformers, by their own registry."""
+"""k-nearest attention and fewer tokens in the models of Hugging Face's transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +15,12 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
 
 from graphtheory.graph import Neighborhood, bipartite
+from graphtheory.integrations.hf_reduce import INSTALLED, Reduce, ReductionHooks
+from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
+from graphtheory.nn import Reducer
 from graphtheory.patterns import TopK
+
+What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
 
 # What a layer may hand over that changes the sums, and that is not computed here.
 _REFUSED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
@@ -30,40 +35,50 @@ class Applied:
     """What `apply` did to a model; `print` shows it.
 
     Attributes:
-        pattern: Who counts in each row.
+        what: Who counts in each row, or which tokens stay.
         parts: Class of each part with its own configuration, and the attention that it had.
     """
 
-    pattern: TopK
+    what: TopK | Reduce | Semantic
     parts: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        lines = [f"attention: {self.pattern}"]
-        return "\n".join([*lines, *(f"{name}: was {before}" for name, before in self.parts)])
+        kind = "attention" if isinstance(self.what, TopK) else "tokens"
+        return "\n".join([f"{kind}: {self.what}", *(f"{n}: was {old}" for n, old in self.parts)])
 
 
-def apply(model: nn.Module, pattern: TopK) -> Applied:
-    """Let every attention layer of a model of `transformers` use `pattern`, in place.
+def apply(model: nn.Module, what: What) -> Applied:
+    """Let a model of `transformers` attend to the nearest, or go on with fewer tokens, in place.
 
-    The model keeps its class, weights and mode; what changes is the name of the attention in its
-    configuration, so models that share the configuration change together. ViT, DeiT, Swin, DINOv2,
-    CLIP, GPT-2 and every other model that finds its attention in `AttentionInterface` can be
-    taken. A row is what the model's mask leaves of it: padding and later tokens are never chosen
-    and have no influence, and a share counts the others. A row without any gives zeros. Dropout
-    draws other numbers; attention weights are returned where ``output_attentions=True`` asks for
-    them. A second call replaces the pattern.
+    The model keeps its class, weights and mode. Dropout draws other numbers; attention weights are
+    returned where ``output_attentions=True`` asks for them, with `eager` attention or a `TopK`.
+    A second call with a `TopK` replaces the first, and so does one with fewer tokens; one of each
+    may be applied.
+
+    `TopK`: every model that finds its attention in `AttentionInterface` can be taken: ViT, DeiT,
+    Swin, DINOv2, CLIP, GPT-2 and others. What changes is the name of the attention in the
+    configuration, so models that share it change together. A row is what the model's mask leaves of
+    it: padding and later tokens are never chosen and have no influence, and a share counts the
+    others. A row without any gives zeros.
+
+    `Keep`, `Fuse`, `Merge`, `Reduce`, `Semantic`: ViT and DeiT, whose class and distillation tokens
+    stay. A rule alone comes after every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after those. Merged
+    tokens count in attention as many times as tokens they stand for. Tokens get fewer behind a
+    layer, as in `models.ReducedViT`; `hf_reduce.trace` tells where they went.
 
     Args:
         model: With weights of any task, such as `ViTForImageClassification`.
-        pattern: Such as ``TopK(0.5)``; ``TopK(1.0)`` gives what the model gave before.
+        what: Such as ``TopK(0.5)``; ``TopK(1.0)``, ``Keep(1.0)`` and ``Merge(0)`` give what the
+            model gave before.
 
     Returns:
         What was changed; `undo` goes back.
 
     Raises:
-        TypeError: Not a model of `transformers`, or not a `TopK`.
-        ValueError: A part that does not use the registry; nothing was changed. In a forward pass:
-            an option that is not supported, such as a soft cap, sinks or a position bias of T5.
+        TypeError: Not a model of `transformers`, or nothing of the above.
+        ValueError: A model that this cannot be applied to, with the reason; nothing was changed. In
+            a forward pass: an option that is not supported, such as a soft cap, sinks or a position
+            bias of T5; with fewer tokens a mask, or gradient checkpointing.
 
     Example:
         >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
@@ -75,8 +90,44 @@ def apply(model: nn.Module, pattern: TopK) -> Applied:
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"model: got {type(model).__name__}, expected a model of transformers")
-    if not isinstance(pattern, TopK):
-        raise TypeError(f"pattern: got {type(pattern).__name__}, expected TopK(...)")
+    if isinstance(what, (Reducer, Mapping)):
+        what = Reduce(what)
+    if isinstance(what, TopK):
+        return _apply_topk(model, what)
+    if not isinstance(what, (Reduce, Semantic)):
+        expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
+        raise TypeError(f"what: got {type(what).__name__}, {expected}")
+    made: ReductionHooks | SemanticHooks
+    made = ReductionHooks(model, what) if isinstance(what, Reduce) else SemanticHooks(model, what)
+    _take_out(model)
+    made.install()
+    setattr(model, INSTALLED, made)
+    return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
+
+
+def undo(model: nn.Module) -> None:
+    """Give a model the attention and the tokens back that it had before `apply`.
+
+    Raises:
+        ValueError: Nothing was applied to this model.
+    """
+    before = _before.pop(model, None)
+    if not _take_out(model) and before is None:
+        raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
+    for config, kind in before or ():
+        config._attn_implementation_internal = kind
+
+
+def _take_out(model: nn.Module) -> bool:
+    """Take out what makes tokens fewer; whether there was anything."""
+    made = getattr(model, INSTALLED, None)
+    if made is not None:
+        made.remove()
+        delattr(model, INSTALLED)
+    return made is not None
+
+
+def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
     parts = list(_parts(model))
     for part in parts:
         if not part._can_set_attn_implementation():
@@ -90,19 +141,6 @@ def apply(model: nn.Module, pattern: TopK) -> Applied:
         part.config._attn_implementation_internal = name
     names = (type(part).__name__ for part in parts)
     return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
-
-
-def undo(model: nn.Module) -> None:
-    """Give a model the attention back that it had before `apply`; its weights stay.
-
-    Raises:
-        ValueError: Nothing was applied to this model.
-    """
-    before = _before.pop(model, None)
-    if before is None:
-        raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
-    for config, kind in before:
-        config._attn_implementation_internal = kind
 
 
 def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:

@@ -1,14 +1,16 @@
-"""ViT, DeiT and Swin of Hugging Face's transformers as our networks, with the same weights."""
+"""Networks of Hugging Face's transformers as ours, with the same weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from graphtheory.integrations import gpt2
 from graphtheory.integrations.weights import Rules, load_renamed
+from graphtheory.models.gpt import GPT
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.swin import Swin, swin
 from graphtheory.models.vit import ViT, vit
@@ -67,8 +69,8 @@ _SWIN_RULES: Rules = (
 )
 
 
-def from_huggingface(model: Any) -> ViT | Swin:
-    """A network of ours with the weights of a ViT, DeiT or Swin of `transformers`.
+def from_huggingface(model: Any) -> ViT | Swin | GPT:
+    """A network of ours with the weights of a ViT, DeiT, Swin or GPT-2 of `transformers`.
 
     Of a model for classification it gives the logits, of a base model the pooled vector, where it
     has a pooler; `tokens` gives the last hidden state of either. Images may have any size, with
@@ -76,17 +78,22 @@ def from_huggingface(model: Any) -> ViT | Swin:
     windows do not divide the grid does not attend to padding, which `transformers` leaves unmasked,
     and its stochastic depth skips both branches of a block, there only the first.
 
+    A GPT-2 with a head gives the logits of every token, without one the last hidden state. Its
+    `attention_mask` is our `mask`. Places count the tokens that the mask leaves, as `generate` of
+    `transformers` does; their model itself, asked without `position_ids`, counts padding too.
+
     Args:
         model: A `ViTModel`, `ViTForImageClassification`, `DeiTModel`, `DeiTForImageClassification`,
-            `DeiTForImageClassificationWithTeacher`, `SwinModel` or `SwinForImageClassification`.
+            `DeiTForImageClassificationWithTeacher`, `SwinModel`, `SwinForImageClassification`,
+            `GPT2Model` or `GPT2LMHeadModel`.
 
     Returns:
         A copy on the model's device, in its dtype and mode.
 
     Raises:
         TypeError: Another kind of model.
-        ValueError: An option that we do not have, such as an activation that is not GELU, or
-            weights of another task.
+        ValueError: An option that we do not have, such as an activation that is not GELU or, in
+            training mode, dropout of features; weights of another task.
 
     Example:
         >>> from transformers import ViTConfig, ViTForImageClassification  # doctest: +SKIP
@@ -96,21 +103,29 @@ def from_huggingface(model: Any) -> ViT | Swin:
     """
     config = getattr(model, "config", None)
     kind = getattr(config, "model_type", None)
-    if kind not in ("vit", "deit", "swin") or not isinstance(model, nn.Module):
+    if kind not in ("vit", "deit", "swin", "gpt2") or not isinstance(model, nn.Module):
         raise TypeError(
-            f"model: got {type(model).__name__} of model_type {kind!r}, expected a ViT, DeiT or "
-            "Swin of transformers"
+            f"model: got {type(model).__name__} of model_type {kind!r}, expected a ViT, DeiT, Swin "
+            "or GPT-2 of transformers"
         )
-    _check_options(config)
     state, some = model.state_dict(), next(model.parameters())
+    if kind == "gpt2":
+        gpt2.check_options(config, model.training)
+    else:
+        _check_options(config)
+    make: Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]
+    make = {"swin": _empty_swin, "gpt2": gpt2.empty}.get(kind, _empty_vit)
     with torch.device("meta"):  # nothing is drawn for weights that are replaced
-        ours = _empty_swin(config, state) if kind == "swin" else _empty_vit(config, state)
-    ours = ours.to(some.dtype).to_empty(device=some.device)
+        ours = make(config, state)
+    ours.to(some.dtype).to_empty(device=some.device)
+    if isinstance(ours, GPT):
+        gpt2.tie(ours, config)
     load_huggingface(ours, state)
-    return ours.train(model.training)
+    ours.train(model.training)
+    return ours
 
 
-def load_huggingface(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
+def load_huggingface(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> None:
     """Load a state dict of `transformers`, of a model or of a checkpoint on disk.
 
     Args:
@@ -120,7 +135,9 @@ def load_huggingface(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
     Raises:
         ValueError: Names missing or unexpected, or shapes that differ; all are listed.
     """
-    load_renamed(model, state, _SWIN_RULES if isinstance(model, Swin) else _VIT_RULES)
+    if isinstance(model, GPT):
+        return load_renamed(model, gpt2.transposed(state), gpt2.RULES)
+    return load_renamed(model, state, _SWIN_RULES if isinstance(model, Swin) else _VIT_RULES)
 
 
 def _check_options(config: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -94,41 +94,41 @@ def _bins(length: int, side: int) -> list[slice]:
     return [slice(i * length // side, -(-(i + 1) * length // side)) for i in range(side)]
 
 
-class Dumbbell(nn.Module):
-    r"""Six layers: patches in windows, semantic tokens of them, tokens among themselves, and back.
+class WindowTokens(nn.Module):
+    r"""Semantic tokens of windows: centres of each, two layers that attend to patches, and others.
 
-    .. math:: X_1 = \operatorname{Swin}(X), \quad
-        S_1 = \operatorname{Block}(P; [P, X_1]_{\text{near}}), \quad
-        S_2 = \operatorname{Block}(S_1 + G; [S_1, X_1]), \quad
-        X' = \operatorname{Block}(X_1; \operatorname{Block}(\operatorname{Block}(S_2)))
+    .. math:: S_1 = \operatorname{Block}(P; [P, X]_{\text{near}}), \quad
+        S_2 = \operatorname{Block}(S_1 + G; [S_1, X])
 
     P is the largest entry, feature by feature, of each of side x side bins of a window. A token
-    attends to the patches in and around its window, then to all of its image; then to tokens of
-    its window, then to all. In the last block patches attend to all tokens.
+    attends to the patches in and around its window, then to all of its image. Further blocks are on
+    tokens alone, by turns among those of a window and among all of an image.
 
     Args:
-        swin: The first block, with its bias by relative position.
-        blocks: The other five.
+        blocks: At least the two.
         window: Rows and columns of a window, in patches.
         side: Rows and columns of semantic tokens in a window.
         tokens: Tokens of an image that learn a G, which fixes the size of images; None has no G.
         reach: Rows and columns around a window that its tokens see.
-        shortcut: Whether the attention of the first block of tokens is added to P.
+        shortcut: Whether the attention of the first block is added to P.
 
     Shapes:
-        x [B * h * w, dim] and its grid -> the same.
+        x [B * h * w, dim] and its grid -> [B * tokens, dim], window by window; `token_order` has
+        them row by row.
+
+    Raises:
+        ValueError: Fewer than two blocks.
 
     Source:
         Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
-        section 3.3, with what their released code has beyond it: the reach of 3 (10 x 10 patches of
-        14 x 14), no shortcut, G in the first unit alone. Differs: around an inner window of a
-        larger grid there are 13 x 13 patches; a grid that the window does not divide has smaller
-        windows at its border and nothing is padded or masked.
+        section 3.2 for Swin, with what their released code has beyond it: the reach of 3 (10 x 10
+        patches of 14 x 14) and no shortcut. Differs: around an inner window of a larger grid there
+        are 13 x 13 patches; a grid that the window does not divide has smaller windows at its
+        border and nothing is padded or masked.
     """
 
     def __init__(
         self,
-        swin: Block,
         blocks: list[SemanticBlock],
         *,
         window: int = 7,
@@ -138,11 +138,11 @@ class Dumbbell(nn.Module):
         shortcut: bool = False,
     ) -> None:
         super().__init__()
-        if len(blocks) != 5:
-            raise ValueError(f"blocks: got {len(blocks)}, expected 5 after the one on patches")
-        self.swin, self.blocks = SwinStage([swin], window), nn.ModuleList(blocks)
-        self.side, self.reach, self.shortcut = side, reach, shortcut
-        shape = None if tokens is None else (tokens, swin.attention.dim)
+        if len(blocks) < 2:
+            raise ValueError(f"blocks: got {len(blocks)}, expected at least 2")
+        self.blocks = nn.ModuleList(blocks)
+        self.window, self.side, self.reach, self.shortcut = window, side, reach, shortcut
+        shape = None if tokens is None else (tokens, blocks[0].attention.dim)
         self.global_centres = None if shape is None else nn.Parameter(torch.zeros(shape))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -150,12 +150,16 @@ class Dumbbell(nn.Module):
         if self.global_centres is not None:
             draw_parameter(self.global_centres, generator)
 
-    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
-        """Patches, who know of the whole image."""
-        x, _ = self.swin(x, grid, generator)
-        sets = dumbbell_sets(grid, self.swin.window, self.side, self.reach, x.device)
-        options = {"images": grid.count, "generator": generator}
-        near, both, within, among, back = self.blocks
+    def sets(self, grid: Grid, device: torch.device) -> DumbbellSets:
+        """Who attends to whom."""
+        return dumbbell_sets(grid, self.window, self.side, self.reach, device)
+
+    def tokens(
+        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None, others: int = 0
+    ) -> Tensor:
+        """Semantic tokens after the first two blocks and as many `others`."""
+        sets, options = self.sets(grid, x.device), {"images": grid.count, "generator": generator}
+        near, both, *rest = self.blocks
         centres = _pool(x, grid, sets.pooled)
         senders = _beside(centres, x, grid.count)[:, sets.near].flatten(0, 1)
         residual = None if self.shortcut else torch.zeros_like(centres)
@@ -164,8 +168,80 @@ class Dumbbell(nn.Module):
         if self.global_centres is not None:
             tokens = tokens + self.global_centres.repeat(grid.count, 1)
         tokens = both(tokens, sets.of_both, senders=senders, **options)
-        tokens = among(within(tokens, sets.within, **options), sets.among, **options)
-        return back(x, sets.back, senders=tokens, **options)
+        for i, block in enumerate(rest[:others]):
+            tokens = block(tokens, sets.among if i % 2 else sets.within, **options)
+        return tokens
+
+    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
+        """Semantic tokens after all blocks."""
+        return self.tokens(x, grid, generator, len(self.blocks) - 2)
+
+
+class Dumbbell(WindowTokens):
+    r"""Six layers: patches in windows, semantic tokens of them, tokens among themselves, and back.
+
+    .. math:: X_1 = \operatorname{Swin}(X), \quad S_2 = \operatorname{WindowTokens}(X_1), \quad
+        X' = \operatorname{Block}(X_1; \operatorname{Block}(\operatorname{Block}(S_2)))
+
+    Tokens attend to those of their window, then to all of their image. In the last block patches
+    attend to all tokens.
+
+    Args:
+        swin: The first block, with its bias by relative position.
+        blocks: The other five.
+        options: Of `WindowTokens`.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> the same.
+
+    Raises:
+        ValueError: Not five blocks.
+
+    Source:
+        Chang et al. (2023), section 3.3, with G in the first unit alone as in their released code.
+        Differs: see `WindowTokens`.
+    """
+
+    def __init__(self, swin: Block, blocks: list[SemanticBlock], **options: Any) -> None:
+        if len(blocks) != 5:
+            raise ValueError(f"blocks: got {len(blocks)}, expected 5 after the one on patches")
+        super().__init__(blocks, **options)
+        self.swin = SwinStage([swin], self.window)
+
+    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
+        """Patches, who know of the whole image."""
+        x, _ = self.swin(x, grid, generator)
+        tokens, back = self.tokens(x, grid, generator, others=2), self.blocks[4]
+        sets = self.sets(grid, x.device)
+        return back(x, sets.back, senders=tokens, images=grid.count, generator=generator)
+
+
+@lru_cache(maxsize=32)
+def token_order(
+    grid: Grid, window: int, side: int, device: torch.device
+) -> tuple[Grid, Tensor, Tensor]:
+    """The grid of the semantic tokens of a grid of patches (kept).
+
+    Args:
+        grid: The patches.
+        window: Rows and columns of a window, in patches.
+        side: Rows and columns of semantic tokens in a window.
+        device: Where the tensors lie.
+
+    Returns:
+        The grid; the token, window by window, that lies at each of its places; and the reverse.
+
+    Example:
+        >>> grid, order, _ = token_order(Grid(1, 4, 8), 4, 2, torch.device("cpu"))
+        >>> grid, order.tolist()
+        (Grid(count=1, height=2, width=4), [0, 1, 4, 5, 2, 3, 6, 7])
+    """
+    with torch.inference_mode(False):
+        rows, columns = (-(-length // window) for length in (grid.height, grid.width))
+        made = Grid(grid.count, rows * side, columns * side)
+        ids = torch.arange(made.num_nodes).view(grid.count, rows, columns, side, side)
+        order = ids.transpose(2, 3).flatten().to(device)
+        return made, order, order.argsort()
 
 
 def _pool(x: Tensor, grid: Grid, bins: Tensor) -> Tensor:

@@ -175,7 +175,8 @@ def _rows(count: int, rows: int, tokens: int, device: torch.device) -> Neighborh
 
 def _keys(attention: Attention, seen: Tensor) -> Tensor:
     """Keys of the tokens, heads averaged, [N, head_dim]."""
-    part = slice(attention.dim, 2 * attention.dim)
+    inner = attention.heads * attention.head_dim
+    part = slice(inner, 2 * inner)
     bias = attention.qkv.bias
     keys = nn.functional.linear(
         seen, attention.qkv.weight[part], None if bias is None else bias[part]

@@ -1,134 +1,150 @@
-"""The shifted-window transformer whose third stage works through semantic tokens: STViT-R."""
+"""Shifted-window transformers whose third stage works through semantic tokens: STViT, STViT-R."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.models.dumbbell import Dumbbell
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
 from graphtheory.models.readout import MeanToken
+from graphtheory.models.staged_swin import DumbbellStage, SemanticStage, StagedSwin
 from graphtheory.models.swin import PatchMerging, SwinStage, window_block
 from graphtheory.models.vit import depth_rates
-from graphtheory.nn import Attention, AttentionMap, BucketBias, SemanticBlock, attention_maps
-from graphtheory.nn.init import init_transformer
-from graphtheory.nn.patch import from_map
+from graphtheory.nn import Attention, ConvStem, SemanticBlock
 
 
-class ConvStem(nn.Module):
-    """Two convolutions of 3 x 3 with stride 2 in place of patches of 4 x 4.
-
-    Args:
-        dim: Features of a node.
-        in_channels: Channels of an image.
-
-    Shapes:
-        images [B, in_channels, H, W] -> nodes [B * ceil(H / 4) * ceil(W / 4), dim] and their grid.
-    """
-
-    def __init__(self, dim: int, in_channels: int = 3) -> None:
-        super().__init__()
-        sizes = [(in_channels, dim // 2), (dim // 2, dim)]
-        self.layers = nn.Sequential(
-            *(
-                layer
-                for a, b in sizes
-                for layer in (nn.Conv2d(a, b, 3, 2, 1), nn.BatchNorm2d(b), nn.Hardswish())
-            )
-        )
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Nodes, and the grid on which they lie."""
-        return from_map(self.layers(images))
-
-
-class DumbbellStage(nn.Module):
-    """Units on one grid, then a merging of patches; see `Dumbbell`."""
-
-    def __init__(self, units: list[Dumbbell], merge: PatchMerging | None) -> None:
-        super().__init__()
-        self.units, self.merge = nn.ModuleList(units), merge
-
-    def forward(
-        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Grid]:
-        """Patches [B * h * w, dim], and the grid on which they lie."""
-        for unit in self.units:
-            x = unit(x, grid, generator)
-        return (x, grid) if self.merge is None else self.merge(x, grid)
-
-
-class STViTRSwin(nn.Module):
+class STViTRSwin(StagedSwin):
     """Patches, four stages of which the third is of dumbbell units, the mean patch.
 
-    `stvit_r_swin` and the named constructors put the parts together.
-
-    Args:
-        stem: Makes nodes of images.
-        stages: First to last.
-        dim: Features of the last stage.
-        head: Takes the normalised patches [B, T, dim] of the last grid.
-        eps: Of the last norm.
-
-    Shapes:
-        images [B, C, H, W] of any size, if no unit has a G -> what `head` gives.
+    `stvit_r_swin` and the named constructors put the parts together. Arguments and shapes as in
+    `StagedSwin`.
 
     Source:
         Chang et al. (2023), section 3.3 and the released code, whose logs say 49.626 M parameters
         and 5.826 G operations for Swin-S: here 49.626 M, and by `metrics.count_macs`, which leaves
-        out norms, 5.792 G. Differs: see `Dumbbell` and `Swin`.
+        out norms, 5.792 G. Differs: see `WindowTokens` and `Swin`.
     """
 
-    def __init__(
-        self,
-        stem: nn.Module,
-        stages: list[SwinStage | DumbbellStage],
-        dim: int,
-        head: nn.Module,
-        *,
-        eps: float = 1e-5,
-    ) -> None:
-        super().__init__()
-        self.stem, self.stages = stem, nn.ModuleList(stages)
-        self.norm, self.head = nn.LayerNorm(dim, eps), head
-        self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew; relative positions begin at 0."""
-        init_transformer(self, generator)
-        for part in self.modules():
-            if isinstance(part, BucketBias):
-                part.reset_parameters()
-            if isinstance(part, Dumbbell):
-                part.reset_parameters(generator)
+class STViTSwin(StagedSwin):
+    """Patches, four stages of which the third ends in semantic tokens, the mean token.
 
-    def features(self, images: Tensor, *, generator: torch.Generator | None = None) -> list[Any]:
-        """What each stage gives, (patches [B * h * w, dim], grid), for dense tasks."""
-        x, grid = self.stem(images)
-        found = []
-        for stage in self.stages:
-            x, grid = stage(x, grid, generator)
-            found.append((x, grid))
-        return found
+    `stvit_swin` and the named constructors put the parts together. Arguments and shapes as in
+    `StagedSwin`.
 
-    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalised patches [B, T, dim] of the last grid."""
-        x, grid = self.features(images, generator=generator)[-1]
-        return self.norm(x).view(grid.count, grid.size, -1)
+    Source:
+        Chang et al. (2023), section 3.2, and table 2 of the supplement, whose code was never
+        released. The blocks on tokens alternate as in the code of STViT-R; the first layer that
+        makes tokens has its residual and nothing is scaled, as the paper says and that code does
+        otherwise. Unknown and chosen here: the last stage has Swin's shift and biases. The stem is
+        that of STViT-R, with which `metrics.count_macs` gives 24, 26 and 26 % less than Swin-T, S
+        and B, for the published 24, 25 and 25 %; with Swin's patches it is 27 % of each. Differs:
+        see `WindowTokens` and `Swin`.
+    """
 
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
+    def assignment(self, images: Tensor) -> Tensor:
+        """Weights [B, heads, M, N] of the patches in the layer that sees all of them; no dropout.
 
-    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
-        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
-
-        Patches and semantic tokens count window by window where attention is in windows.
+        Tokens and patches count row by row on their grids. A row has a sum below 1: the rest went
+        to semantic tokens.
         """
-        return attention_maps(self, images)
+        (stage,) = (part for part in self.stages if isinstance(part, SemanticStage))
+        layer, grids = stage.semantic.blocks[1].attention, []
+        hook = stage.semantic.register_forward_pre_hook(lambda _, args: grids.append(args[1]))
+        try:
+            found = self.attention_maps(images)
+        finally:
+            hook.remove()
+        layers = [part for part in self.modules() if isinstance(part, Attention)]
+        chosen = found[next(i for i, part in enumerate(layers) if part is layer)]
+        assert chosen.neighborhood.blocks is not None
+        count, tokens, senders = chosen.neighborhood.blocks
+        weights = chosen.weights.view(count, tokens, senders, -1).permute(0, 3, 1, 2)
+        one = Grid(1, grids[0].height, grids[0].width)
+        order = token_order(one, stage.semantic.window, stage.semantic.side, images.device)[1]
+        return weights[:, :, order, tokens:]
+
+
+def stvit_swin(
+    dim: int,
+    heads: int,
+    *,
+    base: int = 2,
+    semantic: int = 2,
+    out_channels: int = 1000,
+    window: int = 7,
+    side: int = 3,
+    tokens: int | None = None,
+    shortcut: bool = True,
+    stem: nn.Module | None = None,
+    in_channels: int = 3,
+    drop_path: float = 0.2,
+) -> STViTSwin:
+    """STViT on Swin with stages of 2, 2, base + 2 + semantic and 2 blocks.
+
+    Args:
+        dim: Features of a patch in the first stage; they double from one to the next.
+        heads: Attention heads of the first stage; they double, too.
+        base: Blocks on patches in the third stage.
+        semantic: Blocks there on semantic tokens alone, after the two that make them.
+        out_channels: Classes.
+        window: Rows and columns of a window, in patches.
+        side: Rows and columns of semantic tokens in a window, and of a window of tokens.
+        tokens: As in `WindowTokens`; 36 for 224 pixels.
+        shortcut: As in `WindowTokens`.
+        stem: Makes nodes of images, such as a `PatchEmbedding`; None are the two convolutions of
+            STViT-R.
+        in_channels: Channels of an image.
+        drop_path: Probability that an image skips the last block; earlier ones have less.
+    """
+    depths = (2, 2, base, 2 + semantic, 2)
+    rates = iter(depth_rates(drop_path, sum(depths)))
+    plain = [partial(window_block, dim * 2**i, heads * 2**i, window) for i in range(3)]
+    first, second, third = (
+        [make(drop_path=next(rates)) for _ in range(depth)]
+        for make, depth in zip(plain, depths, strict=False)
+    )
+    blocks = [
+        SemanticBlock(Attention(4 * dim, 4 * heads), drop_path=next(rates), eps=1e-5)
+        for _ in range(depths[3])
+    ]
+    made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=shortcut)
+    last = [window_block(8 * dim, 8 * heads, side, drop_path=next(rates)) for _ in range(2)]
+    stages: list[SwinStage | SemanticStage] = [
+        SwinStage(first, window, PatchMerging(dim)),
+        SwinStage(second, window, PatchMerging(2 * dim)),
+        SemanticStage(SwinStage(third, window), made, nn.Linear(4 * dim, 8 * dim)),
+        SwinStage(last, side),
+    ]
+    stem = _stem(dim, in_channels) if stem is None else stem
+    return STViTSwin(stem, stages, 8 * dim, MeanToken(nn.Linear(8 * dim, out_channels)))
+
+
+def stvit_swin_tiny(**options: Any) -> STViTSwin:
+    """STViT-Swin-T for 224 pixels: width 96, 3 heads, 2 + 2 + 2 blocks in the third stage.
+
+    Options as in `stvit_swin`.
+    """
+    return stvit_swin(96, 3, **options)
+
+
+def stvit_swin_small(**options: Any) -> STViTSwin:
+    """STViT-Swin-S for 224 pixels: width 96, 3 heads, 10 + 2 + 6 blocks in the third stage.
+
+    Options as in `stvit_swin`.
+    """
+    return stvit_swin(96, 3, **{"base": 10, "semantic": 6, "drop_path": 0.3, **options})
+
+
+def stvit_swin_base(**options: Any) -> STViTSwin:
+    """STViT-Swin-B for 224 pixels: width 128, 4 heads, 10 + 2 + 6 blocks in the third stage.
+
+    Options as in `stvit_swin`.
+    """
+    return stvit_swin(128, 4, **{"base": 10, "semantic": 6, "drop_path": 0.5, **options})
 
 
 def stvit_r_swin(
@@ -178,7 +194,12 @@ def stvit_r_swin(
         SwinStage(last, window),
     ]
     head = MeanToken(nn.Linear(8 * dim, out_channels))
-    return STViTRSwin(ConvStem(dim, in_channels), stages, 8 * dim, head)
+    return STViTRSwin(_stem(dim, in_channels), stages, 8 * dim, head)
+
+
+def _stem(dim: int, in_channels: int) -> ConvStem:
+    widths = (dim // 2, dim)
+    return ConvStem(widths, (2, 2), in_channels, activation=nn.Hardswish, activate_last=True)
 
 
 def _scaled_block(dim: int, heads: int, drop_path: float) -> SemanticBlock:

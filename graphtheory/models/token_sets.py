@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, cliques, windows
+from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, causal, cliques, windows
 
 # What a network of four stages needs for a full and a last batch, in training and validation.
 _KEPT = 32
@@ -39,6 +39,19 @@ def token_bipartite(count: int, tokens: int, senders: int, device: torch.device)
     """
     with torch.inference_mode(False):
         return bipartite([tokens] * count, [senders] * count).to(device)
+
+
+@torch.compiler.disable  # what is compiled would build them in every call
+@lru_cache(maxsize=_KEPT)
+def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
+    """Sequences of so many tokens, each attending to itself and those before it (kept).
+
+    Args:
+        sizes: Tokens of each sequence.
+        device: Where the tensors lie.
+    """
+    with torch.inference_mode(False):
+        return causal(sizes).to(device)
 
 
 @lru_cache(maxsize=_KEPT)

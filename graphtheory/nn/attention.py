@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -67,20 +68,21 @@ class Attention(nn.Module):
 
     Args:
         dim: Features of a node, in and out.
-        heads: Heads of dim / heads features each.
+        heads: Heads of dim / heads features each, or `head_dim`.
         bias: Module that makes the b of every edge from its `relation`, as `BucketBias` does.
         attend: How senders are weighed; default `Softmax()`.
         pattern: Which of them count by their logits: `TopK(0.5)` is k-nearest attention.
         qkv_bias: Additive bias of W_Q, W_K, W_V.
         dropout: Probability with which a weight is dropped in training.
+        head_dim: Features of a head where they are not dim / heads; W_O leads back to `dim`.
 
     Shapes:
         x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
         -> [num_dst, dim].
 
     Raises:
-        ValueError: `heads` does not divide `dim`; both `attend` and `pattern`; a `relation`
-            without `bias`, or the reverse.
+        ValueError: `heads` does not divide `dim`, without `head_dim`; both `attend` and `pattern`;
+            a `relation` without `bias`, or the reverse.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -98,20 +100,24 @@ class Attention(nn.Module):
         pattern: TopK | None = None,
         qkv_bias: bool = True,
         dropout: float = 0.0,
+        head_dim: int | None = None,
     ) -> None:
         super().__init__()
-        if heads < 1 or dim % heads:
+        if heads < 1 or (head_dim is None and dim % heads):
             raise ValueError(f"heads: got {heads}, expected a divisor of dim={dim}")
+        if head_dim is not None and head_dim < 1:
+            raise ValueError(f"head_dim: got {head_dim}, expected 1 or more")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.dim, self.heads, self.dropout = dim, heads, dropout
+        self.head_dim = dim // heads if head_dim is None else head_dim
         if attend is not None and pattern is not None:
             raise ValueError(f"pattern: got {pattern} beside attend={attend}, expected one of them")
         given: Attend | None = attend if pattern is None else pattern
         self.attend: Attend = Softmax() if given is None else given
         self.bias = bias
-        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
-        self.out = nn.Linear(dim, dim)
+        self.qkv = nn.Linear(dim, 3 * heads * self.head_dim, bias=qkv_bias)
+        self.out = nn.Linear(heads * self.head_dim, dim)
 
     def forward(
         self,
@@ -130,6 +136,12 @@ class Attention(nn.Module):
         )  # fmt: skip
         return self.out(out.flatten(1))
 
+    def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
+        """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
+        query, key, value = self._project(x, None)
+        weights = self.attend.weights(query, key, neighborhood, self._bias(None))
+        return self.out(ops.aggregate(weights, value, neighborhood).flatten(1)), weights
+
     def weights(
         self,
         x: Tensor,
@@ -145,10 +157,10 @@ class Attention(nn.Module):
 
     def _project(self, x: Tensor, senders: Tensor | None) -> tuple[Tensor, ...]:
         """Query [num_dst, H, D], key and value [num_src, H, D]."""
-        shape = (self.heads, self.dim // self.heads)
+        shape = (self.heads, self.head_dim)
         if senders is None:
             return self.qkv(x).view(-1, 3, *shape).unbind(1)
-        parts = (self.dim, 2 * self.dim)
+        parts = (self.heads * self.head_dim, 2 * self.heads * self.head_dim)
         weights = self.qkv.weight.split(parts)
         biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
         query, rest = map(nn.functional.linear, (x, senders), weights, biases)
@@ -169,7 +181,6 @@ class AttentionMap(NamedTuple):
     weights: Tensor
 
 
-@torch.no_grad()
 def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     """Run a model in evaluation mode and note what every `Attention` in it weighs, in order.
 
@@ -180,16 +191,33 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     Example:
         >>> from graphtheory.graph import cliques
         >>> (found,) = attention_maps(Attention(4, heads=1), torch.randn(2, 4), cliques([2]))
-        >>> found.weights.sum().item()
+        >>> round(found.weights.sum().item(), 4)
         2.0
     """
-    maps: list[AttentionMap] = []
 
-    def note(layer: Attention, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        maps.append(AttentionMap(args[1], layer.weights(*args, **options)))
+    def weigh(layer: Attention, *args: Any, **options: Any) -> AttentionMap:
+        return AttentionMap(args[1], layer.weights(*args, **options))
 
-    layers = [m for m in model.modules() if isinstance(m, Attention)]
-    hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in layers]
+    return noted(model, Attention, weigh, *inputs)
+
+
+@torch.no_grad()
+def noted(model: nn.Module, kind: type, note: Callable[..., Any], *inputs: Any) -> list[Any]:
+    """Run a model in evaluation mode; what `note` makes of each call of a kind of layer, in order.
+
+    Args:
+        model: Any module; its mode is the same afterwards.
+        kind: Class of the layers.
+        note: Takes a layer and what it is called with.
+        inputs: What the model takes.
+    """
+    found: list[Any] = []
+
+    def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        found.append(note(layer, *args, **options))
+
+    layers = [m for m in model.modules() if isinstance(m, kind)]
+    hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     modes = [(m, m.training) for m in model.modules()]
     try:
         model.eval()
@@ -197,6 +225,6 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     finally:
         for module, training in modes:
             module.training = training
-        for hook in hooks:
-            hook.remove()
-    return maps
+        for handle in hooks:
+            handle.remove()
+    return found

@@ -15,11 +15,13 @@ class MLP(nn.Module):
     Args:
         dim: Features of a node, in and out.
         hidden: Features between the two maps.
+        act: In place of GELU.
     """
 
-    def __init__(self, dim: int, hidden: int) -> None:
+    def __init__(self, dim: int, hidden: int, act: nn.Module | None = None) -> None:
         super().__init__()
-        self.fc1, self.act, self.fc2 = nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim)
+        self.fc1, self.fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.act = nn.GELU() if act is None else act
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
@@ -86,10 +88,12 @@ class Block(nn.Module):
 
     Args:
         attention: The layer, which says the width and the heads.
-        mlp_ratio: Width of the MLP over that of the nodes.
+        mlp_ratio: Width of the MLP over that of the nodes; 0 leaves the second branch out.
         layer_scale: Factor of both branches at the beginning, learned; None is none.
         drop_path: Probability that an image skips a branch in training.
         eps: Of both norms.
+        norm: Whether there are any.
+        act: Of the MLP; default GELU.
 
     Shapes:
         x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
@@ -112,11 +116,16 @@ class Block(nn.Module):
         layer_scale: float | None = None,
         drop_path: float = 0.0,
         eps: float = 1e-6,
+        norm: bool = True,
+        act: nn.Module | None = None,
     ) -> None:
         super().__init__()
         dim = attention.dim
-        self.norm1, self.attention = nn.LayerNorm(dim, eps), attention
-        self.norm2, self.mlp = nn.LayerNorm(dim, eps), MLP(dim, round(mlp_ratio * dim))
+        self.norm1, self.norm2 = (
+            nn.LayerNorm(dim, eps) if norm else nn.Identity() for _ in range(2)
+        )
+        self.attention = attention
+        self.mlp = MLP(dim, round(mlp_ratio * dim), act) if mlp_ratio else None
         self.scale1, self.scale2 = (
             nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale) for _ in range(2)
         )
@@ -137,6 +146,23 @@ class Block(nn.Module):
             self.norm1(x), neighborhood, relation=relation, generator=generator,
             senders=None if senders is None else self.norm1(senders),
         )  # fmt: skip
+        return self._add(x, branch, images, generator)
+
+    def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
+        """`forward` of x alone, and the weights [num_edges, heads] that it took, in one pass."""
+        branch, weights = self.attention.with_weights(self.norm1(x), neighborhood)
+        return self._add(x, branch, 1, None), weights
+
+    def _add(
+        self, x: Tensor, branch: Tensor, images: int, generator: torch.Generator | None
+    ) -> Tensor:
         x = x + self.drop_path(self.scale1(branch), images, generator)
-        branch = self.mlp(self.norm2(x))
-        return x + self.drop_path(self.scale2(branch), images, generator)
+        return self.after_attention(x, images, generator)
+
+    def after_attention(
+        self, x: Tensor, images: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The second branch added to x; x itself where there is no MLP."""
+        if self.mlp is None:
+            return x
+        return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), images, generator)

@@ -40,7 +40,7 @@ class SemanticBlock(Block):
         )  # fmt: skip
         start = x if residual is None else residual
         x = start + self.drop_path(self.scale1(branch), images, generator)
-        return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), images, generator)
+        return self.after_attention(x, images, generator)
 
 
 class SemanticTokens(nn.Module):

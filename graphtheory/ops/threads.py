@@ -8,9 +8,9 @@ code runs in sequence there.
 
 from __future__ import annotations
 
+from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable
-from threading import Thread
 
 
 def on_threads(
@@ -34,11 +34,18 @@ def on_threads(
             except BaseException as error:  # raised below, in the calling thread
                 errors.append(error)
 
-    others = [Thread(target=work_off) for _ in range(threads - 1)]
-    for thread in others:
-        thread.start()
+    def of_another(ended: LockType) -> None:
+        try:
+            work_off()
+        finally:
+            ended.release()
+
+    others = [allocate_lock() for _ in range(threads - 1)]
+    for ended in others:  # a `threading.Thread` would be waited for until it has begun
+        ended.acquire()
+        start_new_thread(of_another, (ended,))
     work_off()
-    for thread in others:
-        thread.join()
+    for ended in others:
+        ended.acquire()
     if errors:
         raise errors[0]

@@ -8,8 +8,12 @@ Example:
 """
 
 from graphtheory.plot.attention import attention_mass, learned_bias
+from graphtheory.plot.cost import score_over_cost
+from graphtheory.plot.curves import value_curves
+from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
+from graphtheory.plot.prompts import prompt_errors, prompt_mechanism, pruning_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
     error_curves,
@@ -19,10 +23,12 @@ from graphtheory.plot.scores import (
 )
 from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
+from graphtheory.plot.tokens import token_assignment, token_attention
 from graphtheory.plot.training import learning_curves
 
 __all__ = [
     "accuracy_over_labels",
+    "attention_by_depth",
     "attention_mass",
     "error_curves",
     "grouped_bars",
@@ -33,10 +39,17 @@ __all__ = [
     "paired_differences",
     "phase_diagram",
     "power_laws",
+    "prompt_errors",
+    "prompt_mechanism",
+    "pruning_curves",
     "save",
     "score_bars",
     "score_dots",
+    "score_over_cost",
     "step_curves",
     "svg",
+    "token_assignment",
+    "token_attention",
+    "value_curves",
     "winning_margin",
 ]

@@ -16,6 +16,7 @@ from graphtheory.plot.style import (
     Rows,
     band,
     collected,
+    legend_below,
     look,
     order,
     panels,
@@ -59,7 +60,7 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
     for twin in twins[:1]:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    legend_below(figure, handles, labels)
     for twin in twins[:-1]:
         twin.tick_params(labelright=False)
     if twins:

@@ -144,6 +144,7 @@ def step_curves(
     title: str = "",
     xlabel: str = "steps of SGD",
     marks: Mapping[str, float] | None = None,
+    boundary: float | None = None,
     log: bool = False,
 ) -> Figure:
     """A measure over the steps of training, a panel for each case: median, band from q20 to q80.
@@ -155,12 +156,13 @@ def step_curves(
         title: Above the picture.
         xlabel: Name of the steps.
         marks: Height of a dotted line in the colour of a series.
+        boundary: Step of a dashed vertical line.
         log: Whether the measure's axis is logarithmic.
 
     Raises:
         ValueError: No rows.
 
-    Source: figures 3.4 and 3.5 of Li (2024).
+    Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
     runs = collected(rows, "rows", value)
     cases = order(runs, "case")
@@ -178,12 +180,19 @@ def step_curves(
             if name in (marks or {}):
                 axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
         _name(axes, case)
+        if boundary is not None:
+            axes.axvline(boundary, color="black", linestyle="--", linewidth=1)
         axes.set_xlabel(xlabel)
         axes.grid(axis="y")
         if log:
             axes.set_yscale("log")
-    panels[0].set_ylabel(ylabel)
-    panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for axes in panels[:: 2 if len(panels) > 3 else len(panels)]:
+        axes.set_ylabel(ylabel)
+    if len(panels) > 3:
+        lines = panels[-1].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside lower center", ncols=3)
+    else:
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 

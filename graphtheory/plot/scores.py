@@ -17,6 +17,7 @@ from graphtheory.plot.style import (
     Rows,
     band,
     collected,
+    legend_below,
     look,
     order,
     panels,
@@ -132,6 +133,8 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
 def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
     """Error over one setting, a line for each series: median, band from q20 to q80.
 
+    Panels with the same series share a legend.
+
     Args:
         rows: One row a run: series (name of a line), at (the setting, a number or a name), error,
             and optionally panel (name of the vertical axis; panels lie side by side).
@@ -142,7 +145,7 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = 
     Raises:
         ValueError: No rows.
 
-    Source: figures 5.1 to 5.4 of Li (2024).
+    Source: figures 5.1 to 5.4 and 7.3 to 7.5 of Li (2024).
     """
     runs = collected(rows, "rows", "error")
     names = list(dict.fromkeys(row.get("panel", _RELATIVE) for row in runs))
@@ -154,7 +157,12 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = 
         axes.set_ylabel(name)
         if from_zero:
             axes.set_ylim(bottom=0)
-    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    lines = [axes.get_legend_handles_labels() for axes in every]
+    if all(names == lines[0][1] for _, names in lines):
+        legend_below(figure, *lines[0])
+    else:
+        for axes in every:
+            axes.legend()
     return figure
 
 

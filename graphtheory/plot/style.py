@@ -24,6 +24,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3))
 HATCHES = ("", "//", "..", "xx", "--")
 GREY, LIGHT = "#6B6B6B", "#D9D9D9"
 WIDTH = 7.0  # inches; the text column of a report
+_LETTERS, _HANDLE = 12, 7  # letters of a legend in an inch, and what its line takes of them
 
 _STYLE: Any = {
     "figure.dpi": 100,
@@ -90,6 +91,13 @@ def collected(rows: Rows, name: str, what: str) -> list[dict[str, Any]]:
         if what not in row:
             raise ValueError(f"{name}: a row with keys {sorted(row)}, expected {what!r} among them")
     return out
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """One legend under all panels, in as many columns as the longest label lets fit, 4 at most."""
+    longest = max((len(label) for label in labels), default=0) + _HANDLE
+    columns = int(figure.get_figwidth() * _LETTERS / longest)
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, columns)))
 
 
 def order(rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:

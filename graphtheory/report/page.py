@@ -98,6 +98,10 @@ class Page:
             f"<figcaption>{text}</figcaption></figure>"
         )
 
+    def drawing(self, svg: str, caption: str) -> None:
+        """An SVG element as it is, whose titles a browser shows under the pointer."""
+        self._parts.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
+
     def html(self) -> str:
         """The whole document."""
         return (

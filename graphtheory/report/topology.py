@@ -80,7 +80,7 @@ def _picture(figure: str, study: studies.TopologyStudy, readings: dict[str, Rows
     return plot.error_curves(
         [
             {
-                "series": r["learner"] if by_target else f"{r['name']}: {r['norm']:.2f}",
+                "series": r["learner"] if by_target else f"{r['name']}, norm {r['norm']:.2f}",
                 "at": studies.pair(r["p_hat"]) if by_target else r[study.axis],
                 "error": r["error"],
                 "panel": f"{name}: squared error / variance",

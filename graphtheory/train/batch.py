@@ -31,6 +31,11 @@ class NodeBatch:
     test_mask: Tensor | None = None
     layers: tuple[Neighborhood, ...] | None = None
 
+    @property
+    def count(self) -> int:
+        """Nodes whose labels count."""
+        return int(self.mask.sum())
+
     def to(self, device: torch.device | str) -> NodeBatch:
         """The batch on `device`; nothing is copied where it is there already."""
         test_mask = None if self.test_mask is None else self.test_mask.to(device)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from graphtheory.train.task import NodeTask
+from graphtheory.train.contract import Task
 
 _LABEL = b"sha256:"
 _COMMENT = len(_LABEL) + 64
@@ -69,7 +69,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
         ) from None
 
 
-def load_parameters(task: NodeTask, path: str | PathLike[str]) -> None:
+def load_parameters(task: Task, path: str | PathLike[str]) -> None:
     """Put the parameters of a checkpoint into a task whose model has the same shapes.
 
     Raises:

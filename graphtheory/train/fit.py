@@ -11,12 +11,11 @@ from typing import Any
 from lightning import Callback
 
 from graphtheory.train.checkpoint import SafeCheckpointIO
+from graphtheory.train.contract import Source, Task
 from graphtheory.train.folder import Keep, RunFolder, describe_run
-from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.progress import Listener, Show, Tell
 from graphtheory.train.seeds import borrowed_randomness
 from graphtheory.train.signals import prompt_signals
-from graphtheory.train.task import NodeTask
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
 from graphtheory.train.watch import Row, Watch
 
@@ -26,8 +25,9 @@ class FitResult:
     """How well a run did.
 
     Args:
-        test: Score on the test nodes at the best epoch, 0..1; None without test nodes.
-        val: Score on the validation nodes at the best epoch.
+        test: Score on the test nodes at the best epoch, 0..1; None where the data have no test
+            part, as `ImageData`.
+        val: Score on the validation part at the best epoch.
         best_epoch: The first epoch is 1.
         epochs: How many were run.
         seconds_per_epoch: Median, evaluation included.
@@ -46,8 +46,8 @@ class FitResult:
 
 
 def fit(
-    task: NodeTask,
-    datamodule: FullGraph,
+    task: Task,
+    datamodule: Source,
     *,
     epochs: int = 200,
     patience: int = 50,
@@ -58,8 +58,8 @@ def fit(
 ) -> FitResult:
     """Train, and report the test score of the epoch with the best validation score.
 
-    Every epoch ends with one pass over all nodes that scores validation and test together; of two
-    epochs the one with the higher validation score is better, then the one with the lower
+    Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
+    two epochs the one with the higher validation score is better, then the one with the lower
     validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. The
     result is a function of the model's parameters, the data and the seeds, on one machine with one
     number of threads; the caller's random state is left alone.
@@ -72,8 +72,9 @@ def fit(
 
     Args:
         task: What to train.
-        datamodule: A `FullGraph` or `SampledGraph`.
-        epochs: At most this many, at least 1; a resumed run may have more than it began with.
+        datamodule: A `FullGraph`, `SampledGraph` or `ImageData`.
+        epochs: At most this many, at least 1; a resumed run may have more than it began with. With
+            an `ImageTask` those of its recipe.
         patience: Stop after this many epochs without a better one, at least 1.
         out_dir: Folder of this run alone, made where it is missing.
         resume: Go on where `out_dir` stands, from the start where it holds no checkpoint.
@@ -97,6 +98,7 @@ def fit(
         >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
         >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
         ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> from graphtheory.train import FullGraph, NodeTask
         >>> task = NodeTask(Linear(4, 2), num_classes=2)
         >>> fit(task, FullGraph(data), epochs=3, progress=False).epochs
         3
@@ -135,8 +137,8 @@ def _check_arguments(epochs: int, patience: int, seed: int, resume_nothing: bool
 
 
 def _train(
-    task: NodeTask,
-    data: FullGraph,
+    task: Task,
+    data: Source,
     epochs: int,
     callbacks: list[Callback],
     checkpoint: RunFolder | None,

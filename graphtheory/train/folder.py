@@ -23,15 +23,14 @@ from graphtheory.train.checkpoint import (
     replace_file,
     shapes,
 )
-from graphtheory.train.full_graph import FullGraph
-from graphtheory.train.task import NodeTask
+from graphtheory.train.contract import Source, Task
 from graphtheory.train.watch import Row, Watch
 
 LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
 _COPIES = 10  # parameters, two Adam moments and the best ones, in two files, one being replaced
 
 
-def describe_run(task: NodeTask, data: FullGraph, seed: int) -> dict[str, Any]:
+def describe_run(task: Task, data: Source, seed: int) -> dict[str, Any]:
     """What has to be the same for a run to go on where another stopped."""
     return {
         "model": type(task.model).__name__,

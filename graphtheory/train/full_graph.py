@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
-from lightning import LightningDataModule
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
@@ -15,6 +14,7 @@ from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.layers import begun
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.check import check_classes, check_data, fingerprint
+from graphtheory.train.contract import Batches, Source
 from graphtheory.train.seeds import derive
 
 _EVALUATION, _TRAINING = 0, 1  # streams of randomness
@@ -27,20 +27,7 @@ def apply(pattern: Pattern | None, graph: Neighborhood, seed: int) -> Neighborho
     return pattern(graph, generator=torch.Generator().manual_seed(seed))
 
 
-class Batches:
-    """`length` batches, made when they are asked for."""
-
-    def __init__(self, length: int, make: Callable[[], Iterator[NodeBatch]]) -> None:
-        self.length, self.make = length, make
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[NodeBatch]:
-        return self.make()
-
-
-class FullGraph(LightningDataModule):
+class FullGraph(Source):
     """Train and evaluate on all nodes at once.
 
     A deterministic pattern, or the deterministic beginning of one, is applied once. A random one is
@@ -152,14 +139,3 @@ class FullGraph(LightningDataModule):
         return Batches(1, lambda: iter([self.evaluation_batch()]))
 
     test_dataloader = val_dataloader
-
-    @property
-    def epoch(self) -> int:
-        """The trainer's, from 0; 0 without a trainer."""
-        return 0 if self.trainer is None else self.trainer.current_epoch
-
-    def transfer_batch_to_device(
-        self, batch: NodeBatch, device: torch.device, dataloader_idx: int
-    ) -> NodeBatch:
-        """Lightning's hook."""
-        return batch.to(device)

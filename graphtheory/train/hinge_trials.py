@@ -33,9 +33,25 @@ class HingeTask(NamedTuple):
     candidates: Neighborhood
 
 
+class HingeBatch(NamedTuple):
+    """What one step of T trials learns from.
+
+    Attributes:
+        x: Features of all nodes of all trials [N, d].
+        y: Labels +1 or -1 of the receivers [T, B].
+        rows: Whom the receivers hear, [T B, N], those of trial 0 first.
+        receivers: Ids of the receivers [T B].
+    """
+
+    x: Tensor
+    y: Tensor
+    rows: Neighborhood
+    receivers: Tensor
+
+
 @dataclass(frozen=True)
 class Algorithm4:
-    r"""How `train_hinge` trains.
+    r"""How `train_hinge` and `descend` train.
 
     Args:
         step_size: eta.
@@ -89,15 +105,48 @@ def train_hinge(
     Source:
         Li (2024), algorithm 4, eqs. (3.3) and (B.2).
     """
+
+    def draw(step: int) -> HingeBatch:
+        batch = _batch(task.labelled, options.batch_size, generator)  # [T, B]
+        nodes = batch.flatten()
+        rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
+        return HingeBatch(task.x, task.y[batch], rows, nodes)
+
+    return descend(network, draw, parameters, options, first=first, watch=watch)
+
+
+def descend(
+    network: Network,
+    draw: Callable[[int], HingeBatch],
+    parameters: Sequence[Tensor],
+    options: Algorithm4,
+    *,
+    first: Sequence[Tensor] = (),
+    watch: Callable[[int], bool] = lambda step: False,
+) -> int:
+    """SGD on the hinge loss of T networks, on batches that may be new data in every step.
+
+    Args:
+        network: All T networks.
+        draw: Gives the batch of each step.
+        parameters: What is trained, changed in place.
+        options: Step size and steps; its `batch_size` and `pattern` are the drawer's concern.
+        first: Parameters that are trained alone for the first steps.
+        watch: As of `train_hinge`.
+
+    Returns:
+        Steps taken.
+
+    Source:
+        Li (2024), eq. (E.2), with fresh prompts in every step, and algorithm 4.
+    """
     quiet = 0
     for step in range(options.steps):
         if watch(step):
             return step
         trained = list(first if step < options.first_steps else parameters)
-        batch = _batch(task.labelled, options.batch_size, generator)  # [T, B]
-        nodes = batch.flatten()
-        rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
-        loss = (1 - task.y[batch] * network(task.x, rows, nodes)).clamp(min=0)
+        batch = draw(step)
+        loss = (1 - batch.y * network(batch.x, batch.rows, batch.receivers)).clamp(min=0)
         quiet = 0 if bool(loss.detach().any()) else quiet + 1
         if quiet:
             if quiet == options.quiet:

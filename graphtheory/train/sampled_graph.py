@@ -18,7 +18,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places
 from graphtheory.patterns import Pattern
 from graphtheory.train.batch import NodeBatch
-from graphtheory.train.full_graph import Batches, FullGraph, apply
+from graphtheory.train.contract import Batches
+from graphtheory.train.full_graph import FullGraph, apply
 from graphtheory.train.seeds import derive
 from graphtheory.train.signals import leave_signals_to_parent
 

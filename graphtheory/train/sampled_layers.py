@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 from graphtheory.patterns import Pattern
 from graphtheory.patterns.rows import layers_on_rows
 from graphtheory.train.batch import NodeBatch
-from graphtheory.train.full_graph import Batches, FullGraph
+from graphtheory.train.contract import Batches
+from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.sampled_graph import take_rows
 from graphtheory.train.seeds import derive
 

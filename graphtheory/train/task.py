@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.train.batch import NodeBatch
+from graphtheory.train.contract import Evaluation, Task
 from graphtheory.train.score import SCORES
 
 
@@ -23,6 +24,8 @@ class AdamOptions:
         weight_decay: L2 coefficient, 0 or more, of every parameter but the bucket biases.
         bias_lr: Step size of the bucket biases; None is `lr`. They are never decayed.
         decoupled: Decay as AdamW does instead of adding it to the gradient.
+        average: Share of itself that a running average of the parameters keeps at each step, above
+            0 and below 1; evaluation is then with the average. None: with the parameters.
 
     Raises:
         ValueError: A number outside its range.
@@ -32,6 +35,7 @@ class AdamOptions:
     weight_decay: float = 5e-4
     bias_lr: float | None = None
     decoupled: bool = False
+    average: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("lr", "bias_lr"):
@@ -40,6 +44,8 @@ class AdamOptions:
                 raise ValueError(f"{name}: got {value}, expected a step size above 0")
         if not 0 <= self.weight_decay < float("inf"):
             raise ValueError(f"weight_decay: got {self.weight_decay}, expected 0 or more")
+        if self.average is not None and not 0 < self.average < 1:
+            raise ValueError(f"average: got {self.average}, expected a share between 0 and 1")
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """An optimizer for the parameters of `module` that learn."""
@@ -58,15 +64,7 @@ def _bucket_biases(module: nn.Module) -> list[nn.Parameter]:
     return [p for m in marked for p in m.parameters()]
 
 
-class Evaluation(NamedTuple):
-    """Loss and score on the validation nodes, score on the test nodes (None without any)."""
-
-    val_loss: float
-    val: float
-    test: float | None
-
-
-class NodeTask(LightningModule):
+class NodeTask(Task):
     r"""Cross-entropy on the masked nodes: :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`.
 
     Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
@@ -100,11 +98,19 @@ class NodeTask(LightningModule):
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
         self.model, self.num_classes, self.metric = model, num_classes, metric
         self.options = optimizer
+        self.average: AveragedModel | None = None
+        if (share := optimizer.average) is not None:
+            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(share))
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that evaluation runs: the average where there is one."""
+        return self.model if self.average is None else self.average.module
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
         heard = batch.neighborhood if batch.layers is None else batch.layers
-        logits = self.model(batch.x, heard)
+        logits = (self.model if self.training else self.evaluated)(batch.x, heard)
         expected = (batch.neighborhood.num_dst, self.num_classes)
         if logits.shape != expected:
             raise ValueError(
@@ -116,6 +122,11 @@ class NodeTask(LightningModule):
     def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
         """Loss on `batch.mask`."""
         return cross_entropy(self(batch)[batch.mask], batch.y[batch.mask])
+
+    def on_train_batch_end(self, outputs: Any, batch: NodeBatch, batch_idx: int) -> None:
+        """Let the average follow."""
+        if self.average is not None:
+            self.average.update_parameters(self.model)
 
     @torch.no_grad()
     def evaluate(self, batch: NodeBatch) -> Evaluation:
@@ -141,4 +152,4 @@ class NodeTask(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer that the options describe."""
-        return self.options.build(self)
+        return self.options.build(self.model)

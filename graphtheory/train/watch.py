@@ -9,10 +9,9 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.contract import Source, Task
 from graphtheory.train.memory import PeakMemory
 from graphtheory.train.seeds import derive, seed_all
-from graphtheory.train.task import NodeTask
 
 Row = dict[str, float]
 
@@ -25,12 +24,12 @@ class Watch(Callback):
     function of (seed, epoch), so that a run that goes on from a checkpoint draws the same.
 
     Args:
-        data: Whose validation nodes decide.
+        data: Whose validation part decides.
         seed: Of everything that draws from global random state, dropout above all.
         patience: Epochs without a better one after which to stop.
     """
 
-    def __init__(self, data: FullGraph, *, seed: int, patience: int) -> None:
+    def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
         self.memory = PeakMemory()
         self.history: list[Row] = []
@@ -53,13 +52,13 @@ class Watch(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Remember the loss and how many nodes it is the mean of."""
-        count = 1 if trainer.num_training_batches == 1 else int(batch.mask.sum())
+        """Remember the loss and how many labels it is the mean of."""
+        count = 1 if trainer.num_training_batches == 1 else batch.count
         self._losses.append((outputs["loss"], count))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Evaluate, remember, decide."""
-        assert isinstance(pl_module, NodeTask)
+        assert isinstance(pl_module, Task)
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
         if self.best is None or _rank(row) > _rank(self.best):
@@ -69,9 +68,9 @@ class Watch(Callback):
         if self.out_of_patience:
             trainer.should_stop = True
 
-    def _row(self, task: NodeTask, epoch: int) -> Row:
-        nodes = sum(count for _, count in self._losses)
-        loss = sum(float(loss) * count for loss, count in self._losses) / nodes
+    def _row(self, task: Task, epoch: int) -> Row:
+        labels = sum(count for _, count in self._losses)
+        loss = sum(float(loss) * count for loss, count in self._losses) / labels
         found = task.evaluate(self.data.evaluation_batch())
         if not (math.isfinite(loss) and math.isfinite(found.val_loss)):
             raise FloatingPointError(

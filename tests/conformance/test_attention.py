@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops import dispatch, threads
-from graphtheory.ops.backends import _launch
+from graphtheory.ops.backends import _launch, numba_csr
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -92,31 +92,34 @@ def test_twice_gives_the_same_bits(backend: str, bias: str) -> None:
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 
+@pytest.mark.parametrize(("whole", "launches"), [(2**62, 3), (0, 8)])
 @pytest.mark.parametrize("bias", BIASES)
 def test_threads_do_not_change_a_bit(
-    bias: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
+    bias: str, whole: int, launches: int, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(numba_csr, "_WHOLE", whole)
     started = []
 
-    class Counted(threads.Thread):
-        def start(self) -> None:
-            started.append(self)
-            super().start()
+    def counted(*args: object) -> None:
+        started.append(args)
+        threads_started(*args)
 
-    monkeypatch.setattr(threads, "Thread", Counted)
+    threads_started = threads.start_new_thread
+    monkeypatch.setattr(threads, "start_new_thread", counted)
     monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(started) == 8  # three loops forward, five backward
+    assert len(started) == launches
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(started) == 8
+    assert len(started) == launches
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
-def test_a_hub_of_a_hundred_thousand(backend: str) -> None:
+def test_a_hub_of_a_hundred_thousand(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_csr, "_WHOLE", 0)  # the hub is shared out
     nb = GRAPHS["hub"](100_000)
     inputs = draw_inputs(nb, 1, 2)
     assert_conforms(run_by(backend), nb, inputs, tolerance={torch.float32: 1e-4})

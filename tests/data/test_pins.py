@@ -3,13 +3,16 @@ from pathlib import Path
 
 import pytest
 
+from graphtheory.data import image_catalogue
 from graphtheory.data.catalogue import describe, names
 from graphtheory.data.files import digests, locate
 from graphtheory.data.pins import GIT_BLOB, SHA256
 
 
 def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
-    known = {info.folder: info.files for info in map(describe, names())}
+    known: dict[str, set[str]] = {}
+    for info in (*map(describe, names()), *map(image_catalogue.describe, image_catalogue.names())):
+        known.setdefault(info.folder, set()).update(info.files)
     for folder, pins in SHA256.items():
         for file, (size, digest) in pins.items():
             assert file in known[folder] and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)

@@ -17,7 +17,7 @@ from graphtheory.experiments.sampling_study import (
 from graphtheory.experiments.study import Row
 from graphtheory.models import zoo
 
-PLAN = Plan(epochs=4, patience=4, search_epochs=2, seeds=2, tried=({}, {"lr": 0.5}))
+PLAN = Plan(epochs=4, patience=4, search_epochs=2, seeds=2, first=0, tried=({}, {"lr": 0.5}))
 
 
 def row(sampler: str, seed: int, test: float, **more: Any) -> Row:
@@ -33,7 +33,7 @@ def test_rows_of_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     study = SamplingStudy("karate", samplers=(FULL, MLP, "degree groups"), budgets=(0.3, 0.5))
     rows = study.run()
     searched = [r for r in rows if r["stage"] == "search"]
-    assert [r["sampler"] for r in searched] == [FULL] * 2 + ["degree groups"] * 4
+    assert [r["sampler"] for r in searched] == [FULL] * 4 + ["degree groups"] * 8
     assert {r["epochs"] for r in searched} == {2}
     results = [(r["sampler"], round(r["budget"], 1), r["seed"]) for r in rows[len(searched) :]]
     names = ((FULL, 1.0), (MLP, 1.0), ("degree groups", 0.3), ("degree groups", 0.5))
@@ -46,7 +46,7 @@ def test_rows_of_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_are_those_of_the_gcn_but_for_the_change() -> None:
     first, second = (Candidate("LADIES", tried=place).trial("Cora") for place in (0, 1))
-    assert second.network == replace(first.network, dropout=0.2)
+    assert second.network == replace(first.network, dropout=0.5)
     assert second.optimizer == replace(first.optimizer, weight_decay=5e-4)
     for name in NAMES:
         zoo.build(Candidate(name).trial("Cora").model, zoo.NetworkConfig(), num_features=3,

@@ -181,7 +181,7 @@ def test_what_is_not_supported_is_named() -> None:
     with pytest.raises(TypeError, match="model: got Linear, expected a model of transformers"):
         apply(nn.Linear(2, 2), TopK())
     model, _ = MODELS["vit"]()
-    with pytest.raises(TypeError, match="pattern: got float, expected TopK"):
+    with pytest.raises(TypeError, match="what: got float, expected TopK"):
         apply(model, 0.5)
     older = hf.ReformerModel(hf.ReformerConfig(attn_layers=["local"], is_decoder=False))
     with pytest.raises(ValueError, match="ReformerModel does not find its attention in the reg"):

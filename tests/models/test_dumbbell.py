@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphtheory.graph import Grid
-from graphtheory.models.dumbbell import Dumbbell, dumbbell_sets
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens, dumbbell_sets
 from graphtheory.models.swin import window_block
 from graphtheory.nn import Attention, SemanticBlock
 
@@ -81,3 +81,23 @@ def test_sets_are_those_of_the_paper() -> None:
 def test_as_many_blocks_are_asked_for() -> None:
     with pytest.raises(ValueError, match="blocks: got 0, expected 5"):
         Dumbbell(window_block(DIM, HEADS, 7), [])
+
+
+def test_smaller_windows_are_padded_ones_with_masked_rows_and_columns() -> None:
+    """9 x 10 patches filled up to 14 x 14: nothing of the fill is pooled, asked or weighed."""
+    grid, blocks = Grid(1, 9, 10), [SemanticBlock(Attention(DIM, HEADS)) for _ in range(2)]
+    made = WindowTokens(blocks, window=7, side=1, shortcut=True)
+    x = torch.randn(90, DIM)
+    maps = F.pad(x.view(9, 10, DIM), (0, 0, 0, 4, 0, 5), value=100.0)  # [14, 14, C]
+    real = F.pad(torch.ones(9, 10), (0, 4, 0, 5)).bool()
+    lowest = maps.masked_fill(~real[..., None], -torch.inf)
+    own = [lowest[r : r + 7, c : c + 7].flatten(0, 1).amax(0) for r in (0, 7) for c in (0, 7)]
+    corners = [(r, c) for r in (0, 4) for c in (0, 4)]  # regions of 10 x 10
+    tokens = []
+    for centre, (r, c) in zip(own, corners, strict=True):
+        near = maps[r : r + 10, c : c + 10][real[r : r + 10, c : c + 10]]
+        senders = torch.cat([centre[None], near])[None]
+        tokens.append(plain(blocks[0], centre[None, None], senders, centre)[0])
+    first = torch.cat(tokens)[None]
+    wanted = plain(blocks[1], first, torch.cat([first, x[None]], 1), first)[0]
+    torch.testing.assert_close(made(x, grid), wanted, atol=1e-5, rtol=1e-5)

@@ -3,7 +3,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.models import MeanToken, ReducedViT, ViT, vit_pico
-from graphtheory.nn import Fuse, Keep, Merge, Reducer, attention_maps, unmerge
+from graphtheory.models.reduced_vit import _keys
+from graphtheory.nn import Attention, Fuse, Keep, Merge, Reducer, attention_maps, unmerge
 from graphtheory.nn.reduce import Oracle
 
 
@@ -85,3 +86,8 @@ def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
 def test_blocks_that_do_not_exist_are_named(model: ViT) -> None:
     with pytest.raises(ValueError, match=r"after: blocks \[0, 5\], expected 1..4"):
         ReducedViT(model, {0: Merge(), 5: Merge(), 4: Merge()})
+
+
+def test_keys_of_heads_of_any_size_are_those_of_the_layer() -> None:
+    attention, seen = Attention(8, 2, head_dim=3), torch.randn(5, 8)
+    torch.testing.assert_close(_keys(attention, seen), attention._project(seen, None)[1].mean(1))

@@ -1,8 +1,11 @@
 import torch
 
+from graphtheory import models
+from graphtheory.graph import Grid
 from graphtheory.metrics import count_macs
-from graphtheory.models import stvit_r_swin_base, stvit_r_swin_small
-from graphtheory.models.stvit_swin import stvit_r_swin
+from graphtheory.models import STViTSwin, stvit_r_swin_base, stvit_r_swin_small
+from graphtheory.models.stvit_swin import stvit_r_swin, stvit_swin
+from graphtheory.nn import PatchEmbedding
 
 
 def test_sizes_are_published() -> None:
@@ -43,4 +46,63 @@ def test_images_of_any_size_and_maps_of_each_layer() -> None:
 def test_gradients_reach_every_parameter() -> None:
     model = stvit_r_swin(8, 1, units=1, window=2, side=1, tokens=4, drop_path=0.0)
     model(torch.randn(2, 3, 64, 64)).sum().backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+
+
+def tokens_only(**options: object) -> STViTSwin:
+    return stvit_swin(8, 1, **{"window": 4, "side": 2, "out_channels": 3, **options})
+
+
+def test_layout_is_that_of_the_supplement() -> None:
+    """Table 2; a linear map for 4 norms and a merging, and smaller tables of biases."""
+    with torch.device("meta"):
+        made = [models.stvit_swin_tiny(), models.stvit_swin_small(), models.stvit_swin_base()]
+        patch = PatchEmbedding(96, 4, pad=True, norm=True)
+        pair = models.stvit_swin_tiny(stem=patch), models.swin_tiny()
+    for model, counts in zip(made, ((2, 2, 2), (10, 2, 6), (10, 2, 6)), strict=True):
+        third = model.stages[2]
+        found = (len(third.base.blocks), 2, len(third.semantic.blocks) - 2)
+        assert found == counts and third.semantic.side == model.stages[3].window == 3
+        rates = [m.p for m in model.modules() if type(m).__name__ == "DropPath"]
+        assert rates == sorted(rates) and rates[-1] > 0
+    assert made[2].stages[2].widen.out_features == 1024
+    sizes = [sum(p.numel() for p in model.parameters()) for model in pair]
+    merging = 4 * 384 * 2 + 4 * 384 * 768
+    linear = 384 * 768 + 768
+    biases = 4 * 12 * 169 + 2 * 24 * (169 - 25)  # four blocks have none, two have smaller ones
+    assert sizes[1] - sizes[0] == merging - linear + biases
+
+
+def test_cost_is_less_than_swins_by_the_published_24_percent() -> None:
+    image = torch.zeros(1, 3, 224, 224)
+    ours, theirs = (
+        count_macs(make().requires_grad_(False), image).total
+        for make in (models.stvit_swin_tiny, models.swin_tiny)
+    )
+    assert round(ours / theirs, 2) == 0.76
+
+
+def test_tokens_are_those_of_the_windows_row_by_row() -> None:
+    model = tokens_only().eval()
+    images = torch.randn(2, 3, 100, 130)
+    out = model(images)
+    torch.testing.assert_close(model(images[1:]), out[1:])
+    sizes = [(grid.height, grid.width) for _, grid in model.features(images)]
+    assert sizes == [(13, 17), (7, 9), (4, 6), (4, 6)]  # 2 x 3 windows of 7 x 9 patches
+    stage, x = model.stages[2], torch.randn(8 * 8, 32)
+    stage.widen = torch.nn.Identity()
+    stage.semantic.tokens = lambda *_, **__: torch.arange(16.0)[:, None]  # window by window
+    order = stage(x, Grid(1, 8, 8))[0].flatten().tolist()
+    assert order[:8] == [0, 1, 4, 5, 2, 3, 6, 7]
+
+
+def test_assignment_has_a_row_for_each_token() -> None:
+    model, images = tokens_only(tokens=16).eval(), torch.randn(2, 3, 128, 128)
+    found = model.assignment(images)  # 2 x 2 windows of 4 x 4 patches, 2 x 2 tokens each
+    assert found.shape == (2, 4, 16, 64)
+    both = next(m for m in model.attention_maps(images) if m.neighborhood.blocks == (2, 16, 80))
+    weights = both.weights.view(2, 16, 80, 4).permute(0, 3, 1, 2)
+    torch.testing.assert_close(weights.sum(3), torch.ones(2, 4, 16))
+    torch.testing.assert_close(found[:, :, 2], weights[:, :, 4, 16:])  # first of the second window
+    model.train()(images).sum().backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []

@@ -1,7 +1,12 @@
 import torch
 
 from graphtheory.graph import Grid
-from graphtheory.models.token_sets import token_bipartite, token_cliques, token_windows
+from graphtheory.models.token_sets import (
+    token_bipartite,
+    token_causal,
+    token_cliques,
+    token_windows,
+)
 
 CPU = torch.device("cpu")
 
@@ -11,6 +16,8 @@ def test_a_size_is_built_once() -> None:
     assert token_cliques(2, 5, CPU).blocks == (2, 5, 5)
     assert token_bipartite(2, 3, 5, CPU) is token_bipartite(2, 3, 5, CPU)
     assert token_bipartite(2, 3, 5, CPU).blocks == (2, 3, 5)
+    assert token_causal((2, 5), CPU) is token_causal((2, 5), CPU)
+    assert token_causal((2, 5), CPU).num_edges == 3 + 15
     assert token_windows(Grid(1, 4, 4), 2, 1, CPU) is token_windows(Grid(1, 4, 4), 2, 1, CPU)
     assert token_windows(Grid(1, 4, 4), 2, 0, CPU) is not token_windows(Grid(1, 4, 4), 2, 1, CPU)
 

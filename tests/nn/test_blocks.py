@@ -32,6 +32,12 @@ def test_senders_pass_the_norm_of_the_receivers() -> None:
     torch.testing.assert_close(block(x, nb, senders=senders), expected)
 
 
+def test_parts_can_be_left_out() -> None:
+    block, x, nb = Block(Attention(8, 2), norm=False, mlp_ratio=0), torch.randn(6, 8), cliques([6])
+    torch.testing.assert_close(block(x, nb), x + block.attention(x, nb))
+    assert {name.split(".")[0] for name, _ in block.named_parameters()} == {"attention"}
+
+
 def test_layer_scale_is_on_both_branches() -> None:
     block, x = Block(Attention(8, 2), layer_scale=0.0), torch.randn(6, 8)
     assert torch.equal(block(x, cliques([6])), x)

@@ -56,8 +56,8 @@ def test_a_run_in_parts_is_the_run_in_one(
 
     def run(folder: str, epochs: int, **options: bool) -> FitResult:
         return fit(
-            new_task(), module(data), epochs=epochs, out_dir=tmp_path / folder, progress=False,
-            **options,
+            new_task(average=0.9), module(data), epochs=epochs, out_dir=tmp_path / folder,
+            progress=False, **options,
         )  # fmt: skip
 
     whole = run("whole", 7)

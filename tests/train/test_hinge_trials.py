@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 from graphtheory import Neighborhood
 from graphtheory.models import ShallowAttention
 from graphtheory.patterns import AddSelf, Compose, Sample
-from graphtheory.train import Algorithm4, HingeTask, train_hinge
+from graphtheory.train import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 
 NODES, DIM, TRIALS = 12, 4, 2
 WHOLE = Algorithm4(step_size=0.1, steps=4, batch_size=20, pattern=Compose())
@@ -106,3 +106,19 @@ def test_a_run_is_a_function_of_its_generator() -> None:
     for model in runs:
         train_hinge(model, task(), list(model.parameters()), options, drawn(3))
     assert torch.equal(runs[0].W_O, runs[1].W_O)
+
+
+def test_batches_may_be_new_data_in_every_step() -> None:
+    given, model = task(), net()
+    other, asked = net(), []
+    train_hinge(other, given, list(other.parameters()), WHOLE, drawn())
+
+    def draw(step: int) -> HingeBatch:
+        asked.append(step)
+        nodes = given.labelled.flatten()
+        rows = given.candidates.rows(nodes)
+        return HingeBatch(given.x, given.y[given.labelled], rows, nodes)
+
+    assert descend(model, draw, list(model.parameters()), WHOLE) == WHOLE.steps
+    assert asked == list(range(WHOLE.steps))
+    assert torch.equal(model.W_O, other.W_O)

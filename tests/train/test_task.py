@@ -30,6 +30,23 @@ def test_evaluation_scores_both_masks_without_dropout(data: Data, new_task: NewT
     assert found == task.evaluate(batch)
 
 
+def test_evaluation_is_with_the_running_average(data: Data, one_layer: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model = one_layer()
+    task = NodeTask(model, num_classes=3, optimizer=AdamOptions(average=0.75))
+    passed = []
+    for step in range(3):
+        nn.init.constant_(model.linear.weight, step)
+        task.on_train_batch_end(None, None, 0)
+        passed.append(task.evaluated.linear.weight[0, 0].item())
+    assert passed == [0.0, 0.25, 0.25 * 0.75 + 2 * 0.25]
+    batch = FullGraph(data).evaluation_batch()
+    score = task.evaluate(batch)
+    nn.init.constant_(model.linear.weight, 100.0)
+    assert score == task.evaluate(batch) and task.evaluated is not model
+    assert len(list(task.configure_optimizers().param_groups[0]["params"])) == 2
+
+
 def test_bucket_biases_have_their_own_step_and_no_decay(table: type[nn.Module]) -> None:
     module = nn.ModuleDict({"linear": nn.Linear(2, 2), "bucket_bias": table()})
     optimizer = AdamOptions(lr=0.1, weight_decay=0.2, bias_lr=0.3).build(module)
@@ -60,6 +77,7 @@ def test_kinds_of_decay(decoupled: bool, kind: str) -> None:
         ({"lr": float("nan")}, "lr: got nan"),
         ({"bias_lr": -1.0}, "bias_lr: got -1.0"),
         ({"weight_decay": -0.1}, "weight_decay: got -0.1"),
+        ({"average": 1.0}, "average: got 1.0"),
     ],
 )
 def test_options_out_of_range(options: dict[str, float], message: str) -> None:

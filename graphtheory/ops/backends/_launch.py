@@ -14,7 +14,7 @@ from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.threads import on_threads
 
 # Multiply-adds below which a second thread costs more to start than it saves.
-_WORTH_A_THREAD = 2**22
+_WORTH_A_THREAD = 2**21
 _TASKS_PER_THREAD = 4
 
 

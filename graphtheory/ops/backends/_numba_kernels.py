@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
-from graphtheory.ops.backends._numba_lanes import add, dot
+from graphtheory.ops.backends._numba_lanes import MATH, add, dot
 
 MOST_CHUNKS = 128
 _CHUNK = 2048  # rows and edges that are worth a chunk
@@ -111,46 +111,77 @@ def edge_dot(start, stop, chunks, indptr, indices, query, key, out):
                     out[e, h] = dot(query, i, key, j, h)
 
 
-def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, out):
-    """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
-
-    `bias` or `table` may have no rows; `out` may be `logits`.
-    """
+@njit(cache=True, fastmath=MATH)
+def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out):
+    """Softmax of rows first..last-1, see `softmax`."""
     heads = logits.shape[1]
     real = out.dtype.type
     flat = out.reshape(-1)
     top = np.empty(heads, out.dtype)
     total = np.empty(heads, out.dtype)
+    for i in range(first, last):
+        top[:] = real(-np.inf)
+        for e in range(indptr[i], indptr[i + 1]):
+            for h in range(heads):
+                s = logits[e, h] * scale
+                if bias.shape[0] > 0:
+                    s += bias[e, h]
+                if table.shape[0] > 0:
+                    s += table[bucket[e], h]
+                out[e, h] = s
+                top[h] = max(top[h], s)
+        for h in range(heads):
+            if top[h] == -np.inf:
+                top[h] = real(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            for h in range(heads):
+                out[e, h] -= top[h]
+    exp_(flat[indptr[first] * heads : indptr[last] * heads])
+    for i in range(first, last):
+        total[:] = real(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            for h in range(heads):
+                total[h] += out[e, h]
+        for h in range(heads):
+            total[h] = real(1) / total[h] if total[h] != 0 else real(1)
+        for e in range(indptr[i], indptr[i + 1]):
+            for h in range(heads):
+                out[e, h] *= total[h]
+
+
+def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, out):
+    """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
+
+    `bias` or `table` may have no rows; `out` may be `logits`.
+    """
     for chunk in range(start, stop):
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        for i in range(first, last):
-            top[:] = real(-np.inf)
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    s = logits[e, h] * scale
-                    if bias.shape[0] > 0:
-                        s += bias[e, h]
-                    if table.shape[0] > 0:
-                        s += table[bucket[e], h]
-                    out[e, h] = s
-                    top[h] = max(top[h], s)
+        softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out)
+
+
+@njit(cache=True, fastmath=MATH)
+def softmax_backward_rows(first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk):
+    """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`."""
+    heads = weights.shape[1]
+    real = out.dtype.type
+    mean = np.empty(heads, out.dtype)
+    if tables.shape[0] > 0:
+        tables[chunk] = 0
+    for i in range(first, last):
+        mean[:] = real(0)
+        for e in range(indptr[i], indptr[i + 1]):
             for h in range(heads):
-                if top[h] == -np.inf:
-                    top[h] = real(0)
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    out[e, h] -= top[h]
-        exp_(flat[indptr[first] * heads : indptr[last] * heads])
-        for i in range(first, last):
-            total[:] = real(0)
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    total[h] += out[e, h]
+                g = grad[e, h]
+                if p > 0:
+                    g = g / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+                out[e, h] = g
+                mean[h] += weights[e, h] * g
+        for e in range(indptr[i], indptr[i + 1]):
             for h in range(heads):
-                total[h] = real(1) / total[h] if total[h] != 0 else real(1)
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    out[e, h] *= total[h]
+                g = weights[e, h] * (out[e, h] - mean[h])
+                out[e, h] = g
+                if tables.shape[0] > 0:
+                    tables[chunk, bucket[e] * heads + h] += g
 
 
 def softmax_backward(start, stop, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
@@ -159,27 +190,25 @@ def softmax_backward(start, stop, chunks, indptr, weights, grad, bucket, p, seed
     The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
     be `grad`.
     """
-    heads = weights.shape[1]
-    real = out.dtype.type
     for chunk in range(start, stop):
-        mean = np.empty(heads, out.dtype)
-        if tables.shape[0] > 0:
-            tables[chunk] = 0
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
-            mean[:] = real(0)
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    g = grad[e, h]
-                    if p > 0:
-                        g = g / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-                    out[e, h] = g
-                    mean[h] += weights[e, h] * g
-            for e in range(indptr[i], indptr[i + 1]):
-                for h in range(heads):
-                    g = weights[e, h] * (out[e, h] - mean[h])
-                    out[e, h] = g
-                    if tables.shape[0] > 0:
-                        tables[chunk, bucket[e] * heads + h] += g
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        softmax_backward_rows(
+            first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk
+        )
+
+
+@njit(inline="always", fastmath=MATH)
+def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed):
+    """Add scale * sum of the kept weights[e, h] * value[j, h] of entries low..high-1."""
+    heads = weights.shape[1]
+    real = target.dtype.type
+    for t in range(low, high):
+        j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
+        for h in range(heads):
+            w = weights[e, h] * scale
+            if p > 0:
+                w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+            add(target, at, w, value, j, h)
 
 
 def aggregate(
@@ -191,8 +220,6 @@ def aggregate(
     Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty. What a
     chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk].
     """
-    heads = weights.shape[1]
-    real = out.dtype.type
     for chunk in range(start, stop):
         begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
         first = first_row(indptr, chunk, chunks)
@@ -208,13 +235,7 @@ def aggregate(
                 carried[chunk] = i
                 target, at = carry, chunk
             target[at] = 0
-            for t in range(low, high):
-                j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
-                for h in range(heads):
-                    w = weights[e, h] * scale
-                    if p > 0:
-                        w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-                    add(target, at, w, value, j, h)
+            add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed)
 
 
 def merge(start, stop, carried, carry, out):

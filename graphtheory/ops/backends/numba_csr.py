@@ -10,9 +10,13 @@ import torch
 from torch import Tensor
 
 from graphtheory.ops.backends import _numba_kernels as loops
+from graphtheory.ops.backends import _numba_whole as whole
 from graphtheory.ops.backends._launch import launch
 from graphtheory.ops.backends._wide import widened
 
+# Multiply-adds of a sum below which rows stay whole, so that three loops become one. Above, where
+# node arrays outgrow the cache, two of them at once cost more than launches, and hubs are shared.
+_WHOLE = 2**23
 _EXP = 32  # an exponential costs as much as so many multiply-adds
 _NO_EDGES = torch.empty(0, dtype=torch.int64)
 _NO_BUCKETS = torch.empty(0, dtype=torch.uint8)
@@ -48,15 +52,40 @@ def softmax_(
     indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
     bucket: Tensor | None = None, table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Softmax in place; absent parts are empty arrays, so that one machine code serves all."""
-    none = logits.new_empty(0, logits.size(1))
-    bias, table = (
-        none if t is None else t.detach().to(logits.dtype).contiguous() for t in (bias, table)
-    )
-    bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
-    numbers = (logits, bias, bucket, table, _number(scale, logits))
+    """Softmax in place."""
+    numbers = (logits, *_options(logits, bias, bucket, table), _number(scale, logits))
     run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
     return logits
+
+
+def _options(
+    like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Absent parts as empty arrays, so that one machine code serves all."""
+    none = like.new_empty(0, like.size(1))
+    bias, table = (
+        none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
+    )
+    return bias, _buckets(bucket), table
+
+
+def _buckets(bucket: Tensor | None) -> Tensor:
+    return _NO_BUCKETS if bucket is None else bucket.contiguous()
+
+
+def _tables(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
+    return weights.new_empty(chunks if num_buckets else 0, num_buckets * weights.size(1))
+
+
+def _few(indices: Tensor, value: Tensor) -> bool:
+    """Whether rows stay whole."""
+    return indices.size(0) * value.size(1) * value.size(2) < _WHOLE
+
+
+def _run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
+    """Launch a loop of `_numba_whole`, whose first argument is the row pointers."""
+    work = weights.numel() * (2 * value.size(2) + _EXP)
+    run(loop, work, chunks_of(args[0], weights), *args)
 
 
 def softmax_backward_(
@@ -64,10 +93,9 @@ def softmax_backward_(
     num_buckets: int = 0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """Gradient of the logits in place of `grad`; returns the gradient of the table."""
-    bucket = _NO_BUCKETS if bucket is None else bucket.contiguous()
     chunks = chunks_of(indptr, weights)
-    tables = weights.new_empty(chunks if num_buckets else 0, num_buckets * weights.size(1))
-    arrays = (weights, grad, bucket, dropout, seed, grad, tables)
+    tables = _tables(weights, chunks, num_buckets)
+    arrays = (weights, grad, _buckets(bucket), dropout, seed, grad, tables)
     run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
     return tables.sum(0).view(num_buckets, weights.size(1))
 
@@ -125,6 +153,13 @@ def attention(
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
+    if _few(indices, value):
+        weights, out = query.new_empty(indices.size(0), query.size(1)), torch.empty_like(query)
+        arrays = (indptr, indices, _NO_EDGES, query, key, value)
+        options = (*_options(weights, bias, bucket, table), _number(scale, weights))
+        numbers = (_number(1.0, weights), dropout, drawn)
+        _run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
+        return out.to(dtype), weights
     weights = dot(indptr, indices, query, key)
     softmax_(indptr, weights, scale, bias, bucket, table)
     out = sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
@@ -142,6 +177,18 @@ def attention_backward(
     """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
+    if _few(indices, value) and t_indptr.numel():
+        of_query, of_key, of_value = (torch.empty_like(t) for t in (query, key, value))
+        logits, one, times = torch.empty_like(weights), _number(1.0, grad), _number(scale, grad)
+        tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
+        arrays = (indptr, indices, _NO_EDGES, key, value, grad, weights, _buckets(bucket))
+        outs = (logits, of_query, tables)
+        _run_whole(whole.backward, weights, value, *arrays, times, dropout, drawn, *outs)
+        back = (t_indptr, receivers, perm, query, grad, logits, weights)
+        numbers = (times, one, dropout, drawn)
+        _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
+        table = tables.sum(0).view(num_buckets, weights.size(1))
+        return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table
     logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
     table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
     of_query = sums(indptr, indices, logits, key, scale=scale)

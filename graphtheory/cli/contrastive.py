@@ -1,0 +1,91 @@
+"""`graphtheory train --task contrastive`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.show import (
+    SMALL,
+    RefusedError,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    threads,
+    told_on_stop,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from graphtheory.cli.train import Train
+    from graphtheory.experiments.contrastive import Recipe
+
+_LINES = 10  # of a whole run
+
+
+def learn(asked: Train, screen: Screen) -> None:
+    """Learn features without labels, then say how well frozen ones do."""
+    from graphtheory.experiments import contrastive
+    from graphtheory.train import CheckpointError, pretrain
+
+    at_least(0, seed=asked.seed)
+    at_least(1, epochs=asked.epochs, threads=asked.threads)
+    recipe = _recipe(asked)
+    named = f"{recipe.dataset}-{recipe.encoder}-{recipe.head}-{asked.seed}"
+    out = asked.out or Path(f"runs/contrastive-{named}")
+    if not asked.resume and (out / "last.ckpt").exists():
+        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+    with refusing(ValueError, TypeError, OSError, ImportError):
+        run = contrastive.prepare(recipe, asked.seed)
+    screen.say(
+        f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, seed {asked.seed}: "
+        f"{recipe.epochs} epochs of {run.rows.count} batches of {run.rows.size}, temperature "
+        f"{recipe.temperature:g}, step {recipe.lr:g}"
+    )
+    every = max(1, recipe.epochs // _LINES)
+
+    def tell(row: dict[str, float]) -> None:
+        if row["epoch"] % every == 0:
+            screen.err.print(
+                f"epoch {row['epoch']}/{recipe.epochs}  loss {row['loss']:.4f}", highlight=False
+            )
+
+    with (
+        told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        refusing(CheckpointError, OSError),
+        threads(asked.threads, SMALL + 1),
+    ):
+        history = pretrain(
+            run.task, run.rows, epochs=recipe.epochs, out_dir=out, resume=asked.resume, tell=tell,
+            seed=asked.seed,
+        )  # fmt: skip
+        found = run.score()._asdict()
+    _report(screen, out, recipe, found | {"history": history})
+
+
+def _recipe(asked: Train) -> Recipe:
+    from graphtheory.experiments import contrastive as c
+
+    recipe = c.recipe_for(asked.dataset, data_root(asked.root))
+    heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
+    head = known("--head", asked.head, heads)
+    encoder = recipe.encoder
+    if asked.model != type(asked).model:  # the default is a model of another task
+        names = ("gcn",) if recipe.graph else ("cnn", "resnet18", "resnet50", "vit")
+        encoder = known("--model", asked.model, names)
+    return replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
+
+
+def _report(screen: Screen, out: Path, recipe: Recipe, found: dict[str, Any]) -> None:
+    from graphtheory.experiments.rows import Environment
+
+    screen.say(
+        f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
+        f"neighbour {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
+    )
+    kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
+    write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
+    screen.say(f"Written to {out}: last.ckpt, history.csv, result.json.")

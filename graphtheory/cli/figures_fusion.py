@@ -1,0 +1,104 @@
+"""The entries of `graphtheory reproduce` that are about Deep Fusion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.figure import Asked, Figure
+
+if TYPE_CHECKING:
+    from graphtheory.experiments.study import Study
+    from graphtheory.report.study import StudyReport
+
+_IMAGES, _GRAPHS = ("digits", "mnist"), ("Cora", "facebook")
+_LONG = {"digits": 160, "mnist": 20}  # epochs of the one run that is looked into
+_QUICK_EPOCHS, _QUICK_STEPS = 3, 10
+
+
+def _images(name: str, root: Path | None) -> object:
+    from graphtheory.data import digit_images
+
+    return digit_images.load(name, root)
+
+
+def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
+    """Heads under one recipe."""
+
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments import fusion_study as studies
+        from graphtheory.experiments.contrastive import recipe_for
+
+        recipe = recipe_for(asked.dataset, asked.root)
+        make = {
+            "deep-fusion-temperature": studies.temperatures,
+            "deep-fusion-batch": studies.batches,
+            "deep-fusion-graphs": studies.on_graph,
+        }.get(name, studies.HeadStudy)
+        made = make(recipe)
+        if not asked.quick:
+            return replace(made, seeds=asked.seeds or made.seeds)
+        epochs = _QUICK_STEPS if recipe.graph else _QUICK_EPOCHS
+        few = replace(recipe, epochs=epochs, depth=2)
+        return replace(
+            made, recipe=few, seeds=1, lrs=made.lrs[:1], values=made.values[-3:], heads=made.heads
+        )
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.fusion import heads
+
+        return heads(name, study, rows)
+
+    find = None if only == _GRAPHS else _images
+    return Figure(name, summary, study, report, default=only[0], only=only, find=find)
+
+
+def _attention() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.contrastive import recipe_for
+        from graphtheory.experiments.fusion_study import AttentionStudy
+
+        recipe = replace(recipe_for(asked.dataset, asked.root), depth=10, heads=4)
+        recipe = replace(recipe, epochs=_LONG[recipe.dataset])
+        made = AttentionStudy(recipe)
+        if not asked.quick:
+            return replace(made, seeds=asked.seeds or made.seeds)
+        return replace(made, recipe=replace(recipe, epochs=_QUICK_EPOCHS), seeds=1)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.fusion import attention
+
+        return attention(study, rows)
+
+    summary = "what the layers of a transformer head attend to, ordered by class"
+    name = "deep-fusion-attention"
+    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=_images)
+
+
+def _theorem() -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.subspace_study import SubspaceStudy
+
+        made = SubspaceStudy(first=asked.first)
+        if asked.quick:
+            return replace(made, seeds=2, shapes=made.shapes[:3], noises=made.noises[::2])
+        return replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.subspaces import theorem_1
+
+        return theorem_1(study, rows)
+
+    summary = "block-diagonal attention on clusters in subspaces, with noise and without"
+    return Figure("theorem-1", summary, study, report)
+
+
+ENTRIES = (
+    _attention(),
+    _heads("deep-fusion-heads", "features learned with transformer, MLP, linear and no head"),
+    _heads("deep-fusion-temperature", "transformer and MLP head over the temperature of the loss"),
+    _heads("deep-fusion-batch", "transformer and MLP head over the batch size"),
+    _heads("deep-fusion-graphs", "the same heads on nodes of a graph, beside DGI", _GRAPHS),
+    _theorem(),
+)

@@ -1,0 +1,136 @@
+"""`graphtheory train` on images."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.show import (
+    SMALL,
+    RefusedError,
+    Screen,
+    data_root,
+    refusing,
+    threads,
+    told_on_stop,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from graphtheory.cli.train import Train
+    from graphtheory.data.image_sets import ImageSet
+    from graphtheory.experiments.image_trial import ImageOutcome, ImageTrial
+    from graphtheory.train import ImageTask
+
+MANY = SMALL + 1  # nodes of a graph that computes on all cores, as images do
+
+
+def refuse_earlier(out: Path, resume: bool) -> None:
+    """Refuse a folder with a run that was not asked to go on.
+
+    Raises:
+        RefusedError: It holds one.
+    """
+    if not resume and (out / "last.ckpt").exists():
+        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+
+
+def train_on_images(screen: Screen, command: Train) -> None:
+    """Train, score once on the test images, draw, print, write."""
+    from graphtheory.data import image_sets
+    from graphtheory.experiments.image_trial import image_trial, prepare, run
+    from graphtheory.train import CheckpointError
+
+    if command.patience is not None:
+        raise RefusedError("--patience: not for images, whose recipe has a number of epochs")
+    root = data_root(command.root)
+    with refusing(ValueError, TypeError, OSError, ImportError):
+        images = image_sets.load(command.dataset, root)
+        split, name = images.info.known_split(command.split), images.info.name
+        trial = image_trial(name, command.model, command.epochs)
+        task, data = prepare(trial, images, command.seed)
+    out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
+    refuse_earlier(out, command.resume)
+    screen.say(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
+    screen.say(f"{trial.recipe}, batches of {trial.batch_size}")
+    with (
+        told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        refusing(CheckpointError, ValueError, OSError),
+        threads(command.threads, MANY),
+    ):
+        outcome = run(task, data, images, seed=command.seed, out_dir=out, resume=command.resume)
+        finished = Finished(trial, images, task, outcome)
+        drawn = finished.write(out, screen.command)
+    screen.say(finished.line())
+    screen.say(
+        f"{outcome.gmacs:.4f} GMACs an image, {outcome.parameters:,} parameters, "
+        f"{outcome.fit.seconds_per_epoch:.2f} s/epoch, peak {outcome.fit.peak_mb:.0f} MB"
+    )
+    more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
+    screen.say(
+        f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json, predictions.csv{more}."
+    )
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run on images that is over.
+
+    Attributes:
+        trial: How it was trained.
+        images: On what.
+        task: What came out.
+        outcome: How well it did.
+    """
+
+    trial: ImageTrial
+    images: ImageSet
+    task: ImageTask
+    outcome: ImageOutcome
+
+    def line(self) -> str:
+        """Scores."""
+        test, fit = self.outcome.test, self.outcome.fit
+        return (
+            f"test {100 * test:.2f} %, validation {100 * fit.val:.2f} %, best epoch "
+            f"{fit.best_epoch} of {fit.epochs}; data {_files(self.images)}"
+        )
+
+    def result(self) -> dict[str, Any]:
+        """Numbers in plain values."""
+        numbers = {name: getattr(self.outcome, name) for name in ("test", "gmacs", "parameters")}
+        return asdict(self.outcome.fit) | numbers
+
+    def write(self, out: Path, command: str) -> list[str]:
+        """result.json, predictions.csv and pictures; names of the pictures."""
+        from graphtheory.experiments.image_pictures import pictures
+        from graphtheory.experiments.rows import Environment
+        from graphtheory.plot import save
+
+        kept = {
+            "command": command, "data": _files(self.images), "options": self.trial.as_dict(),
+            "result": self.result(), "environment": asdict(Environment.here()),
+        }  # fmt: skip
+        write_json(out / "result.json", kept)
+        text = "\n".join(self.outcome.rows()) + "\n"
+        (out / "predictions.csv").write_text(text, encoding="utf-8")
+        drawn = pictures(self.task, self.images.test().pixels[0])
+        if drawn:
+            (out / "pictures").mkdir(exist_ok=True)
+        for name, figure in drawn.items():
+            save(figure, out / "pictures" / f"{name}.png")
+        return list(drawn)
+
+
+def _named(images: ImageSet) -> str:
+    """The set and its files: of CIFAR-10 there are several that cannot be compared."""
+    return f"{images.info.name} ({_files(images)})"
+
+
+def _files(images: ImageSet) -> str:
+    info = images.info
+    if info.embedded:
+        return "scikit-learn's digits"
+    more = f" and {len(info.files) - 1} more" if len(info.files) > 1 else ""
+    return f"{info.folder}/{info.files[0]}{more}"

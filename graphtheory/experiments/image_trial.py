@@ -1,0 +1,150 @@
+"""One network for images, trained by its data set's recipe and scored on the test images once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.data.image_sets import ImageSet, validation_split
+from graphtheory.metrics import count_macs
+from graphtheory.models import image_zoo
+from graphtheory.train import Augmentation, FitResult, ImageData, ImageTask, Recipe, fit
+from graphtheory.train.score import accuracy
+
+EpochRow = dict[str, float]
+
+
+@dataclass(frozen=True)
+class ImageTrial:
+    """Everything that a run on images hangs on but the seed.
+
+    Attributes:
+        model: One of `image_zoo.NAMES`.
+        recipe: How it learns.
+        batch_size: Images of a batch.
+        drop_path: Probability that an image skips the last block in training.
+    """
+
+    model: str
+    recipe: Recipe
+    batch_size: int = 128
+    drop_path: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a log."""
+        return asdict(self)
+
+
+_NATURAL = ImageTrial(
+    "vit",
+    Recipe(
+        epochs=30, lr=2e-3,
+        augment=Augmentation(crop=4, flip=True, erase=0.1, mixup=0.2, cutmix=0.2),
+    ),
+    drop_path=0.1,
+)  # fmt: skip
+# One recipe for all models of a data set: chosen for vit on validation, and not again for others.
+_TRIALS = {
+    "digits": ImageTrial("vit", Recipe(epochs=40, lr=2e-3, augment=Augmentation(crop=1)), 32),
+    "mnist": ImageTrial("vit", Recipe(epochs=6, lr=2e-3, augment=Augmentation(crop=2)), 64),
+    "cifar10": _NATURAL,
+    "cifar10-jpeg": _NATURAL,
+    "cifar10-lossless4000": replace(_NATURAL, recipe=replace(_NATURAL.recipe, epochs=100)),
+}
+
+
+def image_trial(dataset: str, model: str, epochs: int | None = None) -> ImageTrial:
+    """The trial of a model on a data set, by the recipe that all models share there.
+
+    Args:
+        dataset: Name of an image set, as `ImageSet.info` has it.
+        model: One of `image_zoo.NAMES`.
+        epochs: In place of the recipe's own number.
+    """
+    trial = replace(_TRIALS[dataset], model=model)
+    if epochs is None:
+        return trial
+    return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
+
+
+def prepare(trial: ImageTrial, images: ImageSet, seed: int) -> tuple[ImageTask, ImageData]:
+    """The task and its data; weights, order and validation images follow from `seed`."""
+    pixels, y = images.training()
+    train, val = validation_split(y, seed)
+    classes = dict(images.info.counts)["classes"]
+    data = ImageData(
+        pixels, y, train, val, name=images.info.name, batch_size=trial.batch_size, seed=seed
+    )
+    kind = image_zoo.ImageKind(pixels.size(2), pixels.size(1), classes, trial.drop_path)
+    with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+        torch.manual_seed(seed)
+        model = image_zoo.build(trial.model, kind)
+    task = ImageTask(model, num_classes=classes, statistics=data.statistics(), recipe=trial.recipe)
+    return task, data
+
+
+@dataclass(frozen=True)
+class ImageOutcome:
+    """What a run gives.
+
+    Attributes:
+        fit: The training; its `test` is None.
+        test: Accuracy on the test images of the epoch that was best on validation, 0..1.
+        predicted: Class of each test image, int64 [N].
+        y: The true ones.
+        gmacs: 10^9 multiply-accumulate operations an image; see `metrics.count_macs`.
+        parameters: Trainable numbers.
+    """
+
+    fit: FitResult
+    test: float
+    predicted: Tensor
+    y: Tensor
+    gmacs: float
+    parameters: int
+
+    def rows(self) -> list[str]:
+        """The test images as lines of a CSV file: number, true and predicted class."""
+        pairs = zip(self.y.tolist(), self.predicted.tolist(), strict=True)
+        return ["image,class,predicted", *(f"{i},{a},{b}" for i, (a, b) in enumerate(pairs))]
+
+
+def run(
+    task: ImageTask,
+    data: ImageData,
+    images: ImageSet,
+    *,
+    seed: int,
+    out_dir: str | PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | Callable[[EpochRow], None] = True,
+) -> ImageOutcome:
+    """Train what `prepare` made, then open the test images and score once.
+
+    Raises:
+        CheckpointError, FileExistsError, OSError, FloatingPointError: As `fit`.
+        DamagedFileError: A file with test images is truncated or altered.
+    """
+    epochs = task.options.epochs
+    found = fit(
+        task, data, epochs=epochs, patience=epochs, out_dir=out_dir, resume=resume,
+        progress=progress, seed=seed,
+    )  # fmt: skip
+    test = images.test()
+    logits = task.logits(test.pixels).cpu()
+    parameters = sum(p.numel() for p in task.model.parameters() if p.requires_grad)
+    return ImageOutcome(
+        found, accuracy(logits, test.y), logits.argmax(1), test.y, gmacs(task.scored, data),
+        parameters,
+    )  # fmt: skip
+
+
+def gmacs(model: nn.Module, data: ImageData) -> float:
+    """10^9 multiply-accumulate operations of one image."""
+    image = torch.zeros(1, *data.pixels.shape[1:], device=next(model.parameters()).device)
+    return count_macs(model, image).total / 1e9

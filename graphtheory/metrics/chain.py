@@ -1,0 +1,92 @@
+"""Reasoning in steps: errors of the answers, and where the query's attention goes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MASSES = (
+    "same step, same pattern",
+    "same step, other pattern",
+    "other step, same pattern",
+    "other step, other pattern",
+)
+
+
+def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
+    r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt.
+
+    Args:
+        found: Answers v_1..v_K, int64 [B, K].
+        wanted: z_1..z_K, int64 [B, K].
+
+    Returns:
+        [B]
+
+    Raises:
+        ValueError: Shapes that differ.
+
+    Source: Li (2024), eq. (7.7), before its mean.
+
+    Example:
+        >>> cot_error(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]])).tolist()
+        [0.0, 0.5]
+    """
+    _check(found, wanted)
+    return (found != wanted).float().mean(1)
+
+
+def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
+    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt.
+
+    Args:
+        found: Answers v, int64 [B].
+        wanted: z_K, int64 [B].
+
+    Returns:
+        [B]
+
+    Raises:
+        ValueError: Shapes that differ.
+
+    Source: Li (2024), eq. (7.9), before its mean.
+    """
+    _check(found, wanted)
+    return (found != wanted).float()
+
+
+def _check(found: Tensor, wanted: Tensor) -> None:
+    if found.shape != wanted.shape:
+        raise ValueError(f"found: shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
+
+
+def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict[str, Tensor]:
+    """Attention of the query on four kinds of example columns, and on its own, of each head.
+
+    Args:
+        weights: Of the query on all columns [B, heads, L].
+        same_step: Whether an example column is of the query's step, [B, n]; these are the first n.
+        same_pattern: Whether it has the query's pattern, [B, n].
+
+    Returns:
+        Means over the prompts [heads]: those of `MASSES`, and "own columns", n to L - 1.
+
+    Source: Li (2024), eq. (7.23) and figure 7.6.
+
+    Example:
+        >>> w = torch.tensor([[[0.7, 0.1, 0.2]]])
+        >>> mass = chain_mass(w, torch.tensor([[True, False]]), torch.tensor([[True, True]]))
+        >>> [round(mass[k].item(), 1) for k in ("same step, same pattern", "own columns")]
+        [0.7, 0.2]
+    """
+    count = same_step.size(1)
+    kinds = (
+        same_step & same_pattern, same_step & ~same_pattern,
+        ~same_step & same_pattern, ~same_step & ~same_pattern,
+    )  # fmt: skip
+    examples = weights[:, :, :count]
+    out = {
+        name: torch.where(kind[:, None], examples, 0).sum(2).mean(0)
+        for name, kind in zip(MASSES, kinds, strict=True)
+    }
+    return out | {"own columns": weights[:, :, count:].sum(2).mean(0)}

@@ -1,0 +1,214 @@
+"""Whether attention finds the classes of a batch: sharpness, mass on the own class, theorem 2."""
+
+from __future__ import annotations
+
+from math import exp, expm1, inf, log, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> float:
+    r"""The least attention within a class over the largest between two classes.
+
+    .. math:: S(A) = \frac{\min_{i \ne j,\, y_i = y_j} A_{ij}}{\max_{y_p \ne y_q} A_{pq}}
+
+    Infinity where nothing passes between classes and something within each; 0 where a pair of a
+    class has nothing. One pair decides it, so noise in a single entry does.
+
+    Args:
+        attention: Weights, 0 or more; leading axes, such as heads, count as more pairs.
+        labels: Class of each sample.
+        diagonal: Whether the attention of a sample to itself counts as within its class.
+
+    Shapes:
+        attention [..., B, B], labels int64 [B].
+
+    Raises:
+        ValueError: Shapes that do not fit, negative weights, one class, or no pair within a class.
+
+    Source:
+        Li and Pimentel-Alarcon (2024), Deep Fusion, definition 2, which does not say whether i = j
+        counts.
+
+    Example:
+        >>> attention = torch.tensor([[0.5, 0.4, 0.1], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])
+        >>> round(sharpness(attention, torch.tensor([0, 0, 1])), 6)
+        2.0
+    """
+    within, between = _pairs(attention, labels, diagonal)
+    least, most = float(attention[..., within].min()), float(attention[..., between].max())
+    if least < 0 or float(attention.min()) < 0:
+        raise ValueError("attention: negative entries, expected weights of 0 or more")
+    return least / most if most > 0 else (inf if least > 0 else 0.0)
+
+
+def sharpness_of_means(attention: Tensor, labels: Tensor) -> float:
+    r"""The mean attention within a class, diagonal left out, over the mean between classes.
+
+    1 where attention does not see the classes; unlike `sharpness` no single pair decides it.
+
+    Args:
+        attention: As for `sharpness`.
+        labels: Class of each sample.
+
+    Raises:
+        ValueError: As `sharpness`, but for negative entries.
+    """
+    within, between = _pairs(attention, labels, diagonal=False)
+    least, most = float(attention[..., within].mean()), float(attention[..., between].mean())
+    return least / most if most > 0 else inf
+
+
+class ClassMass(NamedTuple):
+    """Share of attention on the own class, and what uniform attention would have there."""
+
+    mass: float
+    uniform: float
+
+
+def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
+    r"""Share of a sample's attention to others that goes to its own class, mean over samples.
+
+    .. math:: \frac1B \sum_i \frac{\sum_{j \ne i,\, y_j = y_i} A_{ij}}{\sum_{j \ne i} A_{ij}}
+
+    A row whose attention is on itself alone is left out. Block-diagonal attention has mass 1.
+
+    Args:
+        attention: Weights, 0 or more; heads are averaged.
+        labels: Class of each sample.
+
+    Shapes:
+        attention [..., B, B], labels int64 [B].
+
+    Raises:
+        ValueError: Shapes that do not fit, one class, no pair within a class, or no row to average.
+
+    Example:
+        >>> class_mass(torch.full((1, 4, 4), 0.25), torch.tensor([0, 0, 1, 1])).mass
+        0.3333333432674408
+    """
+    within, _ = _pairs(attention, labels, diagonal=False)
+    others = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    own = torch.where(within, attention, 0).sum(-1)
+    whole = torch.where(others, attention, 0).sum(-1)
+    some = whole > 0
+    if not bool(some.any()):
+        raise ValueError("attention: nothing off the diagonal, expected a row with some")
+    uniform = within.sum(1) / (len(labels) - 1)
+    return ClassMass(float((own[some] / whole[some]).mean()), float(uniform.mean()))
+
+
+class NoiseBounds(NamedTuple):
+    """What noise leaves of theorem 1.
+
+    Attributes:
+        delta: At most so much of a sample lies along a direction its cluster is orthogonal to.
+        Delta: At least so much of a sample lies along its own cluster's direction.
+        separable: Whether delta < Delta.
+    """
+
+    delta: float
+    Delta: float
+    separable: bool
+
+
+def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
+    r"""Bounds on noisy projections, from the noise and the cluster integrity.
+
+    .. math:: \delta = \sqrt{1 - (1 - \epsilon)^2}, \qquad
+        \Delta = (1 - \epsilon) \rho - \delta \sqrt{1 - \rho^2}
+
+    Args:
+        noise: epsilon in [0, 1]: a noisy unit sample has at least cosine 1 - epsilon with its own.
+        integrity: rho in [0, 1].
+
+    Raises:
+        ValueError: A number outside [0, 1].
+
+    Source: Li and Pimentel-Alarcon (2024), eq. (6) and after.
+
+    Example:
+        >>> [round(value, 2) for value in noise_bounds(0.05, 0.5)[:2]]
+        [0.31, 0.2]
+    """
+    for name, value in (("noise", noise), ("integrity", integrity)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}: got {value}, expected a number in [0, 1]")
+    delta = sqrt(1 - (1 - noise) ** 2)
+    kept = (1 - noise) * integrity - delta * sqrt(1 - integrity**2)
+    return NoiseBounds(delta, kept, delta < kept)
+
+
+class GrowthBound(NamedTuple):
+    """The factor of theorem 2.
+
+    Attributes:
+        factor: At least so much is sharpness multiplied by in a block, says the theorem.
+        squares_negative: Whether the bound squares a negative number, and so proves nothing.
+    """
+
+    factor: float
+    squares_negative: bool
+
+
+def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:
+    r"""The lower bound of theorem 2 on the growth of sharpness in one block, as printed.
+
+    .. math:: \frac{(\Delta e^{\Delta^2} - n e^{n(\delta + \delta^2)})^2
+        e^{\delta + n \delta^2 - n \Delta^2}}{n^2 L + n^3 L^2}, \qquad
+        L = \delta e^{n \Delta^2} + e^{n (\delta + \delta^2)}
+
+    It is below 1 wherever delta < Delta and n is 3 or more, that is, it does not say that sharpness
+    grows; and the number under the square is negative there.
+
+    Args:
+        count: n, samples in the batch, at least 1.
+        delta: 0 or more.
+        Delta: Above 0.
+
+    Raises:
+        ValueError: A number out of its range.
+
+    Source: Li and Pimentel-Alarcon (2024), theorem 2, the last line of its proof.
+
+    Example:
+        >>> f"{growth_bound(4, 0.0, 0.9).factor:.1e}"
+        '1.9e-03'
+    """
+    if count < 1 or delta < 0 or Delta <= 0:
+        raise ValueError(
+            f"count, delta, Delta: got {count}, {delta}, {Delta}, expected 1 or more, 0 or more, "
+            "above 0"
+        )
+    n = count
+    gain, loss = log(Delta) + Delta**2, log(n) + n * (delta + delta**2)
+    high, low = max(gain, loss), min(gain, loss)
+    if high == low:
+        return GrowthBound(0.0, False)
+    square = 2 * (high + log(-expm1(low - high)))
+    spread = n * (delta + delta**2)
+    noisy = log(delta) + n * Delta**2 if delta > 0 else -inf
+    both = _log_add(noisy, spread)
+    below = _log_add(2 * log(n) + both, 3 * log(n) + 2 * both)
+    return GrowthBound(exp(square + delta + n * (delta**2 - Delta**2) - below), gain < loss)
+
+
+def _log_add(a: float, b: float) -> float:
+    high, low = max(a, b), min(a, b)
+    return high if low == -inf else high + log(1 + exp(low - high))
+
+
+def _pairs(attention: Tensor, labels: Tensor, diagonal: bool) -> tuple[Tensor, Tensor]:
+    """Pairs of one class, and of two, Bool [B, B]."""
+    if labels.dim() != 1 or attention.shape[-2:] != (len(labels), len(labels)):
+        raise ValueError(
+            f"attention: shape {tuple(attention.shape)}, expected [..., B, B] for labels "
+            f"{tuple(labels.shape)}"
+        )
+    same = labels[:, None] == labels
+    within = same if diagonal else same & ~torch.eye(len(labels), dtype=torch.bool).to(same.device)
+    if bool(same.all()) or not bool(within.any()):
+        raise ValueError("labels: one class or no two samples of one, expected pairs of both kinds")
+    return within, ~same

@@ -1,0 +1,186 @@
+"""How far apart clusters in subspaces lie, and the weights of theorem 1 that tell them apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Generator, Tensor
+
+_RANK_TOLERANCE = 1e-6  # of the largest singular value
+
+
+class Integrity(NamedTuple):
+    """Cluster integrity.
+
+    Attributes:
+        rho: Of each cluster [K], in 0..1.
+        directions: The unit vectors that reach it [K, m].
+    """
+
+    rho: Tensor
+    directions: Tensor
+
+    @property
+    def least(self) -> float:
+        """Of all clusters together."""
+        return float(self.rho.min())
+
+
+def cluster_integrity(
+    x: Tensor,
+    labels: Tensor,
+    generator: Generator,
+    *,
+    own: bool = False,
+    steps: int = 200,
+    step_size: float = 0.1,
+    tolerance: float = 0.0,
+) -> Integrity:
+    r"""Cluster integrity by the paper's greedy search, with the sign of its step corrected.
+
+    .. math:: \rho_k = \max_{u \perp U_k} \min_{x_i \notin U_k} |x_i^\top u|, \qquad
+        \rho'_k = \max_{u \perp U_c,\, c \ne k} \min_{x_i \in U_k} |x_i^\top u|
+
+    The first is the paper's definition. The second, with `own`, is what theorem 1 needs: with more
+    than two clusters a vector orthogonal to one cluster alone leaves the others in place. A search,
+    so a lower bound. Each step moves u towards the sample with the least |x^T u|, by the sign of
+    x^T u; the paper moves by +x, which for a negative product makes the least one smaller.
+
+    A cluster whose complement is empty, so that no u is left, has rho 0.
+
+    Args:
+        x: Samples as unit vectors.
+        labels: Cluster of each.
+        generator: Source of the first u.
+        own: Search rho' instead of rho.
+        steps: At most so many, T.
+        step_size: alpha.
+        tolerance: Stop when a step changes the least product by less, tau.
+
+    Shapes:
+        x [n, m], labels int64 [n].
+
+    Raises:
+        ValueError: Fewer than two clusters, or shapes that do not fit.
+
+    Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
+    """
+    bases = _bases(x, labels)
+    found = []
+    for k in bases:
+        mine = labels == k
+        barred = torch.cat([basis for c, basis in bases.items() if c != k], 1) if own else bases[k]
+        seen = x[mine] if own else x[~mine]
+        u = torch.randn(x.size(1), generator=generator, dtype=x.dtype)
+        found.append(_search(seen, _orthonormal(barred), u, steps, step_size, tolerance))
+    rho, directions = zip(*found, strict=True)
+    return Integrity(torch.tensor(rho, dtype=x.dtype), torch.stack(directions))
+
+
+def _search(
+    samples: Tensor, barred: Tensor, u: Tensor, steps: int, step_size: float, tolerance: float
+) -> tuple[float, Tensor]:
+    """The best least product found, and its u; `barred` is an orthonormal basis [m, r]."""
+    best, direction = 0.0, torch.zeros_like(u)
+    last = -torch.inf
+    for _ in range(steps):
+        u = u - barred @ (barred.t() @ u)
+        if float(u.norm()) < _RANK_TOLERANCE:
+            return best, direction
+        u = u / u.norm()
+        product = samples @ u
+        nearest = product.abs().argmin()
+        value = float(product[nearest].abs())
+        if value > best:
+            best, direction = value, u
+        if abs(value - last) < tolerance:
+            break
+        last = value
+        sign = 1.0 if product[nearest] >= 0 else -1.0
+        u = u + step_size * sign * samples[nearest]
+    return best, direction
+
+
+class FusionWeights(NamedTuple):
+    """W* of theorem 1.
+
+    Attributes:
+        weights: [m, n]; column j is the direction of the cluster of sample j.
+        rho: The signed rho' of each cluster [K]: min over its samples of x^T w.
+    """
+
+    weights: Tensor
+    rho: Tensor
+
+
+def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
+    r"""W_Q = W_K = W* that makes the attention :math:`(XW)(XW)^\top` block-diagonal.
+
+    .. math:: w_k = \arg\max_{|w| = 1,\, w \perp U_c,\, c \ne k}\; \min_{x_i \in U_k} x_i^\top w
+
+    Then entries between clusters are 0, and entries within cluster k, of nu samples, are at least
+    nu rho'^2. That takes what the paper does not state: all samples of a cluster on one side of a
+    w. Solved exactly, as a least-distance problem.
+
+    Args:
+        x: Samples as unit vectors.
+        labels: Cluster of each, 0 to K - 1.
+
+    Shapes:
+        x [n, m], labels int64 [n].
+
+    Raises:
+        ValueError: A cluster whose samples no w has on one side, by name; fewer than two clusters.
+
+    Source:
+        Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition; rho'
+        in place of rho. Lawson and Hanson (1974), chapter 23, least distance programming.
+    """
+    bases = _bases(x, labels)
+    directions, rho = {}, []
+    for k in bases:
+        barred = _orthonormal(torch.cat([basis for c, basis in bases.items() if c != k], 1))
+        w = _one_side((x[labels == k] - (x[labels == k] @ barred) @ barred.t()).double())
+        if w is None:
+            raise ValueError(
+                f"x: no direction orthogonal to the other clusters has all samples of cluster {k} "
+                "on one side, which theorem 1 needs"
+            )
+        directions[k] = w.to(x.dtype)
+        rho.append(float((x[labels == k] @ directions[k]).min()))
+    columns = torch.stack([directions[int(k)] for k in labels], 1)
+    return FusionWeights(columns, torch.tensor(rho, dtype=x.dtype))
+
+
+def _one_side(samples: Tensor) -> Tensor | None:
+    """The unit w with the largest least product; None where no product can be positive.
+
+    min |w| with samples w >= 1 is dual to a least-squares problem with a >= 0.
+    """
+    count, dim = samples.shape
+    system = np.vstack([samples.t().numpy(), np.ones(count)])
+    a, residual = nnls(system, np.append(np.zeros(dim), 1.0), maxiter=30 * count)
+    if residual < 1e-7:
+        return None
+    rest = system @ a - np.append(np.zeros(dim), 1.0)
+    w = torch.from_numpy(-rest[:-1] / rest[-1])
+    return None if float(w.norm()) == 0 else w / w.norm()
+
+
+def _bases(x: Tensor, labels: Tensor) -> dict[int, Tensor]:
+    """Cluster -> orthonormal basis of its samples [m, r]."""
+    if x.dim() != 2 or labels.shape != x.shape[:1]:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [n, m] for {tuple(labels.shape)}")
+    clusters = [int(k) for k in labels.unique()]
+    if len(clusters) < 2:
+        raise ValueError(f"labels: {len(clusters)} clusters, expected two or more")
+    return {k: _orthonormal(x[labels == k].t()) for k in clusters}
+
+
+def _orthonormal(vectors: Tensor) -> Tensor:
+    """Basis of the columns' span [m, r]."""
+    u, s, _ = torch.linalg.svd(vectors, full_matrices=False)
+    return u[:, s > _RANK_TOLERANCE * s.max()]

@@ -1,0 +1,128 @@
+"""How an in-context learner answers: where its query looks, and what keys and neurons point at."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, float]:
+    r"""Mean attention on the contexts of each kind, beside how many contexts are of that kind.
+
+    Kinds: "same", with the query's relevant pattern; "rival", with the task's other decisive
+    pattern; "other", with one that decides nothing. Prompts without a context of the query's
+    pattern are left out: their mass cannot be on it.
+
+    Args:
+        attention: Weights [..., P, l], such as [T, P, l] of `models.icl_predict`.
+        pattern: Relevant patterns int64 [..., P, l + 1], the query's last.
+        task: Decisive patterns int64 [..., P, 2], one of them the query's.
+
+    Returns:
+        same, rival, other: Mass, together 1; uniform same, uniform rival, uniform other: shares of
+        the contexts.
+
+    Raises:
+        ValueError: No prompt has a context of the query's pattern.
+
+    Source:
+        Li (2024), corollary 6.4.3, whose left side is "same".
+    """
+    context, query = pattern[..., :-1], pattern[..., -1:]
+    same = context == query
+    rival = ((context[..., None] == task[..., None, :]).any(-1)) & ~same
+    kinds = {"same": same, "rival": rival, "other": ~same & ~rival}
+    there = same.any(-1).broadcast_to(attention.shape[:-1])
+    if not bool(there.any()):
+        raise ValueError("pattern: no prompt has a context of the query's pattern, expected one")
+    found: dict[str, float] = {}
+    for name, kind in kinds.items():
+        kind = kind.broadcast_to(attention.shape)
+        found[name] = float(torch.where(kind, attention, 0).sum(-1)[there].mean())
+        found[f"uniform {name}"] = float(kind.float().mean(-1)[there].mean())
+    return found
+
+
+class Projection(NamedTuple):
+    """Mean lengths over columns.
+
+    Attributes:
+        whole: Of W p.
+        along: Of the part of W p along the column's own direction.
+        across: Largest part of W p along another of the directions.
+    """
+
+    whole: float
+    along: float
+    across: float
+
+
+def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor) -> Projection:
+    r"""How much of W p lies along the relevant pattern of p.
+
+    .. math:: \|W p\|, \quad |[\mu^\top, 0^\top] W p| / \|\mu\|
+
+    Args:
+        weight: W_Q or W_K, [m_a, d] with m_a at least d_x.
+        columns: p, [N, d].
+        directions: Patterns [M, d_x], of any norm.
+        own: Which of them is in each column, int64 [N].
+
+    Raises:
+        ValueError: Directions longer than the embedding.
+
+    Source:
+        Li (2024), proposition 6.4.1 and figure 6.2a.
+    """
+    dim = directions.size(1)
+    if dim > weight.size(0):
+        raise ValueError(f"directions: d_x = {dim}, expected at most m_a = {weight.size(0)}")
+    image = columns @ weight.t()  # [N, m_a]
+    unit = directions / directions.norm(dim=1, keepdim=True)
+    parts = (image[:, :dim] @ unit.t()).abs()  # [N, M]
+    along = parts.gather(1, own[:, None])
+    others = parts.scatter(1, own[:, None], 0.0)
+    return Projection(
+        float(image.norm(dim=1).mean()), float(along.mean()), float(others.amax(1).mean())
+    )
+
+
+class Alignment(NamedTuple):
+    """Of every neuron; zero rows have cosine 0.
+
+    Attributes:
+        input_norm: Length of the first d_x entries of its row of W_O W_V.
+        input_cosine: Cosine between these and the mean of the relevant patterns.
+        label_norm: Length of the next d_y entries.
+        label_cosine: Cosine between these and q where a > 0, -q where a < 0.
+    """
+
+    input_norm: Tensor
+    input_cosine: Tensor
+    label_norm: Tensor
+    label_cosine: Tensor
+
+
+def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Alignment:
+    r"""Whether neurons read the mean pattern and the label embedding.
+
+    .. math:: r_{d_x} \bar\mu / (\|r_{d_x}\| \|\bar\mu\|), \quad
+        r_{d_y} q_e / (\|r_{d_y}\| \|q_e\|)
+
+    Args:
+        rows: W_O W_V, [..., m, d_x + d_y].
+        sign: `a`, [..., m]; its sign alone matters.
+        mean: mu-bar, [d_x].
+        q: Embedding of the label +1, [d_y].
+
+    Source:
+        Li (2024), proposition 6.4.5.
+    """
+    inputs, labels = rows.split((len(mean), len(q)), dim=-1)
+    label_cosine = torch.cosine_similarity(labels, q.expand_as(labels), dim=-1)
+    return Alignment(
+        inputs.norm(dim=-1), torch.cosine_similarity(inputs, mean.expand_as(inputs), dim=-1),
+        labels.norm(dim=-1), label_cosine * sign.sign(),
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""Models of reasoning in steps: one attention layer, and a transformer of any depth."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.models.gpt import GPT, gpt_block
+from graphtheory.models.token_sets import token_bipartite
+from graphtheory.nn.attention import attention_maps
+from graphtheory.nn.sequence_position import PeriodicPlaces
+
+
+class ChainAttention(nn.Module):
+    r"""One head of attention from the last column to those before it; only W is learned.
+
+    .. math::
+        F(\Psi; P) = \sum_{i < \mathrm{len}(P)} W_V \tilde p_i\,
+        \mathrm{softmax}_i\big(\tilde p_i^\top W \tilde p_{query}\big), \qquad
+        \tilde p_i = p_i + c_{i \bmod K}, \quad W_V = (0 \; I)
+
+    T independent models can train in one computation, each on prompts of its own. W starts at
+    N(0, xi^2).
+
+    Args:
+        positions: c_1..c_K [K, 2 d].
+        trials: Models, T.
+        xi: Spread of the start.
+        generator: Source of the start.
+
+    Shapes:
+        columns [B, L, 2 d], of T models those of the first one first; sizes int64 [B], how many of
+        the L columns are a prompt's, at least 2; default all -> [B, d].
+
+    Raises:
+        ValueError: Columns of another width; prompts that T does not divide; a size out of range.
+
+    Source:
+        Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
+
+    Example:
+        >>> model = ChainAttention(torch.eye(3, 8))
+        >>> model(torch.randn(5, 13, 8)).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(
+        self, positions: Tensor, *, trials: int = 1, xi: float = 0.01,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if positions.dim() != 2 or positions.size(1) % 2:
+            raise ValueError(f"positions: shape {tuple(positions.shape)}, expected [K, 2 d]")
+        self.position, self.trials, self.xi = PeriodicPlaces(positions), trials, xi
+        self.W = nn.Parameter(torch.empty(trials, positions.size(1), positions.size(1)))
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw W anew."""
+        self.W.normal_(0, self.xi, generator=generator)
+
+    @torch.no_grad()
+    def trial(self, index: int) -> ChainAttention:
+        """A copy of one of the models by itself."""
+        alone = ChainAttention(self.position.vectors, xi=self.xi)
+        alone.W.copy_(self.W[index : index + 1])
+        return alone
+
+    def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
+        """F of each prompt."""
+        query, nodes, rows = self._parts(columns, sizes)
+        heard = ops.attention(query, nodes, nodes, rows, scale=1.0)
+        return heard[:, 0, columns.size(2) // 2 :]
+
+    def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
+        """Weights of the query, [B, 1, L]; 0 on itself and beyond. A list of this one layer."""
+        query, nodes, rows = self._parts(columns, sizes)
+        weights = ops.edge_softmax(ops.edge_dot(query, nodes, rows), rows)  # [edges, 1]
+        out = columns.new_zeros(columns.shape[:2])
+        out[_before(columns, sizes)] = weights[:, 0]
+        return [out[:, None]]
+
+    def _parts(self, columns: Tensor, sizes: Tensor | None) -> tuple[Tensor, Tensor, Neighborhood]:
+        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and which it hears."""
+        count, length, width = columns.shape
+        if width != self.W.size(1):
+            raise ValueError(f"columns: {width} features, expected {self.W.size(1)}")
+        if count % self.trials:
+            raise ValueError(f"columns: {count} prompts, expected a multiple of {self.trials}")
+        x = columns + self.position(torch.arange(length, device=columns.device))
+        own = x[torch.arange(count, device=x.device), _last(columns, sizes)]
+        query = own.view(self.trials, -1, width) @ self.W.transpose(1, 2)
+        # Columns that are nobody's stay where they are: to take them out would copy the rest.
+        rows = token_bipartite(count, 1, length, x.device).keep(_before(columns, sizes).flatten())
+        return query.flatten(0, 1)[:, None], x.flatten(0, 1)[:, None], rows
+
+
+class ChainTransformer(nn.Module):
+    """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
+
+    Args:
+        position: Makes vectors [L, 2 d] of places: `nn.PeriodicPlaces`, `nn.SinusoidalPlaces` or
+            `nn.LearnedPlaces`.
+        dim: Features of a column, 2 d.
+        depth: Layers.
+        heads: Of each layer.
+        norm: Whether there are layer norms.
+        mlp_ratio: Width of the MLPs over `dim`; 0 is attention alone.
+        generator: Source of the start.
+
+    Shapes:
+        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns are a prompt's; default all
+        -> [B, d].
+
+    Raises:
+        ValueError: A width that is odd or that the heads do not divide.
+
+    Source:
+        Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3; what else it is made
+        of is not said there.
+
+    Example:
+        >>> model = ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=2, heads=2)
+        >>> model(torch.randn(5, 13, 8)).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(
+        self, position: nn.Module, dim: int, depth: int, heads: int, *, norm: bool = True,
+        mlp_ratio: float = 4.0, generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if dim % 2:
+            raise ValueError(f"dim: got {dim}, expected two vectors of one width")
+        blocks = [gpt_block(dim, heads, mlp_ratio=mlp_ratio, norm=norm) for _ in range(depth)]
+        last = nn.LayerNorm(dim) if norm else nn.Identity()
+        self.gpt = GPT(nn.Identity(), position, blocks, nn.Linear(dim, dim // 2), norm=last)
+        self.gpt.reset_parameters(generator)
+
+    def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
+        """What the last column of each prompt gives."""
+        out = self.gpt(columns, _mask(columns, sizes))
+        return out[torch.arange(len(out), device=out.device), _last(columns, sizes)]
+
+    @torch.no_grad()
+    def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
+        """Of each layer the weights of the last column on all, itself too, [B, heads, L]."""
+        mask = _mask(columns, sizes)
+        shown = columns.new_ones(columns.shape[:2], dtype=torch.bool) if mask is None else mask
+        node = shown.sum(1).cumsum(0) - 1  # of the last column of each prompt
+        found = []
+        for rows, weights in attention_maps(self.gpt, columns, mask):
+            of_last = rows.rows(node)
+            first, last = rows.indptr[node], rows.indptr[node + 1]
+            edges = torch.arange(of_last.num_edges, device=node.device)
+            edges += (first - of_last.indptr[:-1]).repeat_interleave(last - first)
+            out = weights.new_zeros(*columns.shape[:2], weights.size(1))
+            out[shown] = weights[edges]
+            found.append(out.transpose(1, 2))
+        return found
+
+
+def _mask(columns: Tensor, sizes: Tensor | None) -> Tensor | None:
+    """Bool [B, L] of the columns that are a prompt's."""
+    if sizes is None:
+        return None
+    return torch.arange(columns.size(1), device=columns.device) < sizes[:, None]
+
+
+def _last(columns: Tensor, sizes: Tensor | None) -> Tensor:
+    """Place of the last column of each prompt, [B]."""
+    if sizes is None:
+        return torch.full((len(columns),), columns.size(1) - 1, device=columns.device)
+    return sizes - 1
+
+
+def _before(columns: Tensor, sizes: Tensor | None) -> Tensor:
+    """Bool [B, L] of the columns before the last."""
+    last = _last(columns, sizes)
+    if sizes is not None and not bool(((last >= 1) & (last < columns.size(1))).all()):
+        raise ValueError(
+            f"sizes: from {int(sizes.min())} to {int(sizes.max())}, expected 2 to "
+            f"{columns.size(1)} columns"
+        )
+    return torch.arange(columns.size(1), device=columns.device) < last[:, None]

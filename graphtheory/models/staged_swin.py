@@ -1,0 +1,120 @@
+"""What STViT and STViT-R on Swin share: stages on grids, the third of which has semantic tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
+from graphtheory.models.swin import PatchMerging, SwinStage
+from graphtheory.nn import AttentionMap, BucketBias, attention_maps
+from graphtheory.nn.init import init_transformer
+
+
+class DumbbellStage(nn.Module):
+    """Units on one grid, then a merging of patches; see `Dumbbell`."""
+
+    def __init__(self, units: list[Dumbbell], merge: PatchMerging | None) -> None:
+        super().__init__()
+        self.units, self.merge = nn.ModuleList(units), merge
+
+    def forward(
+        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        """Patches [B * h * w, dim], and the grid on which they lie."""
+        for unit in self.units:
+            x = unit(x, grid, generator)
+        return (x, grid) if self.merge is None else self.merge(x, grid)
+
+
+class SemanticStage(nn.Module):
+    """Blocks on patches, semantic tokens of them, and a linear map in place of a merging.
+
+    Args:
+        base: Shifted windows on the patches, without a merging.
+        semantic: Makes the tokens, which go on alone.
+        widen: Of each token.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> tokens [B * M, 2 dim] and theirs, `side` rows and columns
+        for each window.
+    """
+
+    def __init__(self, base: SwinStage, semantic: WindowTokens, widen: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.semantic, self.widen = base, semantic, widen
+
+    def forward(
+        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        """Semantic tokens row by row, and the grid on which they lie."""
+        x, grid = self.base(x, grid, generator)
+        made, order, _ = token_order(grid, self.semantic.window, self.semantic.side, x.device)
+        return self.widen(self.semantic(x, grid, generator)[order]), made
+
+
+class StagedSwin(nn.Module):
+    """Patches, stages on grids, the mean patch: what STViT and STViT-R on Swin share.
+
+    Args:
+        stem: Makes nodes of images.
+        stages: First to last.
+        dim: Features of the last stage.
+        head: Takes the normalised nodes [B, T, dim] of the last grid.
+        eps: Of the last norm.
+
+    Shapes:
+        images [B, C, H, W] of any size, if no part has a G -> what `head` gives.
+    """
+
+    def __init__(
+        self,
+        stem: nn.Module,
+        stages: Sequence[SwinStage | DumbbellStage | SemanticStage],
+        dim: int,
+        head: nn.Module,
+        *,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.stem, self.stages = stem, nn.ModuleList(stages)
+        self.norm, self.head = nn.LayerNorm(dim, eps), head
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights anew; relative positions begin at 0."""
+        init_transformer(self, generator)
+        for part in self.modules():
+            if isinstance(part, BucketBias):
+                part.reset_parameters()
+            if isinstance(part, WindowTokens):
+                part.reset_parameters(generator)
+
+    def features(self, images: Tensor, *, generator: torch.Generator | None = None) -> list[Any]:
+        """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
+        x, grid = self.stem(images)
+        found = []
+        for stage in self.stages:
+            x, grid = stage(x, grid, generator)
+            found.append((x, grid))
+        return found
+
+    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Normalised nodes [B, T, dim] of the last grid."""
+        x, grid = self.features(images, generator=generator)[-1]
+        return self.norm(x).view(grid.count, grid.size, -1)
+
+    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """One vector an image; `generator` is the source of stochastic depth and dropout."""
+        return self.head(self.tokens(images, generator=generator))
+
+    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
+        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
+
+        Patches and semantic tokens count window by window where attention is in windows.
+        """
+        return attention_maps(self, images)

@@ -1,0 +1,147 @@
+"""The k nearest nodes of an image by features, found anew in every layer."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Grid
+
+_NUMBERS = 2**24  # similarities that exist at a time, unless one image has more
+
+
+class PlaceSimilarity(NamedTuple):
+    """How close receivers and senders lie: rows [h, h'] and columns [w, w'], which add up."""
+
+    rows: Tensor
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class Nearest:
+    r"""Of each node the senders whose features point most nearly in its own direction.
+
+    .. math:: s_{ij} = 2 \Big\langle \frac{x_i}{|x_i|}, \frac{y_j}{|y_j|} \Big\rangle + p_{ij}
+
+    The k * dilation largest are sorted and every dilation-th is taken, so that a node which is
+    among its own senders comes first. With fewer senders than that the dilation shrinks, then k.
+    No gradient passes. Similarities of some images at a time are in memory, and none is kept.
+
+    Args:
+        k: Senders of a node.
+        dilation: Distance in the sorted list.
+
+    Raises:
+        ValueError: An entry below 1.
+
+    Source:
+        Han et al. (2022), Vision GNN, section 3.1: the least Euclidean distance of normalised
+        features, which is 2 - s. Differs: too few nodes are no error.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [1.0, 0.3]])
+        >>> Nearest(2)(x).tolist()
+        [[0, 1], [1, 0], [2, 3], [3, 1]]
+    """
+
+    k: int = 9
+    dilation: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("k", "dilation"):
+            given = getattr(self, name)
+            if not isinstance(given, int) or given < 1:
+                raise ValueError(f"{name}: got {given!r}, expected a whole number from 1 up")
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        x: Tensor,
+        senders: Tensor | None = None,
+        *,
+        images: int = 1,
+        place: PlaceSimilarity | None = None,
+    ) -> Tensor:
+        """Lists of senders, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
+
+        Args:
+            x: Receivers [num_dst, dim], as many consecutive ones for each image.
+            senders: [num_src, dim], likewise; None are the receivers.
+            images: Images, whose nodes do not see each other.
+            place: The p, the same for each image.
+        """
+        query = _directions(x, images)
+        key = query if senders is None else _directions(senders, images)
+        many = key.size(1)
+        k = min(self.k, many)
+        dilation = max(1, min(self.dilation, many // max(k, 1)))
+        part = max(1, _NUMBERS // max(query.size(1) * many, 1))
+        found = [
+            _similarity(q, y, place).topk(k * dilation, sorted=True).indices[..., ::dilation]
+            for q, y in zip(query.split(part), key.split(part), strict=True)
+        ]
+        first = torch.arange(images, device=x.device)[:, None, None] * many
+        return (torch.cat(found) + first).flatten(0, 1)
+
+
+def _directions(x: Tensor, images: int) -> Tensor:
+    """Vectors of length 1, [images, nodes, dim]."""
+    if images < 0 or len(x) % max(images, 1):
+        raise ValueError(f"images: got {images}, expected a divisor of the {len(x)} nodes")
+    unit = torch.nn.functional.normalize(x.float(), dim=1)
+    return unit.view(images, len(x) // max(images, 1), x.size(1))
+
+
+def _similarity(query: Tensor, key: Tensor, place: PlaceSimilarity | None) -> Tensor:
+    """The s of some images, [B, N, M]."""
+    kind = query.device.type
+    known = torch.amp.is_autocast_available(kind)  # not on the device "meta"
+    with torch.autocast(kind, enabled=False) if known else nullcontext():
+        found = 2 * query @ key.transpose(1, 2)  # near ones differ in late digits
+    if place is not None:
+        (h, above), (w, left) = place.rows.shape, place.columns.shape
+        found.view(len(found), h, w, above, left).add_(place.rows[:, None, :, None]).add_(
+            place.columns[:, None, :]
+        )
+    return found
+
+
+@lru_cache(maxsize=32)
+def place_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> PlaceSimilarity:
+    """Cosine of the sine-cosine encodings of two places, senders being means of reduce x reduce.
+
+    It is 1 for a place and itself, of which rows and columns make one half each. (kept)
+
+    Args:
+        grid: The receivers.
+        reduce: Rows and columns of receivers of which a sender is the mean.
+        dim: Numbers of an encoding, a multiple of 4.
+        device: Where the tensors lie.
+
+    Raises:
+        ValueError: A `dim` that is no multiple of 4.
+
+    Source:
+        Han et al. (2022), the code of Pyramid ViG. Differs: encodings are averaged as features
+        are; theirs resizes the table of similarities like an image, and with reduce > 1 so sets
+        the columns of a sender elsewhere.
+    """
+    if dim < 4 or dim % 4:
+        raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
+    with torch.inference_mode(False):
+        axes = (_axis(n, reduce, dim).float().to(device) for n in (grid.height, grid.width))
+        return PlaceSimilarity(*axes)
+
+
+def _axis(length: int, reduce: int, dim: int) -> Tensor:
+    """[length, ceil(length / reduce)]."""
+    frequency = 10000.0 ** -(torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
+    angle = torch.arange(length)[:, None] * frequency
+    own = torch.cat([angle.sin(), angle.cos()], 1)
+    means = torch.stack([part.mean(0) for part in own.split(reduce)])
+    return 2 / dim * own @ means.T

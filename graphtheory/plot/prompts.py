@@ -1,0 +1,253 @@
+"""In-context learning: errors of prompts, what is inside the learner, and what pruning leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+
+from graphtheory.plot.style import (
+    COLOURS,
+    GREY,
+    LIGHT,
+    WIDTH,
+    Rows,
+    band,
+    collected,
+    legend_below,
+    look,
+    order,
+    panels,
+    styled,
+)
+
+_SMALL = 1e-3  # below it the axis of errors is linear, so that 0 has a place
+_SHADES = "viridis"
+
+
+@styled
+def prompt_errors(
+    rows: Rows,
+    *,
+    xlabel: str,
+    title: str = "",
+    marks: Sequence[float] = (),
+    upright: float | None = None,
+    log: bool = False,
+) -> Figure:
+    """Error over one setting, a panel for each group: median over the seeds, band q20 to q80.
+
+    The axis of the error is logarithmic down to 0.1 % and linear below.
+
+    Args:
+        rows: One row a seed: panel, series (name of a line), at (a number), error (0..1).
+        xlabel: Name of the setting.
+        title: Above the picture.
+        marks: Errors with a dotted line.
+        upright: A setting with a dotted line.
+        log: Whether the setting's axis is logarithmic.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
+    """
+    runs = collected(rows, "rows", "error")
+    names, series = order(runs, "panel"), order(runs, "series")
+    figure, every = panels(len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)), sharey=True)
+    for name, axes in zip(names, every, strict=True):
+        mine = [row for row in runs if row["panel"] == name]
+        for index, line in enumerate(series):
+            _curve(axes, [r for r in mine if r["series"] == line], look(index), line)
+        for height in marks:
+            axes.axhline(height, color=GREY, linestyle=":", linewidth=1)
+        if upright is not None:
+            axes.axvline(upright, color=GREY, linestyle=":", linewidth=1)
+        _settings(axes, sorted(order(mine, "at")), log)
+        axes.set_title(name, fontsize=9.5, fontweight="normal")
+        axes.set_xlabel(xlabel)
+        _error_axis(axes, max(r["error"] for r in runs))
+    every[0].set_ylabel("test error (%)")
+    handles = {
+        text: line
+        for axes in every
+        for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    shown = [name for name in series if name in handles]
+    legend_below(figure, [handles[name] for name in shown], shown)
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure
+
+
+def _curve(axes: Axes, rows: list[dict[str, Any]], style: dict[str, Any], name: str) -> None:
+    if not rows:
+        return
+    at = sorted(order(rows, "at"))
+    bands = [band([100 * r["error"] for r in rows if r["at"] == x]) for x in at]
+    low, middle, high = zip(*bands, strict=True)
+    axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(at, middle, label=name, **style)
+
+
+def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
+    """Ticks at the settings; of those that stand too close every second."""
+    if log:
+        axes.set_xscale("log")
+    place = np.log(values) if log else np.asarray(values, float)
+    least = np.ptp(place) / 11
+    shown: list[int] = []
+    for nth, x in enumerate(place):
+        if not shown or x - place[shown[-1]] >= least:
+            shown.append(nth)
+    axes.xaxis.set_major_locator(FixedLocator([values[nth] for nth in shown]))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _error_axis(axes: Axes, largest: float) -> None:
+    linear = 100 * _SMALL
+    axes.set_yscale("symlog", linthresh=linear, linscale=0.5)
+    axes.set_ylim(-0.1 * linear, max(130 * largest, 2 * linear))
+    ticks = [0, 0.1, 0.3, 1, 3, 10, 30, 100]
+    axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if t <= 130 * largest or t < 0.2]))
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.grid(axis="y")
+
+
+@styled
+def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
+    """Keys and queries, attention and neurons in the course of training, in four panels.
+
+    Args:
+        looks: One row a seed, step and domain: step, seed, domain, same (mass), and whole, along
+            and across of "query" and of "key". The last domain's keys and queries are drawn.
+        neurons: One row a neuron and step: step, neuron, sign, input norm, input cosine, label
+            norm, label cosine.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figure 6.2 of Li (2024).
+    """
+    rows, single = collected(looks, "looks", "same"), collected(neurons, "neurons", "sign")
+    figure = Figure(figsize=(WIDTH + 1.8, 6.6), layout="constrained")
+    (norms, mass), (inputs, labels) = figure.subplots(2, 2)
+    last = order(rows, "domain")[-1]
+    outside = [row for row in rows if row["domain"] == last]
+    names = {"whole": "length of W p", "along": "along its pattern", "across": "along another"}
+    for index, part in enumerate(("query", "key")):
+        for key, name in names.items():
+            style = look(index) | {"linestyle": {"whole": "-", "along": "--", "across": ":"}[key]}
+            _over_steps(norms, outside, f"{part} {key}", style, f"{part}: {name}")
+    norms.set_title(f"keys and queries, {last}")
+    norms.set_ylim(0, 1.5 * max(row[f"{p} whole"] for row in outside for p in ("query", "key")))
+    for index, domain in enumerate(order(rows, "domain")):
+        mine = [row for row in rows if row["domain"] == domain]
+        _over_steps(mass, mine, "same", look(index), f"same, {domain}")
+        rest = [row | {"rest": 1 - row["same"]} for row in mine]
+        style = look(index) | {"linestyle": ":"}
+        _over_steps(mass, rest, "rest", style, f"others, {domain}")
+    mass.set_title("attention on the same pattern")
+    mass.set_ylim(-0.02, 1.3)
+    mass.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    steps = Normalize(0, max(row["step"] for row in single))
+    for axes, part, what in ((inputs, "input", "mean pattern"), (labels, "label", "± q")):
+        _paths(axes, single, part, steps)
+        axes.set(xlabel=f"cosine with {what}", ylabel=f"length of the {part} part")
+        axes.set_title(f"neurons, {part} part")
+    for axes in (norms, mass):
+        axes.set_xlabel("steps of SGD")
+        axes.grid(axis="y")
+    norms.legend(fontsize=7, loc="upper left", ncols=2)
+    mass.legend(fontsize=7, loc="upper left", ncols=2)
+    shade = ScalarMappable(steps, _SHADES)
+    figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure
+
+
+def _over_steps(
+    axes: Axes, rows: list[dict[str, Any]], key: str, style: dict[str, Any], name: str
+) -> None:
+    steps = sorted(order(rows, "step"))
+    bands = [band([r[key] for r in rows if r["step"] == s]) for s in steps]
+    low, middle, high = zip(*bands, strict=True)
+    axes.fill_between(steps, low, high, color=style["color"], alpha=0.12, linewidth=0)
+    axes.plot(steps, middle, label=name, **(style | {"marker": None}))
+
+
+def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
+    """Every neuron's way, the colour of the steps, a circle where a > 0 and a cross where not."""
+    for neuron in order(rows, "neuron"):
+        mine = [row for row in rows if row["neuron"] == neuron]
+        x, y = ([row[f"{part} {what}"] for row in mine] for what in ("cosine", "norm"))
+        axes.plot(x, y, color=LIGHT, linewidth=0.8, zorder=1)
+        marker = "o" if mine[0]["sign"] > 0 else "x"
+        axes.scatter(
+            x, y, c=[row["step"] for row in mine], norm=steps, cmap=_SHADES, marker=marker, s=14
+        )
+    axes.plot([], [], "o", color=GREY, label="a > 0", linestyle="")
+    axes.plot([], [], "x", color=GREY, label="a < 0", linestyle="")
+    axes.legend(fontsize=7.5, loc="upper left")
+    axes.set_xlim(-1.05, 1.05)
+    axes.grid()
+
+
+@styled
+def pruning_curves(
+    rows: Rows, norms: Rows = (), *, title: str = "", small: Mapping[str, float] | None = None
+) -> Figure:
+    """Error over the share of neurons that went, a panel for each width; their norms as bars.
+
+    Args:
+        rows: One row a seed: panel, series (name of a line), at (share, 0..1), error (0..1).
+        norms: One row a seed and part of the neurons: panel, rank (share of smaller ones), norm.
+        title: Above the picture.
+        small: Share of small neurons of a panel, a dotted line.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figure 6.5 of Li (2024).
+    """
+    runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
+    names = order(runs, "panel")
+    figure, every = panels(len(names), height=3.6, width=max(WIDTH, 4.2 * len(names)))
+    for name, axes in zip(names, every, strict=True):
+        mine = [row for row in runs if row["panel"] == name]
+        for index, line in enumerate(order(mine, "series")):
+            own = [row | {"at": 100 * row["at"]} for row in mine if row["series"] == line]
+            _curve(axes, own, look(index), line)
+        if name in (small or {}):
+            axes.axvline(100 * (small or {})[name], color=GREY, linestyle=":", linewidth=1.2)
+        _error_axis(axes, max(row["error"] for row in runs))
+        _bars(axes, [row for row in sizes if row["panel"] == name])
+        axes.set(xlabel="neurons taken away (%); bars: smallest first", xlim=(-3, 100))
+        axes.set_title(name, fontsize=9.5, fontweight="normal")
+    every[0].set_ylabel("test error (%)")
+    legend_below(figure, *every[0].get_legend_handles_labels())
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure
+
+
+def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    ranks = sorted(order(rows, "rank"))
+    middle = [band([r["norm"] for r in rows if r["rank"] == rank])[1] for rank in ranks]
+    twin = axes.twinx()
+    axes.set_zorder(twin.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    width = 90 / len(ranks)
+    twin.bar([100 * r for r in ranks], middle, width, color=COLOURS[5], alpha=0.35, linewidth=0)
+    twin.set_ylabel("length of a row of $W_O W_V$")
+    twin.spines["right"].set_visible(True)

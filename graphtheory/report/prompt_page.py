@@ -1,0 +1,170 @@
+"""Where the query of a prompt looks: a page in one file, a drawing for each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from torch import Tensor
+
+from graphtheory.data.prompts import Prompts
+from graphtheory.report.page import Page
+from graphtheory.report.table import Table
+
+_WIDTH, _LEFT, _CELL = 900, 120, 34  # pixels
+_LINE, _TOP = 26, 56
+_PLUS, _MINUS, _NUMBER, _INK, _QUIET = "#0072B2", "#D55E00", "#009E73", "#1d1f21", "#6B6B6B"
+Namer = Callable[[int], str]
+
+
+def prompt_page(
+    prompts: Prompts,
+    attention: Tensor | Mapping[str, Tensor],
+    value: Tensor,
+    *,
+    title: str = "Attention in context",
+    pattern: Namer | Sequence[str] = lambda j: f"μ{j + 1}",
+    lead: str = "",
+) -> Page:
+    """A drawing for each prompt: its contexts, their labels, and how much the query hears of each.
+
+    A column is a context, in the order of the prompt; the pointer over a bar shows its number. The
+    highest bar of a row is the largest weight of that prompt.
+    A bar is blue for the label +1, orange for -1, green for another number; a dark frame marks the
+    contexts with the query's relevant pattern. Nothing is loaded from elsewhere and no script runs.
+
+    Args:
+        prompts: What was asked; a few dozen at most, the rest makes the page long.
+        attention: Weights [P, l], or the weights of several heads or layers by name.
+        value: F of each prompt [P]; its sign is the answer.
+        title: Of the page.
+        pattern: Name of each relevant pattern, from 0.
+        lead: The sentence below the title; "" counts the right answers.
+
+    Raises:
+        ValueError: Weights or values of another shape.
+
+    Example:
+        >>> import torch
+        >>> from graphtheory.data.prompt_tasks import Linear
+        >>> asked = Linear().sample(2, 3, 4, torch.Generator().manual_seed(0), classify=True)
+        >>> page = prompt_page(asked, torch.full((2, 3), 1 / 3), asked.answer)
+        >>> "2 of 2 answers are right" in page.html()
+        True
+    """
+    rows = {"attention": attention} if isinstance(attention, Tensor) else dict(attention)
+    for name, weights in rows.items():
+        if weights.shape != (len(prompts), prompts.length):
+            raise ValueError(
+                f"attention: {name} of shape {tuple(weights.shape)}, expected "
+                f"[{len(prompts)}, {prompts.length}]"
+            )
+    if value.shape != prompts.answer.shape:
+        raise ValueError(f"value: shape {tuple(value.shape)}, expected [{len(prompts)}]")
+    right = value * prompts.answer > 0
+    told = f"{int(right.sum())} of {len(prompts)} answers are right: the sign of F is the label."
+    page = Page(title, lead or told)
+    page.table(_summary(prompts, rows))
+    names = pattern if callable(pattern) else list(pattern).__getitem__
+    for p in range(len(prompts)):
+        page.section(f"Prompt {p + 1}: {_asked(prompts, p, names)}")
+        verdict = "right" if bool(right[p]) else "wrong"
+        page.drawing(
+            _drawing(prompts, rows, p, names),
+            f"F = {float(value[p]):.3f}, label {float(prompts.answer[p]):+.3g}: {verdict}.",
+        )
+    return page
+
+
+def _summary(prompts: Prompts, rows: Mapping[str, Tensor]) -> Table:
+    """How much each head hears of contexts with the query's pattern, where there are patterns."""
+    columns = ["", "largest weight of a context, mean"]
+    lines = [[name, f"{float(w.amax(1).mean()):.3f}"] for name, w in rows.items()]
+    if prompts.pattern is not None:
+        same = prompts.same_pattern()
+        columns += ["on the query's pattern", "share of such contexts"]
+        for line, weights in zip(lines, rows.values(), strict=True):
+            line += [
+                f"{float((weights * same).sum(1).mean()):.3f}", f"{float(same.float().mean()):.3f}"
+            ]  # fmt: skip
+    return Table("All prompts", columns, lines)
+
+
+def _asked(prompts: Prompts, p: int, names: Namer) -> str:
+    if prompts.task is None or prompts.pattern is None:
+        return f"{prompts.length} contexts"
+    plus, minus = (names(int(j)) for j in prompts.task[p])
+    return f"{plus} is +1, {minus} is -1, the query has {names(int(prompts.pattern[p, -1]))}"
+
+
+def _drawing(prompts: Prompts, rows: Mapping[str, Tensor], p: int, names: Namer) -> str:
+    cell = min(_CELL, (_WIDTH - _LEFT) / prompts.length)
+    height = _TOP + len(rows) * (2 * _LINE + 12)
+    parts = [_context(prompts, p, i, _LEFT + i * cell, cell, names) for i in range(prompts.length)]
+    parts += [_text(_LEFT - 8, 16, "context", "end"), _text(_LEFT - 8, 38, "label", "end")]
+    for nth, (name, weights) in enumerate(rows.items()):
+        base = _TOP + (nth + 1) * (2 * _LINE + 12) - 6
+        top = float(weights[p].max())
+        parts.append(_text(_LEFT - 8, base - 1.4 * _LINE, name, "end"))
+        parts.append(_text(_LEFT - 8, base - 0.7 * _LINE, f"highest {top:.2f}", "end", _QUIET))
+        parts.append(_element("line", x1=_LEFT, x2=_LEFT + prompts.length * cell, y1=base, y2=base,
+                              stroke="#9aa0a6"))  # fmt: skip
+        for i, weight in enumerate(weights[p].tolist()):
+            place = (_LEFT + i * cell, base, cell)
+            parts.append(_bar(prompts, p, i, weight, weight / max(top, 1e-9), place))
+    width = max(_LEFT + prompts.length * cell + 8, 320)
+    label = escape(f"Attention of prompt {p + 1}", quote=True)
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" '
+        f'aria-label="{label}" style="max-width:100%;height:auto" '
+        f'font-family="system-ui,sans-serif" font-size="11">{"".join(parts)}</svg>'
+    )
+
+
+def _context(prompts: Prompts, p: int, i: int, left: float, cell: float, names: Namer) -> str:
+    """Name of the pattern and label of a context."""
+    if cell < 14:
+        return ""  # no room for letters; the bars tell the label by their colour
+    middle = left + cell / 2
+    out = ""
+    if prompts.pattern is not None:
+        own = bool(prompts.pattern[p, i] == prompts.pattern[p, -1])
+        ink = _INK if own else _QUIET
+        out += _text(middle, 16, names(int(prompts.pattern[p, i])), "middle", ink, bold=own)
+    y = float(prompts.y[p, i])
+    shown = {1.0: "+", -1.0: "\u2212"}.get(y, f"{y:.1f}")
+    return out + _text(middle, 38, shown, "middle", _colour(y))
+
+
+def _bar(
+    prompts: Prompts, p: int, i: int, weight: float, part: float, place: tuple[float, float, float]
+) -> str:
+    left, base, cell = place
+    y, high = float(prompts.y[p, i]), max(2 * _LINE * part, 0.75)
+    own = prompts.pattern is not None and prompts.pattern[p, i] == prompts.pattern[p, -1]
+    frame = {"stroke": _INK, "stroke_width": 1.4} if own else {}
+    about = f"context {i + 1}, label {y:+.3g}: {weight:.4f}"
+    return _element(
+        "rect", f"<title>{escape(about)}</title>", x=round(left + 0.12 * cell, 1),
+        y=round(base - high, 1), width=round(0.76 * cell, 1), height=round(high, 1),
+        fill=_colour(y), **frame,
+    )  # fmt: skip
+
+
+def _colour(y: float) -> str:
+    return {1.0: _PLUS, -1.0: _MINUS}.get(y, _NUMBER)
+
+
+def _text(
+    x: float, y: float, text: str, anchor: str, ink: str = _INK, *, bold: bool = False
+) -> str:
+    weight = {"font_weight": "700"} if bold else {}
+    return _element(
+        "text", escape(text), x=round(x, 1), y=round(y, 1), fill=ink, text_anchor=anchor, **weight
+    )
+
+
+def _element(tag: str, inner: str = "", **attributes: Any) -> str:
+    told = " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in attributes.items())
+    return f"<{tag} {told}>{inner}</{tag}>"

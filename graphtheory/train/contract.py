@@ -1,0 +1,79 @@
+"""What `fit` asks of a task and of its data, whatever they are about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from lightning import LightningDataModule, LightningModule
+from torch import nn
+
+
+class Evaluation(NamedTuple):
+    """Loss and score on validation, score on the test part (None where it is not looked at)."""
+
+    val_loss: float
+    val: float
+    test: float | None
+
+
+class Task(LightningModule, ABC):
+    """A model, how it learns and how it is scored.
+
+    Attributes:
+        model: What is trained.
+        num_classes: C.
+        metric: Name of the score.
+        options: How it learns, in the words that a resumed run has to repeat.
+    """
+
+    model: nn.Module
+    num_classes: int
+    metric: str
+    options: Any
+
+    @abstractmethod
+    def evaluate(self, batch: Any) -> Evaluation:
+        """Loss and scores of a batch in evaluation mode; the mode before comes back."""
+
+
+class Batches:
+    """`length` batches, made when they are asked for."""
+
+    def __init__(self, length: int, make: Callable[[], Iterator[Any]]) -> None:
+        self.length, self.make = length, make
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
+
+
+class Source(LightningDataModule, ABC):
+    """Batches to train on, whose `count` says of how many labels the loss is the mean."""
+
+    @abstractmethod
+    def check_classes(self, num_classes: int) -> None:
+        """Refuse labels outside 0..num_classes-1."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged."""
+
+    @abstractmethod
+    def evaluation_batch(self) -> Any:
+        """What `Task.evaluate` takes after every epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The trainer's, from 0; 0 without a trainer."""
+        return 0 if self.trainer is None else self.trainer.current_epoch
+
+    def transfer_batch_to_device(
+        self, batch: Any, device: torch.device, dataloader_idx: int
+    ) -> Any:
+        """Lightning's hook."""
+        return batch.to(device)

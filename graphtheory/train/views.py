@@ -1,0 +1,151 @@
+"""Two augmented views: of images by kornia, of graphs by PyG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import dropout_edge, mask_feature
+
+from graphtheory.graph import Neighborhood
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """SimCLR's augmentations, how strong.
+
+    What kornia offers does not take a generator: views are drawn from torch's global random state.
+
+    Args:
+        scale: Least share of the area that a crop keeps, in (0, 1].
+        degrees: Rotation by at most so much, of half of the images; 0 is none.
+        flip: Whether half of the images are mirrored; a mirrored digit is another sign.
+        jitter: Strength of brightness and contrast, of colour images also of saturation and hue.
+        grey: Probability with which a colour image becomes grey.
+        blur: Probability of a Gaussian blur over 3 x 3 pixels.
+
+    Source:
+        Chen et al. (2020), appendix A; rotation by Li and Pimentel-Alarcon (2024). The strengths
+        are ours: the paper states none.
+    """
+
+    scale: float = 0.5
+    degrees: float = 15.0
+    flip: bool = False
+    jitter: float = 0.4
+    grey: float = 0.2
+    blur: float = 0.2
+
+    def build(self, channels: int, side: int) -> nn.Module:
+        """The augmentations of float images [N, channels, side, side] with values 0..1.
+
+        Raises:
+            ImportError: kornia is not installed.
+        """
+        try:
+            from kornia import augmentation as kornia
+        except ImportError as error:
+            raise ImportError(
+                "augmented views need kornia: pip install 'graphtheory[images]'"
+            ) from error
+        jitter, size = self.jitter, (side, side)
+        parts: list[Any] = [
+            kornia.RandomResizedCrop(size, (self.scale, 1.0), cropping_mode="resample")
+        ]
+        if self.degrees:
+            parts.append(kornia.RandomRotation(self.degrees, p=0.5))
+        if self.flip:
+            parts.append(kornia.RandomHorizontalFlip())
+        if channels == 3:
+            parts.append(kornia.ColorJitter(jitter, jitter, jitter, jitter / 4, p=0.8))
+            parts.append(kornia.RandomGrayscale(p=self.grey))
+        else:
+            span = (1 - jitter, 1 + jitter)
+            parts += [kornia.RandomBrightness(span, p=0.8), kornia.RandomContrast(span, p=0.8)]
+        parts.append(kornia.RandomGaussianBlur((3, 3), (0.1, 2.0), p=self.blur))
+        return nn.Sequential(*parts)
+
+
+class ImageViews(nn.Module):
+    """Features of two augmented views of each image.
+
+    Args:
+        backbone: Images [B, C, H, W] to features [B, F].
+        augment: What makes a view of images; it is called once on both copies side by side.
+
+    Shapes:
+        images uint8 [N, C, H, W] -> [2 N, F], the first views, then the second ones.
+    """
+
+    def __init__(self, backbone: nn.Module, augment: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.augment = backbone, augment
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Draw views and look at them."""
+        with torch.no_grad():
+            views = self.augment(pixels(images).repeat(2, 1, 1, 1))
+        return self.backbone(views)
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Bytes as numbers 0..1."""
+    return images.float() / 255
+
+
+class GraphViews(nn.Module):
+    """Features of some nodes in two augmented views of their graph.
+
+    A view drops edges (PyG's `dropout_edge`) and whole features (`mask_feature` by column).
+
+    Args:
+        encoder: `encoder(x, neighborhood)` to features [N, F].
+        x: Features of all nodes [N, D], dense or sparse CSR.
+        edge_index: Edges [2, E], row 0 sends.
+        drop_edge: Probability that an edge is left out.
+        drop_feature: Probability that a feature is 0 at all nodes.
+
+    Shapes:
+        nodes int64 [B] -> [2 B, F], the first views, then the second ones.
+
+    Source: Zhu et al. (2020), Deep graph contrastive representation learning (GRACE), section 3.2.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        x: Tensor,
+        edge_index: Tensor,
+        drop_edge: float = 0.3,
+        drop_feature: float = 0.3,
+    ) -> None:
+        super().__init__()
+        self.backbone, self.drop_edge, self.drop_feature = encoder, drop_edge, drop_feature
+        self.register_buffer("x", x, persistent=False)
+        self.register_buffer("edge_index", edge_index, persistent=False)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """Draw views and look at them."""
+        return torch.cat([self.backbone(*self.view())[nodes] for _ in range(2)])
+
+    def view(self) -> tuple[Tensor, Neighborhood]:
+        """One view: features, and who aggregates from whom."""
+        edges, _ = dropout_edge(self.edge_index, self.drop_edge)
+        kept, _ = mask_feature(self.x.new_ones(1, self.x.size(1), layout=torch.strided),
+                               self.drop_feature, mode="col")  # fmt: skip
+        graph = Neighborhood.from_edge_index(edges, self.x.size(0))
+        return columns_times(self.x, kept[0]), graph
+
+
+def columns_times(x: Tensor, factor: Tensor) -> Tensor:
+    """Column j times factor[j], dense or sparse CSR."""
+    if x.layout != torch.sparse_csr:
+        return x * factor
+    values = x.values() * factor[x.col_indices()]
+    places = x.crow_indices(), x.col_indices()
+    return torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)

@@ -1,0 +1,55 @@
+"""The benchmark of vision transformers: every network is measured, after DeiT-S was compared."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def vision(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script; what it imports beside it is forgotten afterwards."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    for path in BENCHMARKS.glob("*.py"):
+        monkeypatch.setitem(sys.modules, path.stem, None)
+        del sys.modules[path.stem]
+    return importlib.import_module("vision")
+
+
+def test_a_quick_run_measures_every_network(
+    vision: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vision.main(threads=torch.get_num_threads(), quick=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * (6 + 5)  # forward and training: six networks, five beside DeiT-S
+    for what in ("forward", "training step"):
+        assert any(line.startswith(f"{what}, DeiT-S, TopK(0.5) over DeiT-S") for line in lines)
+    assert all("gmacs" in line for line in lines)
+
+
+def test_what_is_beside_deit_computes_less(vision: ModuleType) -> None:
+    image = torch.zeros(1, 3, 32, 32)
+    macs = {
+        name: vision.count_macs(model, image).total
+        for name, model in vision.networks(vision.SMALL).items()
+    }
+    ours, theirs, *fewer, nearest = macs.values()
+    assert ours == theirs == nearest and max(fewer) < 0.8 * ours
+
+
+def test_networks_that_differ_are_not_timed(
+    vision: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(model: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
+        return model(images) + float(isinstance(model, vision.Logits))
+
+    monkeypatch.setattr(vision, "forward", other)
+    with pytest.raises(AssertionError, match="not close"):
+        vision.rows_of(vision.SMALL, 1, 1, 1)

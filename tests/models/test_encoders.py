@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+from graphtheory import Neighborhood
+from graphtheory.models import GCNEncoder, ResNetFeatures, image_encoder
+
+
+@pytest.mark.parametrize("name", ["cnn", "vit"])
+def test_an_image_becomes_features(name: str) -> None:
+    model = image_encoder(name, 1, 8)
+    images = torch.rand(3, 1, 8, 8)
+    assert model(images).shape == (3, model.out_channels)
+    model(images).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_the_small_stem_keeps_the_map_of_a_small_image() -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    model = ResNetFeatures(18, 1)
+    seen = model.network.embedder(torch.zeros(2, 1, 16, 16))
+    assert seen.shape == (2, 64, 16, 16)
+    count = sum(p.numel() for p in model.parameters())
+    assert count == 11_176_512 - 64 * 3 * 7 * 7 + 64 * 1 * 3 * 3  # torchvision's without classes
+
+
+def test_a_node_becomes_features_of_dense_and_of_sparse_rows() -> None:
+    x = torch.randn(5, 6).relu()
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 5)
+    model = GCNEncoder(6, 4)
+    torch.testing.assert_close(model(x.to_sparse_csr(), nb), model(x, nb))
+
+
+def test_bad_names_are_named() -> None:
+    with pytest.raises(ValueError, match="unknown backbone 'lenet'"):
+        image_encoder("lenet", 1, 8)
+    with pytest.raises(ValueError, match="depth: got 34"):
+        ResNetFeatures(34)

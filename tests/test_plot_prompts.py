@@ -1,0 +1,75 @@
+"""Pictures of in-context learning: what they draw is what the rows say."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from graphtheory import plot
+
+ERRORS = [
+    {"panel": panel, "series": name, "at": at, "error": error + 0.01 * seed}
+    for panel in ("in domain", "out of domain")
+    for name, errors in (("ICL", (0.2, 0.0)), ("1-NN", (0.3, 0.1)))
+    for at, error in zip((5, 40), errors, strict=True)
+    for seed in range(3)
+]
+LOOKS = [
+    {"step": step, "seed": seed, "domain": domain, "same": step / 10}
+    | {
+        f"{p} {k}": 0.1 * step + seed
+        for p in ("query", "key")
+        for k in ("whole", "along", "across")
+    }
+    for domain in ("in domain", "out of domain")
+    for step in (0, 5, 10)
+    for seed in (0, 1, 2)
+]
+NEURONS = [
+    {"step": step, "neuron": n, "sign": 1 - 2 * n, "input norm": step + n, "label norm": step}
+    | {"input cosine": 0.05 * step, "label cosine": -0.05 * step}
+    for n in (0, 1)
+    for step in (0, 5, 10)
+]  # fmt: skip
+NORMS = [{"panel": "in domain", "rank": r, "norm": 2 * r} for r in (0.25, 0.75)]
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "prompt_errors": lambda: plot.prompt_errors(ERRORS, xlabel="contexts", title="T", log=True),
+    "prompt_mechanism": lambda: plot.prompt_mechanism(LOOKS, NEURONS, title="T"),
+    "pruning_curves": lambda: plot.pruning_curves(ERRORS, NORMS, title="T"),
+}
+
+
+@pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
+def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) -> None:
+    figure, file = draw(), io.BytesIO()
+    figure.savefig(file, format="rgba", dpi=60)
+    dark = np.frombuffer(file.getvalue(), dtype=np.uint8).reshape(-1, 4)[:, :3].min(1) < 200
+    assert 0.005 < dark.mean() < 0.7
+    assert figure.get_suptitle() == "T"
+    assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
+
+
+def test_errors_are_medians_in_per_cent_and_nought_has_a_place() -> None:
+    inside, _ = plot.prompt_errors(ERRORS, xlabel="contexts", marks=(1.0,)).axes
+    drawn = {str(n.get_label()): list(n.get_ydata()) for n in inside.get_lines()}
+    assert drawn["ICL"] == pytest.approx([21, 1]) and drawn["1-NN"] == pytest.approx([31, 11])
+    assert inside.get_ylim()[0] < 0 < 33 < inside.get_ylim()[1]
+    assert [1.0, 1.0] in [list(n.get_ydata()) for n in inside.get_lines()]
+
+
+def test_keys_and_queries_are_those_of_the_last_domain() -> None:
+    changed = [row | {"query along": 9.0} if row["domain"] == "in domain" else row for row in LOOKS]
+    norms, mass, *_ = plot.prompt_mechanism(changed, NEURONS).axes
+    drawn = {str(n.get_label()): list(n.get_ydata()) for n in norms.get_lines()}
+    assert drawn["query: along its pattern"] == pytest.approx([1.0, 1.5, 2.0])
+    rest = {str(n.get_label()): list(n.get_ydata()) for n in mass.get_lines()}
+    assert rest["others, in domain"] == pytest.approx([1, 0.5, 0])
+
+
+def test_bars_stand_behind_the_curves() -> None:
+    first, second, twin = plot.pruning_curves(ERRORS, NORMS, small={"in domain": 0.4}).axes
+    assert [bar.get_height() for bar in twin.patches] == [0.5, 1.5]
+    assert first.get_zorder() > twin.get_zorder() and not second.patches
+    assert [40.0, 40.0] in [list(n.get_xdata()) for n in first.get_lines()]

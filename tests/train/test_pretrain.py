@@ -1,0 +1,98 @@
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphtheory.train import CheckpointError, Rows, SGDOptions, SimCLR, pretrain, read_checkpoint
+
+
+class Noisy(nn.Module):
+    """Views are noise from global random state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU())
+
+    def forward(self, batch: Tensor) -> Tensor:
+        views = batch.repeat(2, 1)
+        return self.backbone(views + 0.1 * torch.randn_like(views))
+
+
+def new(**options: Any) -> SimCLR:
+    torch.manual_seed(0)
+    return SimCLR(Noisy(), nn.Linear(8, 4), optimizer=SGDOptions(0.1), **options)
+
+
+def rows(batch: int = 8) -> Rows:
+    return Rows(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), batch, seed=1)
+
+
+def losses(history: list[dict[str, float]]) -> list[float]:
+    return [row["loss"] for row in history]
+
+
+def test_it_learns_and_leaves_the_callers_randomness_alone() -> None:
+    before = torch.get_rng_state()
+    task = new()
+    state = torch.get_rng_state()
+    history = pretrain(task, rows(), epochs=30)
+    assert torch.equal(torch.get_rng_state(), state) and not torch.equal(state, before)
+    assert losses(history)[-1] < 0.9 * losses(history)[0] and not task.training
+    torch.manual_seed(99)
+    assert losses(pretrain(new(), rows(), epochs=30)) == losses(history)
+
+
+def test_a_run_in_parts_is_the_run_in_one(tmp_path: Path) -> None:
+    whole = new()
+    expected = pretrain(whole, rows(), epochs=6, out_dir=tmp_path / "whole")
+
+    def stop(row: dict[str, float]) -> None:
+        if row["epoch"] == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(new(), rows(), epochs=6, out_dir=tmp_path / "parts", tell=stop)
+    torch.manual_seed(5)  # the state outside does not matter
+    parts = new()
+    found = pretrain(parts, rows(), epochs=6, out_dir=tmp_path / "parts", resume=True)
+    assert losses(found) == losses(expected)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(parts.state_dict()[name], tensor)
+    log = (tmp_path / "parts" / "history.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in log] == ["epoch", *"123456"]
+    again = new()
+    assert pretrain(again, rows(), epochs=6, out_dir=tmp_path / "parts", resume=True) == found
+    assert torch.equal(again.head.weight, whole.head.weight)
+    assert read_checkpoint(tmp_path / "parts" / "last.ckpt")["run"]["epochs"] == 6
+
+
+def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    pretrain(new(), rows(), epochs=1, out_dir=tmp_path)
+    with pytest.raises(CheckpointError, match=r"temperature is 0.2 there, 0.5 here"):
+        pretrain(new(temperature=0.5), rows(), epochs=1, out_dir=tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="batch is 8 there, 4 here"):
+        pretrain(new(), rows(4), epochs=1, out_dir=tmp_path, resume=True)
+    with pytest.raises(FileExistsError):
+        pretrain(new(), rows(), epochs=1, out_dir=tmp_path)
+
+
+def test_bad_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="epochs, seed, resume: got 0"):
+        pretrain(new(), rows(), epochs=0)
+    with pytest.raises(ValueError, match="batch_size, seed, limit: got 0"):
+        rows(0)
+    bad = new()
+    nn.init.constant_(bad.head.weight, torch.nan)
+    with pytest.raises(FloatingPointError, match=r"loss nan.*smaller step than that of SGDOptions"):
+        pretrain(bad, rows(), epochs=1)
+
+
+def test_batches_are_a_function_of_seed_and_epoch() -> None:
+    one, other = rows(), rows()
+    assert len(list(one.epoch(0))) == one.count == 3
+    for a, b in zip(one.epoch(4), other.epoch(4), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(next(one.epoch(0)), next(one.epoch(1)))
