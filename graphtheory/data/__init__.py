@@ -15,6 +15,7 @@ __all__ = [
     "chain_errors",
     "chain_transitions",
     "graphs",
+    "image_groups",
     "image_sets",
     "images",
     "loaders",
