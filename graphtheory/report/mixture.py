@@ -13,7 +13,7 @@ from graphtheory.experiments import mixture_study as studies
 from graphtheory.experiments.power_law import Exponent, halves
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, counted
 
 Rows = list[dict[str, Any]]
 _NAMES = {
@@ -58,7 +58,7 @@ def mixture(figure: str, study: studies.MixtureStudy, rows: Rows) -> StudyReport
 
 def _title(figure: str, study: studies.MixtureStudy) -> str:
     number = figure.removeprefix("fig-").replace("-", ".").replace("c.", "C.")
-    return f"Figure {number}, {study.seeds} trials"
+    return f"Figure {number}, {counted(study.seeds, 'trial')}"
 
 
 def _cells(study: studies.MixtureStudy, rows: Rows, measure: str) -> dict[float, float]:
@@ -233,7 +233,7 @@ def starts(figure: str, study: studies.StartStudy, rows: Rows) -> StudyReport:
                 for r in own
                 for step, error in zip(r["steps"], r["error"], strict=True)
             ]
-            told.append(f"{at}, {start}: {shown[0]} -> {shown[1]}, rate {shown[3]}.")
+        told.append(f"{at}: {_of_starts(claims.of_starts(rows, value))}")
     table = Table(
         f"{_title(figure, study)}: relative error |W - W* P| / |W*|",
         ["mixture", "start", "before", "after", "from the minimum", "rate v"], lines, words=2,
@@ -245,3 +245,17 @@ def starts(figure: str, study: studies.StartStudy, rows: Rows) -> StudyReport:
         title=_title(figure, study), log=True,
     )  # fmt: skip
     return StudyReport(table, results, " ".join(told), picture)
+
+
+def _of_starts(found: claims.Starts) -> str:
+    parts = (
+        ("relative error of the tensor start", found.error, "0.65 or less"),
+        ("its 1 - v over that of the near start", found.speed, "1"),
+        ("relative error where N(0, 25) ends", found.far, "large"),
+    )
+    told = [
+        f"{name} {of[0]:.2f} [{of[1]:.2f}, {of[2]:.2f}], claimed {wanted}: "
+        f"{'holds' if holds else 'not found'}"
+        for (name, of, wanted), holds in zip(parts, found.holds, strict=True)
+    ]
+    return "; ".join(told) + "."

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from graphtheory.experiments import mixture_claims as claims
-from graphtheory.experiments.mixture_study import SampleStudy, StartStudy
+from graphtheory.experiments.mixture_study import FAR, NEAR, TENSOR, SampleStudy, StartStudy
 from graphtheory.experiments.power_law import Exponent
 
 
@@ -61,3 +61,21 @@ def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
     assert not claims.verdict(turns, study, risks, "average")[1]
     bowl = [row(v, s, average=abs(v - 0.2) + s) for v in (0.0, 0.2, 0.5) for s in range(3)]
     assert claims.verdict(turns, study, bowl, "average")[1]
+
+
+def test_what_the_starts_of_figure_c_1_say() -> None:
+    rows = [
+        {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate}
+        for seed, shift in enumerate((0.0, 0.02, 0.04))
+        for start, first, last, rate in (
+            (TENSOR, 0.58 + shift, 0.3, 0.99), (NEAR, 0.1, 0.1, 0.989), (FAR, 70.0, 60.0, 0.9999),
+        )
+    ]  # fmt: skip
+    found = claims.of_starts(rows, 4.0)
+    assert found.error == pytest.approx((0.6, 0.58, 0.62))
+    assert found.speed == pytest.approx((0.909,) * 3, abs=1e-3)
+    assert found.far[0] == 60 and found.holds == (True, True, True)
+    slow = [r | {"rate": 0.999} if r["start"] == TENSOR else r for r in rows]
+    assert claims.of_starts(slow, 4.0).holds == (True, False, True)
+    lost = [r | {"rate": math.nan, "error": [1.0, 0.2]} for r in rows]
+    assert claims.of_starts(lost, 4.0).holds == (False, False, False)
