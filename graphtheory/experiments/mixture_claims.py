@@ -223,7 +223,10 @@ def of_starts(rows: Sequence[Row], value: float) -> Starts:
     """From the rows of all starts at one value of the axis."""
     by = {(r["start"], r["seed"]): r for r in rows if r["value"] == value}
     seeds = sorted({seed for _, seed in by})
-    rates = [(1 - by[TENSOR, s]["rate"]) / (1 - by[NEAR, s]["rate"]) for s in seeds]
+    rates = [  # without a minimum the distances are not to one
+        (1 - by[TENSOR, s]["rate"]) / (1 - by[NEAR, s]["rate"]) if by[NEAR, s]["ended"] else _NAN
+        for s in seeds
+    ]
     return Starts(
         _spread([by[TENSOR, s]["error"][0] for s in seeds]),
         _spread(rates),

@@ -220,8 +220,8 @@ def starts(figure: str, study: studies.StartStudy, rows: Rows) -> StudyReport:
             parts = {
                 "relative error of the start": [r["error"][0] for r in own],
                 "relative error at the end": [r["error"][-1] for r in own],
-                "relative distance from the minimum": [r["gap"][-1] for r in own],
-                "rate v": _known([r["rate"] for r in own]),
+                "relative distance from the minimum": [r["gap"][-1] for r in own if r["ended"]],
+                "rate v": _known([r["rate"] for r in own if r["ended"]]),
             }
             shown = [f"{median(of):.4f}" if of else "-" for of in parts.values()]
             lines.append([at, start, *shown])
@@ -238,7 +238,7 @@ def starts(figure: str, study: studies.StartStudy, rows: Rows) -> StudyReport:
         f"{_title(figure, study)}: relative error |W - W* P| / |W*|",
         ["mixture", "start", "before", "after", "from the minimum", "rate v"], lines, words=2,
         note="Claimed: 0.65 at the tensor start, which converges like a near one; N(0, 25) fails. "
-        "The minimum is that which Newton's method finds from the end of the near start.",
+        "The minimum is that which Newton's method finds from the near start's end, if any.",
     )  # fmt: skip
     picture = plot.step_curves(
         curves, value="error", ylabel="relative error", xlabel=_STEPS,

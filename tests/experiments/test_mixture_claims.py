@@ -65,7 +65,8 @@ def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
 
 def test_what_the_starts_of_figure_c_1_say() -> None:
     rows = [
-        {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate}
+        {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate,
+         "ended": True}
         for seed, shift in enumerate((0.0, 0.02, 0.04))
         for start, first, last, rate in (
             (TENSOR, 0.58 + shift, 0.3, 0.99), (NEAR, 0.1, 0.1, 0.989), (FAR, 70.0, 60.0, 0.9999),
@@ -77,5 +78,7 @@ def test_what_the_starts_of_figure_c_1_say() -> None:
     assert found.far[0] == 60 and found.holds == (True, True, True)
     slow = [r | {"rate": 0.999} if r["start"] == TENSOR else r for r in rows]
     assert claims.of_starts(slow, 4.0).holds == (True, False, True)
+    nowhere = claims.of_starts([r | {"ended": False} for r in rows], 4.0)
+    assert nowhere.holds == (True, False, True) and math.isnan(nowhere.speed[0])
     lost = [r | {"rate": math.nan, "error": [1.0, 0.2]} for r in rows]
     assert claims.of_starts(lost, 4.0).holds == (False, False, False)

@@ -6,6 +6,7 @@ import torch
 from graphtheory.experiments import mixture_study as studies
 from graphtheory.experiments.mixture import Learner, Setting, draw
 from graphtheory.experiments.mixture_study import RateStudy, RiskStudy, SampleStudy, StartStudy
+from graphtheory.metrics import weight_error
 
 SHORT = (Learner(steps=6),)
 SMALL = Setting(dim=2, neurons=1)
@@ -81,3 +82,12 @@ def test_rows_of_starts() -> None:
     assert near["error"][0] < 0.1 < 1 < far["error"][0]
     assert near["steps"][-1] == 6 and len(near["error"]) == len(near["gap"]) == 7
     assert [r["error"] for r in study.run()] == [r["error"] for r in rows]
+
+
+def test_the_tensor_start_of_figure_c_1_is_nearer_than_the_claimed_error() -> None:
+    """At a tenth of the dimension and of the examples."""
+    trial = draw(Setting((-0.3, 0.0), (2.0, 2.0), dim=5, neurons=2, size=0.3), 20_000, 0)
+    found = studies.starting_points(trial, 0.1, 0)
+    error = {k: float(weight_error(w, trial.teacher) / trial.teacher.norm())
+             for k, w in found.items()}  # fmt: skip
+    assert error[studies.TENSOR] < 0.65 < error[studies.PRINTED]
