@@ -15,8 +15,11 @@ from graphtheory.experiments import (
     core_neighborhood,
     core_neighborhood_study,
     label_study,
+    mixture_claims,
+    token_study,
     topology_study,
 )
+from graphtheory.experiments.mixture_study import RateStudy, SampleStudy, StartStudy
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,56 @@ def test_a_figure_of_the_shallow_network_prints_and_draws(
     assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
     assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / f"{figure}.csv").exists()
+
+
+def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the quick form from seed 3 on and look at its files."""
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(out)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((out / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (out / f"{figure}.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "figure", ["fig-4-2", "fig-4-3b", "fig-4-4a", "fig-4-5b", "fig-4-6a", "fig-c-1"]
+)
+def test_a_figure_of_the_mixture_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = mixture_claims.STUDIES[figure]
+    learners = tuple(replace(learner, steps=20) for learner in study.learners)
+    neurons = 2 if figure == "fig-c-1" else 1
+    setting = replace(study.setting, dim=min(study.setting.dim, 3), neurons=neurons)
+    small = replace(study, values=study.values[:2], learners=learners, setting=setting, seeds=2)
+    if isinstance(small, SampleStudy):
+        small = replace(small, examples=(50, 100), starts=2)
+    elif isinstance(small, RateStudy | StartStudy):
+        small = replace(small, examples=200)
+    monkeypatch.setattr(mixture_claims, "quick", lambda given: replace(small, first=given.first))
+    _written(figure, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("figure", ["fig-2-1b", "fig-2-2", "fig-2-4", "fig-2-5"])
+def test_a_figure_of_the_shallow_vit_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = token_study.STUDIES[figure]
+
+    def small(case: token_study.Case) -> token_study.Case:
+        steps = 150 if figure == "fig-2-2" else 20
+        learner = replace(case.learner, steps=steps, width=20)
+        return replace(case, learner=learner, data=replace(case.data, tokens=10))
+
+    if isinstance(study, token_study.SparseStudy):
+        made: Any = replace(study, kept=(10, 6), case=small(study.case), labels=6, seeds=2)
+    else:
+        cases = tuple(small(case) for case in study.cases)
+        made = replace(study, cases=cases, values=study.values[:2], seeds=2)
+        made = replace(made, labels=(4, 8) if isinstance(study.labels, tuple) else 8)
+    monkeypatch.setattr(token_study, "quick", lambda given: replace(made, first=given.first))
+    _written(figure, tmp_path, capsys)
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(

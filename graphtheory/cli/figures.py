@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli import figures_chain, figures_fusion, figures_icl
+from graphtheory.cli import (
+    figures_chain,
+    figures_fusion,
+    figures_icl,
+    figures_mixture,
+    figures_shallow_vit,
+)
 from graphtheory.cli.figure import Asked, Figure
 from graphtheory.cli.show import known
 
@@ -151,6 +157,7 @@ def _printed(name: str, summary: str, *only: str) -> Figure:
 
 
 _ENTRIES = (
+    *figures_shallow_vit.ENTRIES,
     _synthetic("fig-3-3a", "which trials succeed, over gamma_d and the number of labels"),
     _synthetic("fig-3-3b", "which trials succeed, over eps_S and the number of labels"),
     _synthetic("fig-3-4", "test loss over the steps, with labels flipped"),
@@ -161,6 +168,7 @@ _ENTRIES = (
     _labels(),
     _encoding(),
     _sampling(),
+    *figures_mixture.ENTRIES,
     _topology("fig-5-1", "error over labels, for several norms of the effective adjacency"),
     _topology("fig-5-2", "error over neurons, for several norms of the effective adjacency"),
     _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),

@@ -15,6 +15,7 @@ __all__ = [
     "chain_errors",
     "chain_transitions",
     "graphs",
+    "image_groups",
     "image_sets",
     "images",
     "loaders",
@@ -25,6 +26,7 @@ __all__ = [
     "prompt_tasks",
     "prompts",
     "splits",
+    "token_patterns",
     "transforms",
 ]
 

@@ -3,28 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheory.experiments.core_neighborhood_study import SUCCESS, CurveStudy, PhaseStudy
+from graphtheory.experiments.core_neighborhood_study import SUCCESS
 from graphtheory.experiments.power_law import Exponent, Successes, boundary, halves, regression
 from graphtheory.experiments.study import Row
 
 
-def successes(study: PhaseStudy, rows: Sequence[Row], case: str) -> Successes:
-    """Counts of one case; the values are gamma_d, or 1 - eps_S."""
+class Case(Protocol):
+    """What learns."""
+
+    @property
+    def name(self) -> str:
+        """In the rows."""
+        ...
+
+
+class Claimed(Protocol):
+    """A study of phases or curves, such as those of chapters 2 and 3."""
+
+    @property
+    def axis(self) -> str:
+        """Key of what varies."""
+        ...
+
+    @property
+    def cases(self) -> Sequence[Case]:
+        """What learns."""
+        ...
+
+    @property
+    def claims(self) -> Sequence[float]:
+        """The claimed exponent of each case."""
+        ...
+
+    @property
+    def seeds(self) -> int:
+        """Trials."""
+        ...
+
+
+def successes(study: Claimed, rows: Sequence[Row], case: str) -> Successes:
+    """Counts of one case; the values are those of the axis, of eps_S less than 1."""
     values = sorted({r[study.axis] for r in rows})
     labels = sorted({r["labels"] for r in rows})
     counts = np.zeros((len(values), len(labels)))
     for r in rows:
         if r["case"] == case and r["hinge"] < SUCCESS:
             counts[values.index(r[study.axis]), labels.index(r["labels"])] += 1
-    of = np.array(values) if study.axis == "gamma_d" else 1 - np.array(values)
+    of = 1 - np.array(values) if study.axis == "eps_s" else np.array(values)
     return Successes(of, np.array(labels, float), counts, study.seeds)
 
 
-def boundaries(study: PhaseStudy, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+def boundaries(study: Claimed, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     """Of each case: `found`, the exponent; `claimed`; `half`, labels where half succeed, by value.
 
     The claim holds where the interval of the exponent contains it.
@@ -38,7 +71,7 @@ def boundaries(study: PhaseStudy, rows: Sequence[Row]) -> dict[str, dict[str, An
 
 
 def iterations(
-    rows: Sequence[Row], case: str, threshold: float = SUCCESS
+    rows: Sequence[Row], case: str, threshold: float = SUCCESS, axis: str = "gamma_d"
 ) -> dict[float, list[float]]:
     """Steps that each trial needs until its test hinge loss is below; infinite where it never is.
 
@@ -46,10 +79,10 @@ def iterations(
     """
     needed: dict[float, list[float]] = {}
     mine = [r for r in rows if r["case"] == case]
-    for value in sorted({r["gamma_d"] for r in mine}):
+    for value in sorted({r[axis] for r in mine}):
         needed[value] = []
-        for seed in sorted({r["seed"] for r in mine if r["gamma_d"] == value}):
-            curve = [r for r in mine if (r["gamma_d"], r["seed"]) == (value, seed)]
+        for seed in sorted({r["seed"] for r in mine if r[axis] == value}):
+            curve = [r for r in mine if (r[axis], r["seed"]) == (value, seed)]
             needed[value].append(_passage([(r["step"], r["hinge"]) for r in curve], threshold))
     return needed
 
@@ -65,15 +98,15 @@ def _passage(curve: list[tuple[int, float]], threshold: float) -> float:
     return float("inf")
 
 
-def growth(study: CurveStudy, rows: Sequence[Row], threshold: float) -> dict[str, dict[str, Any]]:
-    """Of each case: `found`, the exponent of gamma_d in the steps needed, `claimed`, `median`.
+def growth(study: Claimed, rows: Sequence[Row], threshold: float) -> dict[str, dict[str, Any]]:
+    """Of each case: `found`, the exponent of the axis in the steps needed, `claimed`, `median`.
 
-    Values of gamma_d where a trial never gets there are left out of the fit and have infinite
+    Values where a trial never gets there are left out of the fit and have infinite
     medians where most do not; the exponent is None where fewer than two are left.
     """
     out = {}
     for case, claim in zip(study.cases, study.claims, strict=True):
-        needed = iterations(rows, case.name, threshold)
+        needed = iterations(rows, case.name, threshold, study.axis)
         whole = {v: n for v, n in needed.items() if np.isfinite(n).all()}
         pairs = [(v, count) for v, counts in whole.items() for count in counts]
         found: Exponent | None = None

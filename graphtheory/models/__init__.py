@@ -19,6 +19,7 @@ from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.shallow import PatternStart, ShallowAttention
+from graphtheory.models.shallow_vit import ShallowViT
 from graphtheory.models.stack import ResidualStack, Stack
 from graphtheory.models.stvit import (
     STViT,
@@ -94,6 +95,7 @@ __all__ = [
     "STViTSwin",
     "SampledGCN",
     "ShallowAttention",
+    "ShallowViT",
     "SmallCNN",
     "SmallResNet",
     "Stack",

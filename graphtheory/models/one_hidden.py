@@ -101,6 +101,41 @@ class OneHidden(nn.Module):
             total += (slope.flatten(1, 2) @ some).unflatten(1, hidden.shape[1:3]).transpose(2, 3)
         return total / (x.size(1) * self.W.size(3))
 
+    @torch.no_grad()
+    def hessian(self, x: Tensor, y: Tensor) -> Tensor:
+        r"""Of `risk`, [T, S, d K, d K], entries of W in the order of its memory.
+
+        .. math:: \frac{\partial^2 f_n}{\partial w_j \partial w_l} = \frac1n \sum_i x_i x_i^\top
+            \Big( \frac{\phi'_j \phi'_l}{K^2} \Big[ \frac{y_i}{H^2} + \frac{1 - y_i}{(1 - H)^2}
+            \Big] - \delta_{jl} \frac{\phi''_j}{K} \frac{y_i - H}{H (1 - H)} \Big)
+
+        Source:
+            Li (2024), eqs. (C.72), (C.73).
+        """
+        trials, starts, dim, neurons = self.W.shape
+        total = self.W.new_zeros(trials, starts, neurons, neurons, dim, dim)
+        size = max(1, 8 * _TOGETHER // (trials * (starts * neurons**2 + dim**2)))
+        for some, labels in zip(x.split(size, 1), y.split(size, 1), strict=True):
+            factor = self._curvature(self._hidden(some), labels[:, None])
+            pairs = (some[..., :, None] * some[..., None, :]).flatten(2)  # [T, n, d d]
+            total += (factor.flatten(1, 3) @ pairs).view_as(total)
+        order = total.permute(0, 1, 4, 2, 5, 3)  # [T, S, d, K, d, K]
+        return order.reshape(trials, starts, dim * neurons, -1) / x.size(1)
+
+    def _curvature(self, hidden: Tensor, y: Tensor) -> Tensor:
+        """What x x^T is multiplied with, [T, S, K, K, n]; of labels [T, 1, n]."""
+        neurons, mean = hidden.size(2), hidden.mean(2)
+        slope = hidden * (1 - hidden)
+        bend = slope * (1 - 2 * hidden)
+        least = _tiny(hidden)
+        surprise = (y - mean) / (mean * (1 - mean)).clamp(min=least)
+        own = bend * (surprise / -neurons)[:, :, None]  # [T, S, K, n]
+        pull = slope * (surprise.abs() / neurons)[:, :, None]  # (y - H)^2 is what (C.73) has above
+        return (
+            pull[:, :, :, None] * pull[:, :, None]
+            + torch.eye(neurons).to(own)[..., None] * own[:, :, :, None]
+        )
+
     def _hidden(self, x: Tensor) -> Tensor:
         """Activations of the neurons [T, S, K, n]."""
         rows = self.W.transpose(2, 3).flatten(1, 2)  # [T, S K, d]

@@ -16,12 +16,19 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocat
 from graphtheory.plot.style import COLOURS, WIDTH, Rows, band, collected, look, order, styled
 
 Law = Mapping[str, float]
-"""factor c and exponent of y = c x^exponent; claimed, the exponent that theory has."""
+"""factor c and exponent of y = c x^exponent; claimed, the exponent that theory has, or nan."""
 _MAP = "gray"
 
 
 @styled
-def phase_diagram(cells: Rows, laws: Mapping[str, Law], *, xlabel: str, title: str = "") -> Figure:
+def phase_diagram(
+    cells: Rows,
+    laws: Mapping[str, Law],
+    *,
+    xlabel: str,
+    ylabel: str = "labelled nodes",
+    title: str = "",
+) -> Figure:
     """Share of trials that succeed, a panel for each case: black none, white all.
 
     Both axes are logarithmic, so that a power law is a straight line: solid the fitted boundary,
@@ -33,6 +40,7 @@ def phase_diagram(cells: Rows, laws: Mapping[str, Law], *, xlabel: str, title: s
             infinite where it lies outside the grid).
         laws: Of the cases that have a boundary.
         xlabel: Name of the value.
+        ylabel: Name of the labels.
         title: Above the picture.
 
     Raises:
@@ -51,7 +59,7 @@ def phase_diagram(cells: Rows, laws: Mapping[str, Law], *, xlabel: str, title: s
         _name(axes, case)
         axes.set_xlabel(xlabel)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    panels[0].set_ylabel("labelled nodes")
+    panels[0].set_ylabel(ylabel)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     shades = ScalarMappable(Normalize(0, 1), _MAP)
     figure.colorbar(shades, ax=panels, label="trials that succeed", shrink=0.8)
@@ -80,9 +88,9 @@ def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
     at = law["factor"] * middle ** law["exponent"]
     fitted, claimed = law["exponent"], law["claimed"]
     axes.plot(x, at * (x / middle) ** fitted, color=COLOURS[1], label=f"fitted: {fitted:.2f}")
-    axes.plot(
-        x, at * (x / middle) ** claimed, "--", color=COLOURS[5], label=f"claimed: {claimed:g}"
-    )
+    if not math.isnan(claimed):
+        line = at * (x / middle) ** claimed
+        axes.plot(x, line, "--", color=COLOURS[5], label=f"claimed: {claimed:g}")
 
 
 def _edges(centres: Sequence[float]) -> Any:
@@ -98,9 +106,13 @@ def _ticks(axes: Axes, values: Sequence[float], labels: Sequence[float]) -> None
     for axis, at, room in ((axes.xaxis, values, 6), (axes.yaxis, labels, 10)):
         shown = list(at)[:: max(1, math.ceil(len(at) / room))]
         axis.set_major_locator(FixedLocator(shown))
-        axis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axis.set_major_formatter(lambda x, _: _short(x))
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
+
+
+def _short(x: float) -> str:
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
 
 
 def _grid(count: int, height: float) -> tuple[Figure, list[Axes]]:
@@ -219,10 +231,10 @@ def power_laws(
         if case in laws:
             _line(axes, values, laws[case])
         axes.xaxis.set_major_locator(FixedLocator(values[:: max(1, math.ceil(len(values) / 6))]))
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axes.xaxis.set_major_formatter(lambda x, _: _short(x))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda x, _: f"{x:.3g}")
+        axes.yaxis.set_major_formatter(lambda x, _: _short(x))
         axes.yaxis.set_minor_locator(NullLocator())
         _name(axes, case)
         axes.set_xlabel(xlabel)

@@ -130,7 +130,7 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
 
 
 @styled
-def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
+def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
     """Error over one setting, a line for each series: median, band from q20 to q80.
 
     Panels with the same series share a legend.
@@ -140,6 +140,7 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
             and optionally panel (name of the vertical axis; panels lie side by side).
         xlabel: Name of the setting.
         title: Above the picture.
+        from_zero: Whether the vertical axes begin at 0.
 
     Raises:
         ValueError: No rows.
@@ -154,6 +155,8 @@ def error_curves(rows: Rows, *, xlabel: str, title: str = "") -> Figure:
         _error_panel(axes, [row for row in runs if row.get("panel", _RELATIVE) == name])
         axes.set_xlabel(xlabel)
         axes.set_ylabel(name)
+        if from_zero:
+            axes.set_ylim(bottom=0)
     lines = [axes.get_legend_handles_labels() for axes in every]
     if all(names == lines[0][1] for _, names in lines):
         legend_below(figure, *lines[0])
@@ -181,7 +184,6 @@ def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
         fontsize=8 if named else None,
     )
     axes.margins(x=0.08)
-    axes.set_ylim(bottom=0)
     axes.grid(axis="y")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from graphtheory import plot
 from graphtheory.experiments import core_neighborhood_claims as claims
@@ -16,7 +16,7 @@ from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table
 
-_LETTER = {"gamma_d": "gamma_d", "eps_s": "1 - eps_S"}
+_LETTER = {"eps_s": "1 - eps_S"}
 _LOOSE = 0.1  # a second threshold of the hinge loss, where the first one may never be reached
 _NO_LAW = 0.01  # p-value
 
@@ -28,17 +28,37 @@ def core_neighborhood(figure: str, study: Any, rows: list[dict[str, Any]]) -> St
     return {"fig-3-4": loss, "fig-3-5": attention}.get(figure, speed)(figure, study, rows)
 
 
-def phase(figure: str, study: studies.PhaseStudy, rows: list[dict[str, Any]]) -> StudyReport:
-    """Figures 3.3a, 3.3b and 3.6: successes, their boundary and its exponent."""
+class Curves(claims.Claimed, Protocol):
+    """A study of curves."""
+
+    @property
+    def values(self) -> Sequence[float]:
+        """Of the axis."""
+        ...
+
+
+def phase(
+    figure: str,
+    study: claims.Claimed,
+    rows: list[dict[str, Any]],
+    ylabel: str = "labelled nodes",
+) -> StudyReport:
+    """Figures 2.1, 2.3, 3.3a, 3.3b and 3.6: successes, their boundary and its exponent.
+
+    A claimed exponent that is nan is none: the figure claims something else.
+    """
     found, number = claims.boundaries(study, rows), _number(figure)
-    letter, title = _LETTER[study.axis], f"Figure {number}, {study.seeds} trials a cell"
+    letter, title = (
+        _LETTER.get(study.axis, study.axis),
+        f"Figure {number}, {study.seeds} trials a cell",
+    )
     values = list(next(iter(found.values()))["half"])
     table = Table(
         f"{title}: labels at which half of the trials succeed",
         ["case", *(f"{letter} = {v:.3g}" for v in values), "exponent", "claimed"],
         [
             [name, *(_labels(of["half"][v]) for v in values), _exponent(of["found"]),
-             f"{of['claimed']:g}"]
+             "-" if math.isnan(of["claimed"]) else f"{of['claimed']:g}"]
             for name, of in found.items()
         ],
         words=1,
@@ -63,14 +83,14 @@ def phase(figure: str, study: studies.PhaseStudy, rows: list[dict[str, Any]]) ->
         if not math.isnan(of["found"].exponent)
     }  # fmt: skip
     told = " ".join(_boundary(name, of, letter) for name, of in found.items())
-    picture = plot.phase_diagram(cells, laws, xlabel=letter, title=title)
+    picture = plot.phase_diagram(cells, laws, xlabel=letter, ylabel=ylabel, title=title)
     return StudyReport(table, results, told, picture)
 
 
 def _hinge(
-    study: studies.PhaseStudy, rows: list[dict[str, Any]], case: str, v: float, labels: float
+    study: claims.Claimed, rows: list[dict[str, Any]], case: str, v: float, labels: float
 ) -> list[float]:
-    at = v if study.axis == "gamma_d" else 1 - v
+    at = 1 - v if study.axis == "eps_s" else v
     return [
         r["hinge"]
         for r in rows
@@ -83,6 +103,8 @@ def _boundary(name: str, of: dict[str, Any], letter: str) -> str:
     if math.isnan(found.exponent):
         return f"{name}: no boundary inside the grid."
     claimed = of["claimed"]
+    if math.isnan(claimed):
+        return f"{name}: labels ~ ({letter})^{found}."
     holds = found.low <= claimed <= found.high
     law = "no power law" if found.misfit < _NO_LAW else "a power law fits"
     return (
@@ -164,8 +186,8 @@ def attention(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]
     return StudyReport(table, results, " ".join(told), picture)
 
 
-def speed(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) -> StudyReport:
-    """Figures 3.7 and B.6: steps that are needed, over gamma_d."""
+def speed(figure: str, study: Curves, rows: list[dict[str, Any]]) -> StudyReport:
+    """Figures 2.2, 3.7 and B.6: steps that are needed, over the axis."""
     title = f"Figure {_number(figure)}, {study.seeds} trials"
     lines, results, told, points, laws = [], [], [], [], {}
     for threshold in (studies.SUCCESS, _LOOSE):
@@ -174,10 +196,10 @@ def speed(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) ->
             about = f"{name}, loss below {threshold:g}"
             lines.append([about, *(_labels(of["median"][v]) for v in study.values),
                           _exponent(found), f"{claimed:g}"])  # fmt: skip
-            told.append(f"{about}: {_growth(found, claimed)}")
+            told.append(f"{about}: {_growth(study.axis, found, claimed)}")
             for value, needed in of["needed"].items():
                 there = [count for count in needed if math.isfinite(count)]
-                at = {"case": name, "loss": threshold, "gamma_d": value}
+                at = {"case": name, "loss": threshold, study.axis: value}
                 share = len(there) / len(needed)
                 results.append(Row.of(f"{figure} share of trials that get there", share, "1", **at))
                 if there:
@@ -194,22 +216,22 @@ def speed(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) ->
             ]
     table = Table(
         f"{title}: median steps until the test hinge loss is below",
-        ["case", *(f"gamma_d = {v:g}" for v in study.values), "exponent", "claimed"],
+        ["case", *(f"{study.axis} = {v:g}" for v in study.values), "exponent", "claimed"],
         lines, words=1,
     )  # fmt: skip
     picture = None
     if points:
         picture = plot.power_laws(
-            points, laws, xlabel="gamma_d", ylabel="steps of SGD", title=title
+            points, laws, xlabel=study.axis, ylabel="steps of SGD", title=title
         )
     return StudyReport(table, results, " ".join(told), picture)
 
 
-def _growth(found: Exponent | None, claimed: float) -> str:
+def _growth(axis: str, found: Exponent | None, claimed: float) -> str:
     if found is None:
         return "too few trials get there for a fit."
     holds = "holds" if found.low <= claimed <= found.high else "not found"
-    return f"steps ~ gamma_d^{found}, claimed {claimed:g}: {holds}."
+    return f"steps ~ {axis}^{found}, claimed {claimed:g}: {holds}."
 
 
 def _exponents(figure: str, what: str, case: str, found: Exponent) -> Sequence[Row]:

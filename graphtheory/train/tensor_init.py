@@ -48,7 +48,10 @@ class TensorInit:
         neurons: K.
         centred: Take y less its mean, which leaves every Q_j as it is and has less noise.
         shared: Estimate all three from all examples instead of from a third of them each.
-        with_mean: The direction of Q_1, far better known than Q_2, is one of those that span U.
+        with_mean: The direction of Q_1, far better known than the others, is one of those that span
+            U, and is alpha, which otherwise is drawn.
+        third: U from Q_3 whatever the mixture is; None where it is symmetric. Q_2 is small, too,
+            where it is nearly so.
         rescaled: (C.5) finds :math:`\|w_j\| E[\phi'(w_j^\top x)] / K`, as Q_1 says, and not the
             magnitude that subroutine 1 takes it for; solve for :math:`\|w_j\|` as well.
         tries: Pairs of random contractions, of which the one that fits R_3 best is taken.
@@ -57,8 +60,8 @@ class TensorInit:
         ValueError: Numbers below 1.
 
     Source:
-        Li (2024), subroutine 1, (C.2) to (C.5). The first four options off are the printed method,
-        but for its decomposition: Kuleshov et al. (2015) diagonalise many contractions together,
+        Li (2024), subroutine 1, (C.2) to (C.5). `printed` is the printed method, but for its
+        decomposition: Kuleshov et al. (2015) diagonalise many contractions together,
         here each pair gives generalised eigenvectors.
     """
 
@@ -66,6 +69,7 @@ class TensorInit:
     centred: bool = True
     shared: bool = True
     with_mean: bool = True
+    third: bool | None = None
     rescaled: bool = True
     tries: int = 30
 
@@ -100,7 +104,7 @@ class TensorInit:
         self, density: Density, x: Tensor, y: Tensor, moment: Tensor, generator: Generator
     ) -> Tensor:
         """U, [d, K]."""
-        if density.symmetric:
+        if density.symmetric if self.third is None else self.third:
             alpha = torch.randn(x.size(1), dtype=x.dtype, generator=generator)
             matrix = third_along(density, x, y, moment if self.with_mean else alpha)
         else:

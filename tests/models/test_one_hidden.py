@@ -35,6 +35,21 @@ def test_gradient_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(net.gradient(x, y), slope)
 
 
+@pytest.mark.parametrize("together", [8, 2**17])
+def test_hessian_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_hidden, "_TOGETHER", together)
+    net = OneHidden(3, 2, trials=2, starts=2, dtype=torch.float64, generator=drawn())
+    x = torch.randn(2, 7, 3, dtype=torch.float64, generator=drawn(1))
+    y = (torch.rand(2, 7, generator=drawn(2)) < 0.5).double()
+
+    def one(flat: torch.Tensor) -> torch.Tensor:
+        h = (x[1] @ flat.view(3, 2)).sigmoid().mean(1)
+        return torch.nn.functional.binary_cross_entropy(h, y[1])
+
+    wanted = torch.autograd.functional.hessian(one, net.W.detach()[1, 0].flatten())
+    torch.testing.assert_close(net.hessian(x, y)[1, 0], wanted)
+
+
 def test_a_sure_network_has_finite_risk_and_gradient() -> None:
     net = OneHidden.of(torch.full((1, 1, 1, 2), 200.0))
     x, y = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[1.0, 1.0]])

@@ -1,0 +1,68 @@
+"""Chapter 4: the one-hidden-layer network on Gaussian mixtures, and images with a minority."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.figure import Asked, Figure
+
+if TYPE_CHECKING:
+    from graphtheory.experiments.study import Study
+    from graphtheory.report.study import StudyReport
+
+
+def _mixture(name: str, summary: str) -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.mixture_claims import STUDIES, quick
+
+        made = replace(STUDIES[name], first=asked.first)
+        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.mixture import mixture
+
+        return mixture(name, study, rows)
+
+    return Figure(name, summary, study, report)
+
+
+def _find(name: str, root: Path | None) -> object:
+    from graphtheory.data import image_sets
+
+    return image_sets.load(name, root)
+
+
+def _images(name: str, summary: str) -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.group_images import on, quick
+
+        made = on(name, asked.dataset.lower(), asked.root)
+        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.group_images import group_images
+
+        return group_images(name, study, rows)
+
+    return Figure(name, summary, study, report, default="digits", only=_SETS, find=_find)
+
+
+_SETS = ("digits", "mnist")
+ENTRIES: tuple[Figure, ...] = (
+    _images("fig-4-1", "accuracy on a minority of images, over the noise added to some of it"),
+    _mixture("fig-4-2", "which trials end alike, over d and the number of examples"),
+    _mixture("fig-4-3a", "which trials end alike, over a group's mean and the number of examples"),
+    _mixture("fig-4-3b", "which trials end alike, over a group's spread and the examples"),
+    _mixture("fig-4-4a", "rate of gradient descent, over the norm of the means"),
+    _mixture("fig-4-4b", "rate of gradient descent, over the spread of the groups"),
+    _mixture("fig-4-5a", "rate of gradient descent, over the number of neurons"),
+    _mixture("fig-4-5b", "distance to the teacher, over the number of examples"),
+    _mixture("fig-4-6a", "risk of a minority and of all, over the spread of the minority"),
+    _mixture("fig-4-6b", "risk of a minority and of all, over the mean of the minority"),
+    _mixture("fig-4-7a", "risk of a minority and of all, over its fraction; it spreads less"),
+    _mixture("fig-4-7b", "risk of a minority and of all, over its fraction; it spreads more"),
+    _images("fig-4-8", "accuracy on a minority of images, over its fraction; of two minorities"),
+    _mixture("fig-c-1", "descent from a tensor initialisation, a near start and a far one"),
+)

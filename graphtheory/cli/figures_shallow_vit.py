@@ -1,0 +1,37 @@
+"""Chapter 2: the shallow vision transformer on sets of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.cli.figure import Asked, Figure
+
+if TYPE_CHECKING:
+    from graphtheory.experiments.study import Study
+    from graphtheory.report.study import StudyReport
+
+
+def _tokens(name: str, summary: str) -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments.token_study import STUDIES, quick
+
+        made = replace(STUDIES[name], first=asked.first)
+        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.shallow_vit import shallow_vit
+
+        return shallow_vit(name, study, rows)
+
+    return Figure(name, summary, study, report)
+
+
+ENTRIES: tuple[Figure, ...] = (
+    _tokens("fig-2-1a", "which trials succeed, over alpha_* and the number of training sets"),
+    _tokens("fig-2-1b", "which trials succeed, over sigma and the number of training sets"),
+    _tokens("fig-2-2", "steps that are needed, over alpha_*"),
+    _tokens("fig-2-3", "which trials succeed with attention and without, over alpha_*"),
+    _tokens("fig-2-4", "attention on label-relevant tokens over the steps"),
+    _tokens("fig-2-5", "test loss after tokens were removed by several rules"),
+)

@@ -1,0 +1,129 @@
+"""Images of two kinds, one of which can be a minority; both are zero on average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+KINDS = ("bright", "faint")
+_FADED = 0.5  # so that the norm of the covariance is a quarter
+
+
+class Grouped(NamedTuple):
+    """Examples of two groups.
+
+    Attributes:
+        x: Centred images, floating point [N, C, H, W].
+        y: Label 0 or 1, int64 [N].
+        group: Which of `KINDS` each is, int64 [N].
+    """
+
+    x: Tensor
+    y: Tensor
+    group: Tensor
+
+    def of(self, group: int) -> Tensor:
+        """Positions of one group."""
+        return (self.group == group).nonzero()[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class TwoKinds:
+    r"""How an image of a set becomes one of the two kinds.
+
+    .. math:: z = (p - m) / s, \qquad x = z \text{ (bright)}, \quad
+        x = \tfrac12 R z \text{ (faint)}
+
+    with pixels p, their mean image m and standard deviation s on the training images, and R, which
+    turns by a quarter. Both groups have mean 0; the covariance of the faint one is that of the
+    other, turned and divided by 4.
+
+    Args:
+        mean: m, [C, H, W].
+        deviation: s, of all entries, above 0.
+
+    Example:
+        >>> kinds = TwoKinds.of(torch.tensor([0, 100, 200, 20]).view(4, 1, 1, 1))
+        >>> float(kinds(torch.tensor([[[[80]]]]), 1))
+        0.0
+    """
+
+    mean: Tensor
+    deviation: float
+
+    @classmethod
+    def of(cls, pixels: Tensor) -> TwoKinds:
+        """From training images [N, C, H, W] of any number type."""
+        values = pixels.float()
+        mean = values.mean(0)
+        return cls(mean, float((values - mean).square().mean().sqrt().clamp(min=1e-6)))
+
+    def __call__(self, pixels: Tensor, group: int) -> Tensor:
+        """Images [N, C, H, W] as that kind; height and width must agree for a turned one."""
+        centred = (pixels.float() - self.mean) / self.deviation
+        return centred if KINDS[group] == "bright" else _FADED * centred.rot90(1, (-2, -1))
+
+    def draw(
+        self, pixels: Tensor, y: Tensor, counts: tuple[int, int], generator: Generator
+    ) -> Grouped:
+        """So many images of each kind; no image is in both.
+
+        Raises:
+            ValueError: More than there are.
+        """
+        if min(counts) < 0 or sum(counts) > len(pixels):
+            raise ValueError(f"counts: got {counts}, expected 0 or more, {len(pixels)} at most")
+        order = torch.randperm(len(pixels), generator=generator)
+        return self._joined(pixels, y, list(order[: sum(counts)].split(list(counts))))
+
+    def both(self, pixels: Tensor, y: Tensor) -> Grouped:
+        """Every image in both kinds: the two halves are the same images."""
+        return self._joined(pixels, y, [torch.arange(len(pixels))] * 2)
+
+    def _joined(self, pixels: Tensor, y: Tensor, chosen: list[Tensor]) -> Grouped:
+        parts = [self(pixels[mine], group) for group, mine in enumerate(chosen)]
+        sizes = torch.tensor([len(mine) for mine in chosen])
+        group = torch.arange(len(chosen)).repeat_interleave(sizes)
+        return Grouped(torch.cat(parts), y[torch.cat(chosen)], group)
+
+
+def with_noisy_copies(
+    examples: Grouped, group: int, copies: int, variance: float, generator: Generator
+) -> Grouped:
+    r"""The examples, and copies of some of a group with N(0, delta^2) added to every entry.
+
+    Args:
+        examples: Stay as they are.
+        group: Of the copies.
+        copies: How many, no example twice.
+        variance: delta^2, 0 or more.
+        generator: Source of the choice and the noise.
+
+    Raises:
+        ValueError: More copies than the group has, or a variance below 0.
+
+    Source:
+        Li (2024), section 4.5.2.
+    """
+    mine = examples.of(group)
+    if not 0 <= copies <= len(mine):
+        raise ValueError(f"copies: got {copies}, expected 0 to {len(mine)}, what the group has")
+    if variance < 0:
+        raise ValueError(f"variance: got {variance}, expected 0 or more")
+    chosen = mine[torch.randperm(len(mine), generator=generator)[:copies]]
+    x = examples.x[chosen]
+    noise = torch.randn(x.shape, generator=generator)
+    return Grouped(
+        torch.cat([examples.x, x + variance**0.5 * noise]),
+        torch.cat([examples.y, examples.y[chosen]]),
+        torch.cat([examples.group, examples.group[chosen]]),
+    )
+
+
+def covariance_norm(x: Tensor) -> float:
+    r""":math:`\|\Sigma\|`, the largest eigenvalue of the covariance of images [N, C, H, W]."""
+    flat = x.flatten(1).double()
+    return float(torch.linalg.matrix_norm(flat - flat.mean(0), 2).square() / len(flat))
