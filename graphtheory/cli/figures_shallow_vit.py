@@ -1,8 +1,9 @@
-"""Chapter 2: the shallow vision transformer on sets of tokens."""
+"""Chapter 2: the shallow vision transformer on sets of tokens, a deep one on pasted images."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.figure import Asked, Figure
@@ -27,6 +28,32 @@ def _tokens(name: str, summary: str) -> Figure:
     return Figure(name, summary, study, report)
 
 
+_IMAGES = ("digits", "cifar10", "cifar10-jpeg")
+
+
+def _find(name: str, root: Path | None) -> object:
+    from graphtheory.data import image_sets
+
+    return image_sets.load(name, root)
+
+
+def _pasted(name: str, summary: str) -> Figure:
+    def study(asked: Asked) -> Study:
+        from graphtheory.experiments import background_study as studies
+
+        made = studies.study(name, asked.dataset, asked.root)
+        return (
+            studies.quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        )
+
+    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
+        from graphtheory.report.backgrounds import backgrounds
+
+        return backgrounds(name, study, rows)
+
+    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=_find)
+
+
 ENTRIES: tuple[Figure, ...] = (
     _tokens("fig-2-1a", "which trials succeed, over alpha_* and the number of training sets"),
     _tokens("fig-2-1b", "which trials succeed, over sigma and the number of training sets"),
@@ -34,4 +61,7 @@ ENTRIES: tuple[Figure, ...] = (
     _tokens("fig-2-3", "which trials succeed with attention and without, over alpha_*"),
     _tokens("fig-2-4", "attention on label-relevant tokens over the steps"),
     _tokens("fig-2-5", "test loss after tokens were removed by several rules"),
+    _pasted("fig-2-6a", "accuracy of a vision transformer over alpha_*, images on backgrounds"),
+    _pasted("fig-2-6b", "accuracy over the number of training images, images on backgrounds"),
+    _pasted("fig-2-6c", "backgrounds that give the class away, removed token by token"),
 )

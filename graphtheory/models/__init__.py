@@ -18,6 +18,7 @@ from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
+from graphtheory.models.scored_vit import ScoredViT
 from graphtheory.models.shallow import PatternStart, ShallowAttention
 from graphtheory.models.shallow_vit import ShallowViT
 from graphtheory.models.stack import ResidualStack, Stack
@@ -94,6 +95,7 @@ __all__ = [
     "STViTRSwin",
     "STViTSwin",
     "SampledGCN",
+    "ScoredViT",
     "ShallowAttention",
     "ShallowViT",
     "SmallCNN",

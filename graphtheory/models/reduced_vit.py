@@ -42,15 +42,16 @@ class ReducedViT(ViT):
 
     Args:
         model: Stays as it is.
-        after: The rule after the block of that number, the first one being 1.
+        after: The rule after the block of that number, the first one being 1; the rule of 0 is
+            applied to the tokens that the first block gets, and reads neither attention nor keys.
         prefix: Protected tokens at the beginning; None are those that the model puts before the
             patches. The first of them is the one whose attention counts as received; without any
             it is the mean over all tokens.
         proportional: Whether a token counts in attention as many times as tokens it stands for.
 
     Raises:
-        ValueError: A number of a block that does not exist, or a `proportional` model whose
-            attention has a bias.
+        ValueError: A number of a block that does not exist, a rule before the first block that
+            reads what only a block has, or a `proportional` model whose attention has a bias.
 
     Source:
         Liang et al. (2022), EViT; Bolya et al. (2023), Token Merging, with `proportional`.
@@ -79,9 +80,11 @@ class ReducedViT(ViT):
         parts = copy.deepcopy(model)
         self.embed, self.blocks = parts.embed, parts.blocks
         self.norm, self.head = parts.norm, parts.head
-        wrong = [i for i in after if not 1 <= i <= len(self.blocks)]
+        wrong = [i for i in after if not 0 <= i <= len(self.blocks)]
         if wrong:
-            raise ValueError(f"after: blocks {wrong}, expected 1..{len(self.blocks)}")
+            raise ValueError(f"after: blocks {wrong}, expected 0..{len(self.blocks)}")
+        if 0 in after and after[0].needs not in (None, "score"):
+            raise ValueError(f"after: {after[0]} reads {after[0].needs}, which block 0 has not")
         self.after, self.proportional = dict(after), proportional
         self.prefix = len(self.embed.prefix) if prefix is None else prefix
         if proportional:
@@ -118,18 +121,21 @@ class ReducedViT(ViT):
             generator: Source of stochastic depth, dropout and random rules.
         """
         x, grid = self.embed(images)
-        count, dim = grid.count, x.size(1)
-        x = x.view(count, -1, dim)
-        size = x.new_ones(x.shape[:2])
-        slot = torch.arange(x.size(1), device=x.device).expand(count, -1)
+        x = x.view(grid.count, -1, x.size(1))
+        start = torch.arange(x.size(1), device=x.device).expand(grid.count, -1)
+        now = Reduction(x, x.new_ones(x.shape[:2]), start)
+        if 0 in self.after:
+            now, score = self._less(now, self.after[0](x, score=score, prefix=self.prefix,
+                                                       generator=generator), score)  # fmt: skip
         for i, block in enumerate(self.blocks, 1):
             assert isinstance(block, Block)
+            x, size = now.tokens, now.size
             nodes, relation = x.flatten(0, 1), self._log_size(size, x.size(1))
-            neighborhood = token_cliques(count, x.size(1), x.device)
-            y = block(nodes, neighborhood, relation=relation, images=count, generator=generator)
+            neighborhood = token_cliques(len(x), x.size(1), x.device)
+            y = block(nodes, neighborhood, relation=relation, images=len(x), generator=generator)
             y, rule = y.view_as(x), self.after.get(i)
             if rule is None:
-                x = y
+                now = now._replace(tokens=y)
                 continue
             seen = block.norm1(nodes)
             found = rule(
@@ -138,12 +144,18 @@ class ReducedViT(ViT):
                 keys=_keys(block.attention, seen).view(*x.shape[:2], -1)
                 if rule.needs == "keys" else None,
             )  # fmt: skip
-            if score is not None:
-                many = found.tokens.size(1)
-                score = pool(score * size, found.slot, many) / found.size
-            slot = follow(slot, found.slot)
-            x, size = found.tokens, found.size
-        return Reduction(self.norm(x), size, slot)
+            now, score = self._less(now, found, score)
+        return now._replace(tokens=self.norm(now.tokens))
+
+    @staticmethod
+    def _less(
+        before: Reduction, found: Reduction, score: Tensor | None
+    ) -> tuple[Reduction, Tensor | None]:
+        """The reduction of both one after the other, and the score of what is left."""
+        if score is not None:
+            many = found.tokens.size(1)
+            score = pool(score * before.size, found.slot, many) / found.size
+        return found._replace(slot=follow(before.slot, found.slot)), score
 
     def _layers(self) -> list[Attention]:
         return [layer for layer in self.blocks.modules() if isinstance(layer, Attention)]

@@ -84,8 +84,20 @@ def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
 
 
 def test_blocks_that_do_not_exist_are_named(model: ViT) -> None:
-    with pytest.raises(ValueError, match=r"after: blocks \[0, 5\], expected 1..4"):
-        ReducedViT(model, {0: Merge(), 5: Merge(), 4: Merge()})
+    with pytest.raises(ValueError, match=r"after: blocks \[-1, 5\], expected 0..4"):
+        ReducedViT(model, {-1: Merge(), 5: Merge(), 4: Merge()})
+
+
+def test_a_rule_before_the_first_block_leaves_tokens_unseen(model: ViT) -> None:
+    given, score = images(), torch.arange(17.0).expand(3, -1)
+    reduced = ReducedViT(model, {0: Keep(8, Oracle()), 2: Keep(2, Oracle())})
+    other = given.clone()
+    other[:, :, :8] = 0  # the first 8 patches, of least score
+    found = reduced.reduced(given, score=score)
+    assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
+    torch.testing.assert_close(reduced.reduced(other, score=score).tokens, found.tokens)
+    with pytest.raises(ValueError, match="reads received, which block 0 has not"):
+        ReducedViT(model, {0: Keep(8)})
 
 
 def test_keys_of_heads_of_any_size_are_those_of_the_layer() -> None:
