@@ -187,7 +187,7 @@ def study(
 
 def quick(given: BackgroundStudy | SpuriousStudy) -> BackgroundStudy | SpuriousStudy:
     """The same with few updates, tokens, numbers and seeds, for a first look."""
-    scene = replace(given.scene, updates=64)
+    scene = replace(given.scene, updates=48)
     ends = given.kept[:: len(given.kept) - 1]
     if isinstance(given, SpuriousStudy):
         return replace(given, scene=scene, kept=ends, starts=given.starts[:1], seeds=2)
