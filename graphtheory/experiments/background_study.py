@@ -168,7 +168,7 @@ class SpuriousStudy(Study):
 
 
 _KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
-_TARGET = {"digits": 0.6, "cifar10": 0.3, "cifar10-jpeg": 0.3}
+_TARGET = {"digits": 0.6, "cifar10": 0.4, "cifar10-jpeg": 0.4}
 _LABELS = {"digits": (100, 300, 900)}
 _NATURAL = (500, 1500, 4500)
 
@@ -187,7 +187,7 @@ def study(
 
 def quick(given: BackgroundStudy | SpuriousStudy) -> BackgroundStudy | SpuriousStudy:
     """The same with few updates, tokens, numbers and seeds, for a first look."""
-    scene = replace(given.scene, updates=64)
+    scene = replace(given.scene, updates=48)
     ends = given.kept[:: len(given.kept) - 1]
     if isinstance(given, SpuriousStudy):
         return replace(given, scene=scene, kept=ends, starts=given.starts[:1], seeds=2)

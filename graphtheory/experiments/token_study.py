@@ -223,7 +223,7 @@ _LEARNT = Learner(width=200)
 _LONG = replace(_LEARNT, steps=700)
 _HALF = TokenPatterns(100)
 _ALPHAS = (0.31, 0.36, 0.42, 0.49)
-_LABELS = (8, 16, 32, 64, 128)
+_LABELS = (4, 8, 16, 32, 64)
 _NOISY = TokenPatterns(50, 0.6, 0.05, noisy=0.2, c_noisy=1.0)
 
 STUDIES: dict[str, TokenPhases | TokenCurves | SparseStudy] = {
