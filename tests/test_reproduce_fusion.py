@@ -85,7 +85,7 @@ def test_train_learns_without_labels_and_resumes(
         (["train", "--task", "contrast"], "did you mean 'contrastive'"),
         (["train", "--task", "contrastive", "--head", "dgi"], "--head: unknown name 'dgi'"),
         (["train", "--task", "contrastive", "--model", "gat"], "known: cnn, resnet18"),
-        (["train", "--task", "contrastive", "--dataset", "mnist"], "train-images-idx3-ubyte.gz"),
+        (["train", "--task", "contrastive", "--dataset", "mnist"], "folder that has MNIST/raw"),
         (["reproduce", "deep-fusion-heads", "--dataset", "Cora"], "expected digits, mnist"),
         (["reproduce", "deep-fusion-heads", "--dataset", "mnist"], "MNIST/raw"),
     ],

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from graphtheory.report.study import StudyReport
 
 
+def find_images(name: str, root: Path | None) -> object:
+    """For `Figure.find` of figures about images."""
+    from graphtheory.data import image_sets
+
+    return image_sets.load(name, root)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What the options say, once they are checked.

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli.figure import Asked, Figure
+from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
     from graphtheory.experiments.study import Study
     from graphtheory.report.study import StudyReport
 
-_IMAGES, _GRAPHS = ("digits", "mnist"), ("Cora", "facebook")
-_LONG = {"digits": 160, "mnist": 20}  # epochs of the one run that is looked into
+_IMAGES, _GRAPHS = ("digits", "mnist", "cifar10", "cifar10-jpeg"), ("Cora", "facebook")
+_LONG, _SHORT = 160, 20  # epochs of the one run that is looked into, of digits and of larger images
 _DEEP_LR = 0.03  # of 0.01, 0.03, 0.1 for 10 layers the least loss on a seed that no figure has
 _QUICK_EPOCHS, _QUICK_STEPS = 3, 10
-
-
-def _images(name: str, root: Path | None) -> object:
-    from graphtheory.data import digit_images
-
-    return digit_images.load(name, root)
 
 
 def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
@@ -51,7 +44,7 @@ def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
 
         return heads(name, study, rows)
 
-    find = None if only == _GRAPHS else _images
+    find = None if only == _GRAPHS else find_images
     return Figure(name, summary, study, report, default=only[0], only=only, find=find)
 
 
@@ -61,7 +54,9 @@ def _attention() -> Figure:
         from graphtheory.experiments.fusion_study import AttentionStudy
 
         recipe = replace(recipe_for(asked.dataset, asked.root), depth=10, heads=4)
-        recipe = replace(recipe, epochs=_LONG[recipe.dataset], lr=_DEEP_LR)
+        recipe = replace(
+            recipe, epochs=_LONG if recipe.dataset == "digits" else _SHORT, lr=_DEEP_LR
+        )
         made = AttentionStudy(recipe)
         if not asked.quick:
             return replace(made, seeds=asked.seeds or made.seeds)
@@ -74,7 +69,7 @@ def _attention() -> Figure:
 
     summary = "what the layers of a transformer head attend to, ordered by class"
     name = "deep-fusion-attention"
-    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=_images)
+    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=find_images)
 
 
 def _theorem() -> Figure:

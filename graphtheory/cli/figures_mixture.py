@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli.figure import Asked, Figure
+from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
     from graphtheory.experiments.study import Study
@@ -28,12 +27,6 @@ def _mixture(name: str, summary: str) -> Figure:
     return Figure(name, summary, study, report)
 
 
-def _find(name: str, root: Path | None) -> object:
-    from graphtheory.data import image_sets
-
-    return image_sets.load(name, root)
-
-
 def _images(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.group_images import on, quick
@@ -46,7 +39,7 @@ def _images(name: str, summary: str) -> Figure:
 
         return group_images(name, study, rows)
 
-    return Figure(name, summary, study, report, default="digits", only=_SETS, find=_find)
+    return Figure(name, summary, study, report, default="digits", only=_SETS, find=find_images)
 
 
 _SETS = ("digits", "mnist")

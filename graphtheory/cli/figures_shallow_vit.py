@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli.figure import Asked, Figure
+from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
     from graphtheory.experiments.study import Study
@@ -31,12 +30,6 @@ def _tokens(name: str, summary: str) -> Figure:
 _IMAGES = ("digits", "cifar10", "cifar10-jpeg")
 
 
-def _find(name: str, root: Path | None) -> object:
-    from graphtheory.data import image_sets
-
-    return image_sets.load(name, root)
-
-
 def _pasted(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments import background_study as studies
@@ -51,7 +44,7 @@ def _pasted(name: str, summary: str) -> Figure:
 
         return backgrounds(name, study, rows)
 
-    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=_find)
+    return Figure(name, summary, study, report, default=_IMAGES[0], only=_IMAGES, find=find_images)
 
 
 ENTRIES: tuple[Figure, ...] = (

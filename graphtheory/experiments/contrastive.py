@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.data import digit_images, graphs
+from graphtheory.data import graphs, image_sets
 from graphtheory.data.splits import stratified
 from graphtheory.graph import Neighborhood
 from graphtheory.metrics import linear_probe, nearest_accuracy
@@ -45,7 +45,7 @@ class Recipe:
     """How features of a data set are learned.
 
     Attributes:
-        dataset: "digits" or "mnist" as images; with `graph` the name of a graph.
+        dataset: One of `data.image_sets.names`; with `graph` the name of a graph.
         root: Folder with the raw files.
         graph: Whether the samples are nodes of a graph and not images.
         encoder: "cnn", "resnet18", "resnet50" or "vit"; a graph has a 2-layer GCN.
@@ -87,10 +87,10 @@ GRAPH = Recipe(
 def recipe_for(dataset: str, root: Path | None, head: str = TRANSFORMER) -> Recipe:
     """The recipe of a data set, by its name; "digits" is images.
 
-    An epoch of MNIST is 20 batches, so that it takes as many steps as "digits" at a larger image;
+    An epoch of larger images is 20 batches, so that they take as many steps as "digits";
     "facebook", with eight times the nodes of Cora, has two thirds of its steps.
     """
-    if dataset.lower() not in digit_images.NAMES:
+    if dataset.lower() not in image_sets.names():
         epochs = 100 if dataset.lower() == LARGE else GRAPH.epochs
         return replace(GRAPH, dataset=dataset, root=root, head=head, epochs=epochs)
     made = Recipe(dataset.lower(), root, head=head)
@@ -165,7 +165,7 @@ def prepare(recipe: Recipe, seed: int) -> Prepared:
 
 
 def _on_images(recipe: Recipe, seed: int) -> Prepared:
-    found = digit_images.load(recipe.dataset, recipe.root)
+    found = image_sets.load(recipe.dataset, recipe.root)
     images, y = found.training()
     split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]
