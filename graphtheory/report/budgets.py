@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from statistics import fmean, stdev
 from typing import Any
 
 from graphtheory import plot
 from graphtheory.experiments.rows import Row
 from graphtheory.experiments.sampling_study import FULL, MLP, SamplingStudy, plan_of, summary
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table, counted
+from graphtheory.report.table import Table, counted, mean_spread
 
 _POINT = 0.01
 
@@ -50,8 +49,7 @@ def _entries(line: dict[str, Any]) -> list[str]:
 
 
 def _spread(scores: list[float]) -> str:
-    spread = stdev(scores) if len(scores) > 1 else 0.0
-    return f"{100 * fmean(scores):.1f} ± {100 * spread:.1f}"
+    return mean_spread([100 * score for score in scores], ".1f")
 
 
 def _setting(line: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from graphtheory import plot
@@ -11,7 +11,7 @@ from graphtheory.experiments import fusion_study as studies
 from graphtheory.experiments.contrastive import TRANSFORMER, UNTRAINED
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table, counted
+from graphtheory.report.table import Table, counted, mean_spread
 
 Rows = list[dict[str, Any]]
 _NAMES = {
@@ -78,8 +78,7 @@ def _of_training(head: str, cell: Rows) -> list[str]:
 
 
 def _percent(cell: Rows, key: str) -> str:
-    values = [100 * r[key] for r in cell]
-    return f"{fmean(values):.1f} ± {pstdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
+    return mean_spread([100 * r[key] for r in cell], ".1f")
 
 
 def _verdict(study: studies.HeadStudy, rows: Rows) -> str:
@@ -186,8 +185,7 @@ def attention(study: studies.AttentionStudy, rows: Rows) -> StudyReport:
 
 
 def _spread(cell: Rows, key: str) -> str:
-    values = [r[key] for r in cell]
-    return f"{fmean(values):.3g} ± {pstdev(values):.2g}" if len(values) > 1 else f"{values[0]:.3g}"
+    return mean_spread([r[key] for r in cell], ".3g")
 
 
 def _depth_verdict(rows: Rows, layers: list[int]) -> str:

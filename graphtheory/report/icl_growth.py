@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from graphtheory.experiments.icl_growth import CoverStudy, GrowthStudy
 from graphtheory.experiments.power_law import Exponent
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table, counted
+from graphtheory.report.table import Table, counted, mean_spread
 
 Rows = list[dict[str, Any]]
 SMALL = 0.01  # the error below which a claim of none holds
@@ -117,7 +116,7 @@ def percent(value: float) -> str:
 
 def spread(errors: Sequence[float]) -> str:
     """Mean and standard deviation in per cent."""
-    return f"{100 * fmean(errors):.2f} ± {100 * pstdev(errors):.2f}"
+    return mean_spread([100 * error for error in errors])
 
 
 def count_of(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from graphtheory.experiments.icl_inside import LARGE, MechanismStudy, PruneStudy
 from graphtheory.experiments.rows import Row
 from graphtheory.report.icl_growth import spread
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table, counted
+from graphtheory.report.table import Table, counted, mean_spread
 
 Rows = list[dict[str, Any]]
 _MASS = 0.95
@@ -180,4 +180,4 @@ def _free(cells: dict[float, list[float]], small: float) -> str:
 
 
 def _plain(values: Sequence[float]) -> str:
-    return f"{fmean(values):.3f} ± {pstdev(values):.3f}"
+    return mean_spread(values, ".3f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,15 @@ def pairs(title: str, values: Iterable[tuple[str, object]]) -> Table:
 def counted(count: int | str, thing: str) -> str:
     """A number of things, such as "1 seed" and "3 seeds"."""
     return f"{count} {thing}" if str(count) == "1" else f"{count} {thing}s"
+
+
+def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
+    """Mean ± standard deviation of a sample; one value alone.
+
+    Example:
+        >>> mean_spread([1.0, 2.0]), mean_spread([1.25], ".1f")
+        ('1.50 ± 0.71', '1.2')
+    """
+    if len(values) == 1:
+        return f"{values[0]:{digits}}"
+    return f"{fmean(values):{digits}} ± {stdev(values):{digits}}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from math import isinf
-from statistics import mean, pstdev
+from statistics import mean
 from typing import Any
 
 from graphtheory import plot
 from graphtheory.experiments import topology_study as studies
 from graphtheory.experiments.rows import Row
 from graphtheory.report.study import StudyReport
-from graphtheory.report.table import Table, counted
+from graphtheory.report.table import Table, counted, mean_spread
 
 _CLAIMED = {"fig-5-3": (0.9, 0.1), "fig-5-4": (0.5, 0.5)}
 _MEASURES = {"error": "squared error / variance", "mse": "squared error"}
@@ -59,7 +59,7 @@ def _table(figure: str, study: studies.TopologyStudy, readings: dict[str, Rows])
 
 def _entry(cell: Rows) -> str:
     errors = [r["error"] for r in cell]
-    return "diverged" if isinf(max(errors)) else f"{mean(errors):.2f} ± {pstdev(errors):.2f}"
+    return "diverged" if isinf(max(errors)) else mean_spread(errors)
 
 
 def _results(figure: str, study: studies.TopologyStudy, rows: Rows) -> list[Row]:
