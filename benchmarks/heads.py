@@ -29,6 +29,7 @@ from graphtheory.nn.heads import batch_clique
 
 Form = Literal["TransformerHead", "TransformerEncoder"]
 OURS, THEIRS = get_args(Form)
+MAPS = f"{OURS} with maps of attention"
 _NAMES = {
     "blocks.": "layers.", "attention.qkv.": "self_attn.in_proj_", "mlp.fc1.": "linear1.",
     "attention.out.": "self_attn.out_proj.", "mlp.fc2.": "linear2.",
@@ -82,6 +83,17 @@ def step(module: nn.Module, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Te
     return out.detach(), x.grad, module.inward.weight.grad  # type: ignore[return-value,union-attr]
 
 
+class WithMaps(nn.Module):
+    """A head that is asked for the attention of its blocks in the same pass."""
+
+    def __init__(self, head: TransformerHead) -> None:
+        super().__init__()
+        self.head, self.inward = head, head.inward
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head.with_attention(x)[0]
+
+
 def parts(head: TransformerHead, x: Tensor) -> dict[str, Callable[[], object]]:
     """What a step of ours consists of: maps and norms of all blocks, attention of all blocks."""
     clique, seen = batch_clique(len(x), x.device), torch.randn_like(x)
@@ -114,13 +126,19 @@ def times(about: dict[str, int], repeats: int) -> list[Row]:
     x, grad = draw(about["batch"], about["width"])
     modules = {form: module_of(form, **sizes) for form in get_args(Form)}
     assert_equal(OURS, step(modules[OURS], x, grad), step(modules[THEIRS], x, grad))
+    maps = WithMaps(modules[OURS])  # type: ignore[arg-type]
+    assert_equal(OURS, step(maps, x, grad), step(modules[THEIRS], x, grad))
     works: dict[str, Callable[[], object]] = {
-        form: partial(step, module, x, grad) for form, module in modules.items()
+        MAPS: partial(step, maps, x, grad),
+        **{form: partial(step, module, x, grad) for form, module in modules.items()},
     }
     found = seconds(works | parts(modules[OURS], x), repeats)  # type: ignore[arg-type]
     rows = [Row.of(f"head forward+backward, {name}", t, "s", **about) for name, t in found.items()]
-    slower = ratios(found[THEIRS], found[OURS])
-    return [*rows, Row.of(f"head forward+backward, {THEIRS} over {OURS}", slower, "1", **about)]
+    compared = {name: ratios(found[THEIRS], found[name]) for name in (OURS, MAPS)}
+    return rows + [
+        Row.of(f"head forward+backward, {THEIRS} over {name}", ratio, "1", **about)
+        for name, ratio in compared.items()
+    ]
 
 
 def extra_peak(form: Form, batch: int, **sizes: int) -> int:

@@ -27,6 +27,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("deep-fusion-attention", ("growth with depth", "mean within / mean between")),
         ("deep-fusion-heads", ("transformer minus others", "no head")),
+        ("deep-fusion-batch", ("transformer minus MLP by samples a batch", "512")),
         ("deep-fusion-temperature", ("transformer minus MLP by temperature", "0.02")),
         ("theorem-1", ("Theorem 1 holds in", "half-space")),
     ],
@@ -86,6 +87,12 @@ def test_train_learns_without_labels_and_resumes(
         (["train", "--task", "contrastive", "--head", "dgi"], "--head: unknown name 'dgi'"),
         (["train", "--task", "contrastive", "--model", "gat"], "known: cnn, resnet18"),
         (["train", "--task", "contrastive", "--dataset", "mnist"], "folder that has MNIST/raw"),
+        (
+            ["train", "--task", "contrastive", "--split", "random"],
+            "--split: got random, but a contr",
+        ),
+        (["train", "--task", "contrastive", "--dataset", "minst"], "cifar10-jpeg"),
+        (["train", "--head", "mlp"], "--head: got mlp, but only --task contrastive"),
         (["reproduce", "deep-fusion-heads", "--dataset", "Cora"], "expected digits, mnist"),
         (["reproduce", "deep-fusion-heads", "--dataset", "mnist"], "MNIST/raw"),
     ],

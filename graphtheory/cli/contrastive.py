@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.cli.fitting import kinds
 from graphtheory.cli.show import (
     SMALL,
     RefusedError,
@@ -31,6 +32,9 @@ def learn(asked: Train, screen: Screen) -> None:
     from graphtheory.experiments import contrastive
     from graphtheory.train import CheckpointError, pretrain
 
+    for option, value in (("--split", asked.split), ("--patience", asked.patience)):
+        if value is not None:
+            raise RefusedError(f"{option}: got {value}, but a contrastive task has none")
     at_least(0, seed=asked.seed)
     at_least(1, epochs=asked.epochs, threads=asked.threads)
     recipe = _recipe(asked)
@@ -69,6 +73,7 @@ def learn(asked: Train, screen: Screen) -> None:
 def _recipe(asked: Train) -> Recipe:
     from graphtheory.experiments import contrastive as c
 
+    kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, data_root(asked.root))
     heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
     head = known("--head", asked.head, heads)

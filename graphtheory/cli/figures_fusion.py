@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from graphtheory.experiments.study import Study
     from graphtheory.report.study import StudyReport
 
-_IMAGES, _GRAPHS = ("digits", "mnist", "cifar10", "cifar10-jpeg"), ("Cora", "facebook")
+_IMAGES, _GRAPHS = ("digits", "mnist", "cifar10", "cifar10-jpeg"), ("Cora", "facebook", "PubMed")
 _LONG, _SHORT = 160, 20  # epochs of the one run that is looked into, of digits and of larger images
 _DEEP_LR = 0.03  # of 0.01, 0.03, 0.1 for 10 layers the least loss on a seed that no figure has
 _QUICK_EPOCHS, _QUICK_STEPS = 3, 10

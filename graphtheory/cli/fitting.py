@@ -20,7 +20,7 @@ def of_images(option: str, dataset: str, models: tuple[str, ...]) -> bool:
     """
     from graphtheory.models import image_zoo, zoo
 
-    graph, images = _kinds(dataset)
+    graph, images = kinds(dataset)
     for model in models:
         known(option, model, zoo.NAMES + image_zoo.NAMES)
     seeing = [model for model in models if model in image_zoo.NAMES]
@@ -47,10 +47,10 @@ def _first(models: tuple[str, ...], names: tuple[str, ...]) -> str:
 
 def only_images(dataset: str) -> bool:
     """Whether the name is known, and of an image set alone."""
-    return _kinds(dataset) == (False, True)
+    return kinds(dataset) == (False, True)
 
 
-def _kinds(dataset: str) -> tuple[bool, bool]:
+def kinds(dataset: str) -> tuple[bool, bool]:
     """Whether there is a graph of that name, and whether there is an image set."""
     from graphtheory.data import catalogue, image_catalogue
 

@@ -12,6 +12,7 @@ from graphtheory.cli.show import (
     Count,
     Folder,
     Name,
+    RefusedError,
     Screen,
     at_least,
     data_root,
@@ -77,6 +78,8 @@ class Train(Command):
             from graphtheory.cli.contrastive import learn
 
             return learn(self, screen)
+        if self.head != type(self).head:
+            raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
         at_least(0, seed=self.seed)
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         if of_images("--model", self.dataset, (self.model,)):

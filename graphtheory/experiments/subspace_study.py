@@ -93,20 +93,23 @@ class SubspaceStudy(Study):
 def exact(model: Subspaces, seed: int) -> dict[str, Any]:
     """What theorem 1 says of A = (X W*)(X W*)^T, and what is found.
 
-    Without a half-space W* has the directions of the greedy search on |x^T u|, as the paper's
-    definition would give them.
+    Where some cluster has its samples on both sides of every direction W* has the directions of the
+    greedy search on |x^T u|, as the paper's definition would give them.
 
     Returns:
-        `between`, the largest entry between clusters, absolute; `least`, the smallest entry within
-        one; `ratio`, the smallest entry within a cluster over its nu rho'^2; `rho`, the least rho';
+        `one_side`, whether every cluster has a direction with its samples on one side; `between`,
+        the largest entry between clusters, absolute; `least`, the smallest entry within one;
+        `ratio`, the smallest entry within a cluster over its nu rho'^2; `rho`, the least rho';
         `paper_rho`, the paper's rho by its search.
     """
     generator = _generator(model, seed)
     sample = model.sample(generator)
     x, y = sample.x, sample.y
-    if model.half_space:
+    try:
         weights, rho = fusion_weights(x, y)
-    else:
+        one_side = True
+    except ValueError:
+        one_side = False
         greedy = cluster_integrity(x, y, generator, own=True)
         weights, rho = greedy.directions.t()[:, y], greedy.rho
     paper = cluster_integrity(x, y, generator)
@@ -116,8 +119,9 @@ def exact(model: Subspaces, seed: int) -> dict[str, Any]:
     bound = model.per_cluster * rho[y] ** 2
     ratio = (torch.where(same, attention, torch.inf).min(1).values / bound).min()
     return {
-        "between": float(attention[~same].abs().max()), "least": float(attention[same].min()),
-        "ratio": float(ratio), "rho": float(rho.min()), "paper_rho": paper.least,
+        "one_side": one_side, "between": float(attention[~same].abs().max()),
+        "least": float(attention[same].min()), "ratio": float(ratio), "rho": float(rho.min()),
+        "paper_rho": paper.least,
     }  # fmt: skip
 
 

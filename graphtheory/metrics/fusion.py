@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, expm1, inf, log, sqrt
+from sys import float_info
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,8 @@ def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> f
         attention [..., B, B], labels int64 [B].
 
     Raises:
-        ValueError: Shapes that do not fit, negative weights, one class, or no pair within a class.
+        ValueError: Shapes that do not fit, weights that are negative or not finite, one class, or
+            no pair within a class.
 
     Source:
         Li and Pimentel-Alarcon (2024), Deep Fusion, definition 2, which does not say whether i = j
@@ -38,9 +40,8 @@ def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> f
         2.0
     """
     within, between = _pairs(attention, labels, diagonal)
+    _no_negative(attention)
     least, most = float(attention[..., within].min()), float(attention[..., between].max())
-    if least < 0 or float(attention.min()) < 0:
-        raise ValueError("attention: negative entries, expected weights of 0 or more")
     return least / most if most > 0 else (inf if least > 0 else 0.0)
 
 
@@ -58,7 +59,7 @@ def sharpness_of_means(attention: Tensor, labels: Tensor) -> float:
     """
     within, between = _pairs(attention, labels, diagonal=False)
     least, most = float(attention[..., within].mean()), float(attention[..., between].mean())
-    return least / most if most > 0 else inf
+    return least / most if most > 0 else (inf if least > 0 else 0.0)
 
 
 class ClassMass(NamedTuple):
@@ -83,13 +84,15 @@ def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
         attention [..., B, B], labels int64 [B].
 
     Raises:
-        ValueError: Shapes that do not fit, one class, no pair within a class, or no row to average.
+        ValueError: Shapes that do not fit, weights that are negative or not finite, one class, no
+            pair within a class, or no row to average.
 
     Example:
         >>> class_mass(torch.full((1, 4, 4), 0.25), torch.tensor([0, 0, 1, 1])).mass
         0.3333333432674408
     """
     within, _ = _pairs(attention, labels, diagonal=False)
+    _no_negative(attention)
     others = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     own = torch.where(within, attention, 0).sum(-1)
     whole = torch.where(others, attention, 0).sum(-1)
@@ -192,12 +195,18 @@ def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:
     noisy = log(delta) + n * Delta**2 if delta > 0 else -inf
     both = _log_add(noisy, spread)
     below = _log_add(2 * log(n) + both, 3 * log(n) + 2 * both)
-    return GrowthBound(exp(square + delta + n * (delta**2 - Delta**2) - below), gain < loss)
+    power = square + delta + n * (delta**2 - Delta**2) - below
+    return GrowthBound(exp(power) if power < log(float_info.max) else inf, gain < loss)
 
 
 def _log_add(a: float, b: float) -> float:
     high, low = max(a, b), min(a, b)
     return high if low == -inf else high + log(1 + exp(low - high))
+
+
+def _no_negative(attention: Tensor) -> None:
+    if float(attention.min()) < 0:
+        raise ValueError("attention: negative entries, expected weights of 0 or more")
 
 
 def _pairs(attention: Tensor, labels: Tensor, diagonal: bool) -> tuple[Tensor, Tensor]:
@@ -207,6 +216,8 @@ def _pairs(attention: Tensor, labels: Tensor, diagonal: bool) -> tuple[Tensor, T
             f"attention: shape {tuple(attention.shape)}, expected [..., B, B] for labels "
             f"{tuple(labels.shape)}"
         )
+    if not bool(torch.isfinite(attention).all()):
+        raise ValueError("attention: entries that are not finite, expected weights")
     same = labels[:, None] == labels
     within = same if diagonal else same & ~torch.eye(len(labels), dtype=torch.bool).to(same.device)
     if bool(same.all()) or not bool(within.any()):

@@ -35,6 +35,7 @@ def cluster_integrity(
     generator: Generator,
     *,
     own: bool = False,
+    starts: int = 10,
     steps: int = 200,
     step_size: float = 0.1,
     tolerance: float = 0.0,
@@ -45,9 +46,10 @@ def cluster_integrity(
         \rho'_k = \max_{u \perp U_c,\, c \ne k} \min_{x_i \in U_k} |x_i^\top u|
 
     The first is the paper's definition. The second, with `own`, is what theorem 1 needs: with more
-    than two clusters a vector orthogonal to one cluster alone leaves the others in place. A search,
-    so a lower bound. Each step moves u towards the sample with the least |x^T u|, by the sign of
-    x^T u; the paper moves by +x, which for a negative product makes the least one smaller.
+    than two clusters a vector orthogonal to one cluster alone leaves the others in place. A search
+    from several first u, so a lower bound. Each step moves u towards the sample with the least
+    |x^T u|, by the sign of x^T u; the paper moves by +x, which for a negative product makes the
+    least one smaller.
 
     A cluster whose complement is empty, so that no u is left, has rho 0.
 
@@ -56,25 +58,29 @@ def cluster_integrity(
         labels: Cluster of each.
         generator: Source of the first u.
         own: Search rho' instead of rho.
+        starts: How many first u; the best of their searches counts. The paper has one, which often
+            stays far below.
         steps: At most so many, T.
         step_size: alpha.
-        tolerance: Stop when a step changes the least product by less, tau.
+        tolerance: Stop when a step changes the least product of no search by more, tau.
 
     Shapes:
         x [n, m], labels int64 [n].
 
     Raises:
-        ValueError: Fewer than two clusters, or shapes that do not fit.
+        ValueError: Fewer than two clusters, no start, or shapes that do not fit.
 
     Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
     """
+    if starts < 1:
+        raise ValueError(f"starts: got {starts}, expected at least 1")
     bases = _bases(x, labels)
     found = []
     for k in bases:
         mine = labels == k
         barred = torch.cat([basis for c, basis in bases.items() if c != k], 1) if own else bases[k]
         seen = x[mine] if own else x[~mine]
-        u = torch.randn(x.size(1), generator=generator, dtype=x.dtype)
+        u = torch.randn(x.size(1), starts, generator=generator, dtype=x.dtype)
         found.append(_search(seen, _orthonormal(barred), u, steps, step_size, tolerance))
     rho, directions = zip(*found, strict=True)
     return Integrity(torch.tensor(rho, dtype=x.dtype), torch.stack(directions))
@@ -83,25 +89,29 @@ def cluster_integrity(
 def _search(
     samples: Tensor, barred: Tensor, u: Tensor, steps: int, step_size: float, tolerance: float
 ) -> tuple[float, Tensor]:
-    """The best least product found, and its u; `barred` is an orthonormal basis [m, r]."""
-    best, direction = 0.0, torch.zeros_like(u)
-    last = -torch.inf
+    """The best least product found, and its u; `barred` is an orthonormal basis [m, r].
+
+    Every column of u [m, S] is a search of its own.
+    """
+    best, direction = u.new_zeros(u.size(1)), torch.zeros_like(u)
+    last = torch.full_like(best, -torch.inf)
     for _ in range(steps):
         u = u - barred @ (barred.t() @ u)
-        if float(u.norm()) < _RANK_TOLERANCE:
-            return best, direction
-        u = u / u.norm()
+        length = u.norm(dim=0)
+        if float(length.max()) < _RANK_TOLERANCE:
+            break
+        u = u / length.clamp(min=_RANK_TOLERANCE)
         product = samples @ u
-        nearest = product.abs().argmin()
-        value = float(product[nearest].abs())
-        if value > best:
-            best, direction = value, u
-        if abs(value - last) < tolerance:
+        value, nearest = product.abs().min(0)
+        better = value > best
+        best, direction = torch.where(better, value, best), torch.where(better, u, direction)
+        if float((value - last).abs().max()) < tolerance:
             break
         last = value
-        sign = 1.0 if product[nearest] >= 0 else -1.0
-        u = u + step_size * sign * samples[nearest]
-    return best, direction
+        sign = torch.where(product.gather(0, nearest[None])[0] < 0, -1.0, 1.0)
+        u = u + step_size * sign * samples[nearest].t()
+    top = best.argmax()
+    return float(best[top]), direction[:, top]
 
 
 class FusionWeights(NamedTuple):

@@ -63,6 +63,8 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
     """
     if len(features) < 2 or len(labels) != len(features):
         raise ValueError(f"features: {len(features)} for {len(labels)} labels, expected 2 or more")
+    features = features.double()
+    features = features - features.mean(0)  # rounding of a common offset would hide near ones
     near = []
     for first in range(0, len(features), _ROWS):
         rows = features[first : first + _ROWS]

@@ -57,6 +57,16 @@ class Softmax:
         return ops.edge_softmax(attention_logits(query, key, neighborhood, bias), neighborhood)
 
 
+def _on_blocks(query: Tensor, key: Tensor, value: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Attention within so many equal complete blocks, and its weights in the order of edges."""
+    parts = (t.unflatten(0, (count, len(t) // count)).transpose(1, 2) for t in (query, key, value))
+    q, k, v = parts  # [count, H, nodes, D]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    weights = (q * q.size(-1) ** -0.5 @ k.mT).softmax(-1, dtype=wide).to(v.dtype)
+    out = (weights @ v).transpose(1, 2).flatten(0, 1)
+    return out, weights.permute(0, 2, 3, 1).flatten(0, 2)
+
+
 class Attention(nn.Module):
     r"""Multi-head attention: one linear map for query, key and value, one for the output.
 
@@ -139,6 +149,9 @@ class Attention(nn.Module):
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
         query, key, value = self._project(x, None)
+        if neighborhood.blocks and self.bias is None and isinstance(self.attend, Softmax):
+            out, weights = _on_blocks(query, key, value, neighborhood.blocks[0])
+            return self.out(out.flatten(1)), weights
         weights = self.attend.weights(query, key, neighborhood, self._bias(None))
         return self.out(ops.aggregate(weights, value, neighborhood).flatten(1)), weights
 

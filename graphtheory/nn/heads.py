@@ -161,7 +161,7 @@ class TransformerHead(nn.Module):
         for block in self.blocks:
             assert isinstance(block, Block)
             x, weights = block.with_weights(x, clique)
-            maps.append(weights.view(len(x), len(x), -1).permute(2, 0, 1))
+            maps.append(weights.unflatten(0, (len(x), len(x))).permute(2, 0, 1))
         return self.out(self.norm(x)), maps
 
     def _nodes(self, x: Tensor) -> tuple[Tensor, Neighborhood]:

@@ -44,7 +44,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: No file at `path`.
-        CheckpointError: The file is damaged, truncated, or was not written by `fit`.
+        CheckpointError: The file is damaged, truncated, or was not written by `fit` or `pretrain`.
     """
     raw = Path(path).read_bytes()
     end = len(raw) - _COMMENT
@@ -65,7 +65,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
     except Exception:  # torch names no class for what its safe loader refuses
         raise CheckpointError(
             f"{path}: holds more than tensors and plain values, so it was not written by "
-            "graphtheory.train.fit; nothing in it was run"
+            "graphtheory.train; nothing in it was run"
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,8 +62,7 @@ def nt_xent(
             f"second: shape {tuple(second.shape)}, expected [N, D] as first {tuple(first.shape)}, "
             "with a sample or more"
         )
-    if not temperature > 0:
-        raise ValueError(f"temperature: got {temperature}, expected a number above 0")
+    _check_temperature(temperature)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: got {chunk}, expected 1 or more rows")
     own = normalize(torch.cat([first, second]), dim=1)
@@ -88,6 +88,11 @@ def _loss_of_rows(
     logits = own @ keys.t() / temperature
     logits = logits.scatter(1, itself[:, None], -torch.inf)
     return cross_entropy(logits, positive, reduction="sum")
+
+
+def _check_temperature(temperature: float) -> None:
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature: got {temperature}, expected a number above 0")
 
 
 class Optimizer(Protocol):
@@ -174,6 +179,7 @@ class SimCLR(Pretraining):
         chunk: int | None = None,
     ) -> None:
         super().__init__(optimizer)
+        _check_temperature(temperature)
         self.features, self.head = features, head
         self.temperature, self.chunk = temperature, chunk
 

@@ -64,9 +64,8 @@ class Rows:
 
     def describe(self) -> dict[str, Any]:
         """What a resumed run must find unchanged."""
-        content = self.of.cpu().contiguous().numpy().tobytes()
         return {
-            "shape": list(self.of.shape), "sha256": hashlib.sha256(content).hexdigest(),
+            "shape": list(self.of.shape), "sha256": _digest(self.of),
             "batch": self.size, "batches": self.count, "seed": self.seed,
         }  # fmt: skip
 
@@ -143,9 +142,26 @@ def _description(task: Pretraining, data: Rows, epochs: int, seed: int) -> dict[
         "temperature": str(getattr(task, "temperature", None)),
         "optimizer": str(task.options),
         "data": data.describe(),
+        "buffers": _fixed(task),
         "epochs": epochs,
         "seed": seed,
     }
+
+
+def _fixed(task: Pretraining) -> dict[str, str]:
+    """Digests of buffers that no checkpoint keeps, such as the graph that is looked at."""
+    kept = task.state_dict()
+    return {name: _digest(b) for name, b in task.named_buffers() if name not in kept}
+
+
+def _digest(tensor: Tensor) -> str:
+    parts = [tensor]
+    if tensor.layout == torch.sparse_csr:
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    whole = hashlib.sha256(str(tuple(tensor.shape)).encode())
+    for part in parts:
+        whole.update(part.detach().cpu().contiguous().numpy().tobytes())
+    return whole.hexdigest()
 
 
 def _restore(folder: RunFolder, run: dict[str, Any], course: Course) -> Any:

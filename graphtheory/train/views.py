@@ -129,6 +129,10 @@ class GraphViews(nn.Module):
         self.register_buffer("x", x, persistent=False)
         self.register_buffer("edge_index", edge_index, persistent=False)
 
+    def extra_repr(self) -> str:
+        """The probabilities, which a resumed run must find unchanged."""
+        return f"drop_edge={self.drop_edge}, drop_feature={self.drop_feature}"
+
     def forward(self, nodes: Tensor) -> Tensor:
         """Draw views and look at them."""
         return torch.cat([self.backbone(*self.view())[nodes] for _ in range(2)])

@@ -32,6 +32,7 @@ def test_a_quick_run_measures_both_forms(
     said = capsys.readouterr().out
     for what in ("head forward+backward", "head extra peak memory"):
         assert f"{what}, TransformerEncoder over TransformerHead" in said
+    assert "TransformerEncoder over TransformerHead with maps of attention" in said
     assert "part attention" in said
 
 

@@ -45,6 +45,19 @@ def test_the_ends_of_the_scale() -> None:
         sharpness(blocks(1.0, 1.0, 1.0), torch.zeros(4))
 
 
+def test_weights_that_are_no_weights_are_refused() -> None:
+    for measure in (sharpness, sharpness_of_means, class_mass):
+        with pytest.raises(ValueError, match="not finite"):
+            measure(torch.full((4, 4), torch.nan), Y)
+    with pytest.raises(ValueError, match="negative entries"):
+        class_mass(blocks(0.5, -0.1, 0.0), Y)
+    assert sharpness_of_means(torch.eye(4), Y) == sharpness(torch.eye(4), Y) == 0
+
+
+def test_a_bound_too_large_for_a_number_is_infinite() -> None:
+    assert growth_bound(1000, 5.0, 1.0).factor == inf
+
+
 @pytest.mark.parametrize(
     ("count", "delta", "Delta", "factor"),
     [(4, 0.0, 0.9, 1.9e-3), (4, 0.1, 0.5, 0.054), (64, 0.0, 0.9, 4e-25)],

@@ -46,6 +46,21 @@ def test_the_search_finds_what_the_exact_problem_has(generator: torch.Generator)
     torch.testing.assert_close(found.rho, reached)
 
 
+def test_several_starts_find_what_one_misses(generator: torch.Generator) -> None:
+    angles = torch.tensor([0.1, 0.7, 1.2]).double()
+    cluster = torch.stack([angles.cos(), angles.sin(), 0 * angles, 0 * angles], 1)
+    other = torch.eye(4).double()[2:]
+    x, y = torch.cat([cluster, other]), torch.tensor([0, 0, 0, 1, 1])
+    exact = float(fusion_weights(x, y).rho[0])
+    assert exact == pytest.approx(torch.cos(torch.tensor(0.55)).item(), abs=1e-4)
+    for _ in range(5):
+        assert float(cluster_integrity(x, y, generator, own=True).rho[0]) > 0.95 * exact
+    one = [cluster_integrity(x, y, generator, own=True, starts=1).rho[0] for _ in range(10)]
+    assert min(one) < 0.5 * exact
+    with pytest.raises(ValueError, match="starts: got 0, expected at least 1"):
+        cluster_integrity(x, y, generator, starts=0)
+
+
 def test_integrity_of_a_known_case(generator: torch.Generator) -> None:
     angle = torch.tensor(0.5, dtype=torch.float64)  # two lines: u is the normal of the other
     x = torch.stack([torch.tensor([1.0, 0.0]).double(), torch.stack([angle.cos(), angle.sin()])])
@@ -57,7 +72,10 @@ def test_integrity_of_a_known_case(generator: torch.Generator) -> None:
 def test_the_step_follows_the_sign() -> None:
     """From here the paper's step, +x whatever the sign, leads down to the lesser peak of 0.6."""
     samples = torch.tensor([[0, 0.6, 0.8], [0, 0.6, -0.8]]).double()
-    barred, u = torch.tensor([[1.0, 0, 0]]).double().t(), torch.tensor([0.0, 0.7, 0.71]).double()
+    barred, u = (
+        torch.tensor([[1.0], [0], [0]]).double(),
+        torch.tensor([[0.0], [0.7], [0.71]]).double(),
+    )
     assert _search(samples, barred, u, 2000, 0.01, 0.0)[0] > 0.78
 
 

@@ -22,3 +22,9 @@ def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
     assert linear_probe(x[:40], y[:40], x[40:], y[40:]) == 1.0
     wrong = linear_probe(x[:40], y[:40], x[40:], 1 - y[40:])
     assert wrong == 0.0
+
+
+def test_neighbours_are_found_beside_a_large_offset() -> None:
+    y = torch.arange(40) % 4
+    x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
+    assert nearest_accuracy(x, y) == 1.0

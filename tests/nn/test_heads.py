@@ -62,6 +62,7 @@ def test_a_sample_hears_the_batch_and_its_order_does_not_matter() -> None:
     order = torch.randperm(5)
     torch.testing.assert_close(head(x[order]), head(x)[order])
     assert not torch.allclose(head(x)[:3], head(x[:3]))
+    assert [tuple(a.shape) for a in head.with_attention(x[:0])[1]] == [(2, 0, 0)] * 2
     alone, (weights, _) = head.with_attention(x[:1])
     assert alone.shape == (1, 8) and (weights == 1).all()
 

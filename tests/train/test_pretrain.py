@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphtheory.train import CheckpointError, Rows, SGDOptions, SimCLR, pretrain, read_checkpoint
+from graphtheory.models import GCNEncoder
+from graphtheory.train import (
+    CheckpointError,
+    GraphViews,
+    Rows,
+    SGDOptions,
+    SimCLR,
+    pretrain,
+    read_checkpoint,
+)
 
 
 class Noisy(nn.Module):
@@ -77,6 +86,22 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
         pretrain(new(), rows(4), epochs=1, out_dir=tmp_path, resume=True)
     with pytest.raises(FileExistsError):
         pretrain(new(), rows(), epochs=1, out_dir=tmp_path)
+
+
+def test_another_graph_is_not_gone_on_with(tmp_path: Path) -> None:
+    x, edges = torch.rand(6, 3), torch.randint(6, (2, 12))
+
+    def task(x: Tensor, edges: Tensor, drop: float = 0.3) -> SimCLR:
+        torch.manual_seed(0)
+        views = GraphViews(GCNEncoder(3, 4), x, edges, drop_edge=drop)
+        return SimCLR(views, nn.Linear(4, 2), optimizer=SGDOptions(0.1))
+
+    nodes = Rows(torch.arange(6), 6, seed=0)
+    pretrain(task(x, edges), nodes, epochs=1, out_dir=tmp_path)
+    for other in (task(x + 1, edges), task(x, edges.flip(0)), task(x, edges, 0.4)):
+        with pytest.raises(CheckpointError, match="of another run"):
+            pretrain(other, nodes, epochs=1, out_dir=tmp_path, resume=True)
+    pretrain(task(x, edges), nodes, epochs=1, out_dir=tmp_path, resume=True)
 
 
 def test_bad_numbers_are_named() -> None:
