@@ -28,6 +28,7 @@ class ShallowViT:
         Li (2024), eq. (2.1).
 
     Example:
+        >>> import torch
         >>> network = ShallowAttention(3, 3, width=8, trials=2)
         >>> vit = ShallowViT(network)
         >>> rows = Neighborhood(torch.tensor([0, 2, 4]), torch.arange(4), 4)
