@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,10 @@ class Asked:
     seeds: int | None = None
     first: int = 0
     quick: bool = False
+
+    def sized(self, made: Any, quick: Callable[[Any], Any]) -> Any:
+        """A study with as many seeds as are asked for, or what `quick` makes of it."""
+        return quick(made) if self.quick else replace(made, seeds=self.seeds or made.seeds)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ def _chain(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.chain_study import quick, study
 
-        made = replace(study(name), first=asked.first)
-        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        return asked.sized(replace(study(name), first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.chain import chain

@@ -18,8 +18,7 @@ def _icl(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.icl_figures import STUDIES, quick
 
-        made = replace(STUDIES[name], first=STUDIES[name].first + asked.first)
-        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        return asked.sized(replace(STUDIES[name], first=STUDIES[name].first + asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.icl import icl

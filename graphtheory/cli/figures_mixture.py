@@ -16,8 +16,7 @@ def _mixture(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.mixture_claims import STUDIES, quick
 
-        made = replace(STUDIES[name], first=asked.first)
-        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        return asked.sized(replace(STUDIES[name], first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.mixture import mixture
@@ -31,8 +30,7 @@ def _images(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.group_images import on, quick
 
-        made = on(name, asked.dataset.lower(), asked.root)
-        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        return asked.sized(on(name, asked.dataset.lower(), asked.root), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.group_images import group_images

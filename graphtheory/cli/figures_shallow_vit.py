@@ -16,8 +16,7 @@ def _tokens(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments.token_study import STUDIES, quick
 
-        made = replace(STUDIES[name], first=asked.first)
-        return quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
+        return asked.sized(replace(STUDIES[name], first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.shallow_vit import shallow_vit
@@ -34,10 +33,7 @@ def _pasted(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.experiments import background_study as studies
 
-        made = studies.study(name, asked.dataset, asked.root)
-        return (
-            studies.quick(made) if asked.quick else replace(made, seeds=asked.seeds or made.seeds)
-        )
+        return asked.sized(studies.study(name, asked.dataset, asked.root), studies.quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
         from graphtheory.report.backgrounds import backgrounds

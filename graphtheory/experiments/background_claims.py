@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphtheory.experiments.power_law import Exponent, regression
+from graphtheory.experiments.power_law import Exponent, regression_of
 from graphtheory.experiments.study import Row
 from graphtheory.experiments.trend import Trend, medians, trend
 
@@ -67,8 +67,4 @@ def growth(found: dict[float, list[float]]) -> Exponent | None:
 
     Shares at which a seed needs less or more images than the grid has are left out.
     """
-    whole = {a: n for a, n in found.items() if np.isfinite(n).all() and min(n) > 0}
-    if len(whole) < 2:
-        return None
-    pairs = [(a, count) for a, counts in whole.items() for count in counts]
-    return regression([a for a, _ in pairs], [count for _, count in pairs])
+    return regression_of({a: n for a, n in found.items() if np.isfinite(n).all() and min(n) > 0})

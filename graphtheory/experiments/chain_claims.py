@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory.experiments.power_law import Exponent, regression
+from graphtheory.experiments.power_law import regression_of
 from graphtheory.experiments.study import Row
 from graphtheory.metrics.chain import MASSES
 
@@ -56,10 +56,7 @@ def growth(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         }
         least = min(r["contexts"] for r in mine)
         inside = {v: c for v, c in counts.items() if max(c) < math.inf and min(c) > least}
-        pairs = [(v, count) for v, of in inside.items() for count in of]
-        found: Exponent | None = None
-        if len(inside) > 1:
-            found = regression([v for v, _ in pairs], [count for _, count in pairs])
+        found = regression_of(inside)
         middle = [median(c) for c in counts.values()]
         falls = all(b < a for a, b in pairwise(middle))
         out[panel] = {"needed": counts, "falls": falls, "found": found}

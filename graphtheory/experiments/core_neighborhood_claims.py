@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheory.experiments.core_neighborhood_study import SUCCESS
-from graphtheory.experiments.power_law import Exponent, Successes, boundary, halves, regression
+from graphtheory.experiments.power_law import Successes, boundary, halves, regression_of
 from graphtheory.experiments.study import Row
 
 
@@ -108,10 +108,7 @@ def growth(study: Claimed, rows: Sequence[Row], threshold: float) -> dict[str, d
     for case, claim in zip(study.cases, study.claims, strict=True):
         needed = iterations(rows, case.name, threshold, study.axis)
         whole = {v: n for v, n in needed.items() if np.isfinite(n).all()}
-        pairs = [(v, count) for v, counts in whole.items() for count in counts]
-        found: Exponent | None = None
-        if len(whole) > 1:
-            found = regression([v for v, _ in pairs], [count for _, count in pairs])
+        found = regression_of(whole)
         median = {v: float(np.median(n)) for v, n in needed.items()}
         out[case.name] = {"found": found, "claimed": claim, "median": median, "needed": needed}
     return out

@@ -12,7 +12,7 @@ import torch
 from graphtheory.experiments import icl
 from graphtheory.experiments.context_baselines import context_predictions
 from graphtheory.experiments.icl import INSIDE, OUTSIDE, Learner
-from graphtheory.experiments.power_law import Exponent, regression
+from graphtheory.experiments.power_law import Exponent, regression_of
 from graphtheory.experiments.study import Row, Step, Study
 from graphtheory.patterns.draw import derive
 
@@ -168,8 +168,4 @@ def length_law(needed: dict[float, list[float]]) -> Exponent | None:
 
     Alphas where a seed never gets there are left out.
     """
-    whole = {alpha: n for alpha, n in needed.items() if np.isfinite(n).all()}
-    if len(whole) < 2:
-        return None
-    pairs = [(alpha, n) for alpha, lengths in whole.items() for n in lengths]
-    return regression([alpha for alpha, _ in pairs], [n for _, n in pairs])
+    return regression_of({alpha: n for alpha, n in needed.items() if np.isfinite(n).all()})

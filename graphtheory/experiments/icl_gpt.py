@@ -18,7 +18,6 @@ from graphtheory.models import GPT, gpt
 from graphtheory.patterns.draw import derive
 
 Tokens = Literal["columns", "in turn"]
-_CHUNK = 500  # prompts that are tested at once
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,8 @@ def outcome(
     model: GPT, learner: GptLearner, source: PromptSource, count: int, seed: int
 ) -> Outcome:
     """Error and hinge loss on that many prompts; an output of 0 is an error."""
-    generator = Generator().manual_seed(derive(seed, 61))
     wrong, hinge = 0.0, 0.0
-    for start in range(0, count, _CHUNK):
-        prompts = source.sample(min(_CHUNK, count - start), generator)
+    for prompts, _ in icl.prompts_of(source, 1, count, seed):
         value = _value(model, learner, prompts)
         wrong += float((value * prompts.answer <= 0).sum())
         hinge += float(_hinge(value, prompts).sum())

@@ -165,26 +165,27 @@ class RateStudy(MixtureStudy):
     def rows(self, learner: Learner, value: float, trials: Sequence[Trial]) -> list[Row]:
         """Rows: seed, rate v, straight (R^2 of the line), steps and distances to the end."""
         net = learner.start(trials, 1, self.first)
-        looks, kept = _looks(learner.steps), []
-
-        def watch(step: int) -> bool:
-            if step in looks:
-                kept.append(net.W.detach().clone())
-            return False
-
-        learner.run(net, trials, watch)
+        looks, path = _path(learner, net, trials)
         end, ended = mix.critical_point(net, trials)
-        path = torch.stack(kept)  # [looks, T, 1, d, K]
         gap = (path - end.W).detach().flatten(3).norm(dim=3)[..., 0]
         return [
-            {"seed": self.seed_of(i)} | _line(sorted(looks), gap[:, i]) | {"ended": bool(e)}
+            {"seed": self.seed_of(i)} | _line(looks, gap[:, i]) | {"ended": bool(e)}
             for i, e in enumerate(ended[:, 0])
         ]
 
 
-def _looks(steps: int) -> set[int]:
-    """Up to 100 steps, evenly spread."""
-    return {round(s) for s in np.linspace(0, steps, min(steps, 100) + 1)}
+def _path(learner: Learner, net: OneHidden, trials: Sequence[Trial]) -> tuple[list[int], Tensor]:
+    """Descend in place: up to 100 steps, evenly spread, and the weights there [n, T, M, d, K]."""
+    looks = {round(s) for s in np.linspace(0, learner.steps, min(learner.steps, 100) + 1)}
+    kept: list[Tensor] = []
+
+    def watch(step: int) -> bool:
+        if step in looks:
+            kept.append(net.W.detach().clone())
+        return False
+
+    learner.run(net, trials, watch)
+    return sorted(looks), torch.stack(kept)
 
 
 def _line(steps: Sequence[int], gap: Tensor) -> dict[str, Any]:
@@ -255,27 +256,17 @@ class StartStudy(MixtureStudy):
         for i, trial in enumerate(trials):
             named = starting_points(trial, learner.radius, self.seed_of(i))
             net = OneHidden.of(torch.stack(list(named.values()))[None])
-            looks = _looks(learner.steps)
-            kept: list[Tensor] = []
-
-            def watch(
-                step: int, net: OneHidden = net, looks: set[int] = looks, kept: list[Tensor] = kept
-            ) -> bool:
-                if step in looks:
-                    kept.append(net.W.detach()[0].clone())
-                return False
-
-            learner.run(net, [trial], watch)
-            last = kept[-1][list(named).index(NEAR)]
+            looks, weights = _path(learner, net, [trial])
+            last = weights[-1, 0, list(named).index(NEAR)]
             minimum, ended = mix.critical_point(OneHidden.of(last[None, None]), [trial])
             end = minimum.W.detach()[0, 0].to(self.dtype)
             scale = float(trial.teacher.norm())
             for s, name in enumerate(named):
-                path = torch.stack([w[s] for w in kept])
+                path = weights[:, 0, s]
                 rows.append(
                     {"seed": self.seed_of(i), "start": name, "ended": bool(ended),
                      "error": (weight_error(path, trial.teacher) / scale).tolist()}
-                    | _line(sorted(looks), weight_error(path, end).double() / scale)
+                    | _line(looks, weight_error(path, end).double() / scale)
                 )  # fmt: skip
         return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,3 +157,11 @@ def regression(
         drawn.append(linregress(x[pick], y[pick]).slope)
     low, high = np.quantile(drawn, _LEVEL)
     return Exponent(float(line.slope), float(low), float(high), float(np.exp(line.intercept)))
+
+
+def regression_of(measured: Mapping[float, Sequence[float]]) -> Exponent | None:
+    """`regression` of the measurements at each v; None of fewer than two v."""
+    if len(measured) < 2:
+        return None
+    pairs = [(v, count) for v, counts in measured.items() for count in counts]
+    return regression([v for v, _ in pairs], [count for _, count in pairs])

@@ -1,25 +1,18 @@
 """The benchmark of the GPT-2-style model: both are measured, after they were compared."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def gpt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    return importlib.import_module("gpt")
+def gpt(script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script."""
+    return script("gpt")
 
 
 def test_a_quick_run_measures_both(gpt: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,10 @@
 """The benchmarks of a GPU, dry: every job's code runs, a failure or a limit stops no other."""
 
-import importlib
 import math
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +13,6 @@ import torch
 from graphtheory.experiments.rows import Row
 
 pytest.importorskip("transformers")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Imports a script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    return importlib.import_module
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu_models"])

@@ -1,24 +1,16 @@
 """The benchmark of projection heads: both forms are compared, then measured."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def heads(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    return importlib.import_module("heads")
+def heads(script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script."""
+    return script("heads")
 
 
 def test_a_quick_run_measures_both_forms(

@@ -1,25 +1,17 @@
 """The benchmark of loaders: every way is measured, and said to be missing where it cannot be."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 from torch_geometric import typing as pyg_typing
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def loaders(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    module = importlib.import_module("loaders")
+def loaders(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script."""
+    module = script("loaders")
 
     def in_this_process(script: str, name: str, graph: str, threads: int, **sizes: int) -> int:
         return max(module.extra_peak(name, graph, **sizes), 1)

@@ -1,23 +1,16 @@
 """The benchmark of drawing prompts runs and counts prompts, not calls."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 def test_a_quick_run_draws_every_kind(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):  # what it imports beside it is forgotten afterwards
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    prompts = importlib.import_module("prompts")
+    prompts = script("prompts")
     prompts.main(threads=torch.get_num_threads(), quick=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and all("1/s" in line for line in lines)

@@ -1,25 +1,18 @@
 """The benchmark of scale: every part runs on small graphs and gives a row for each question."""
 
-import importlib
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def scale(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, measuring in this process; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    module = importlib.import_module("scale")
+def scale(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script, measuring in this process."""
+    module = script("scale")
 
     def here(what: str, **options: Any) -> Any:
         found = json.loads(json.dumps(module.measured(what, json.loads(json.dumps(options)))))

@@ -1,24 +1,16 @@
 """The benchmark of k-nearest attention: every form is measured, after ours was compared."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def topk(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    return importlib.import_module("topk")
+def topk(script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script."""
+    return script("topk")
 
 
 def test_a_quick_run_measures_every_form(

@@ -1,26 +1,18 @@
 """The benchmark of vision transformers: every network is measured, after DeiT-S was compared."""
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 pytest.importorskip("transformers")
 
 
 @pytest.fixture
-def vision(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; what it imports beside it is forgotten afterwards."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    for path in BENCHMARKS.glob("*.py"):
-        monkeypatch.setitem(sys.modules, path.stem, None)
-        del sys.modules[path.stem]
-    return importlib.import_module("vision")
+def vision(script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script."""
+    return script("vision")
 
 
 def test_a_quick_run_measures_every_network(
