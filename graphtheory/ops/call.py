@@ -166,7 +166,8 @@ def check_buckets(bucket: Tensor, table: Tensor) -> None:
     if torch.compiler.is_compiling() or bucket.numel() == 0:
         return
     # A look at a GPU's memory waits for the device: one a tensor, and one after a change in place.
-    largest = int(bucket.max()) if bucket.device.type == "cpu" else _largest(bucket)
+    # On a CPU torch would wake its threads for so little, which then spin beside the kernels'.
+    largest = int(bucket.numpy().max()) if bucket.device.type == "cpu" else _largest(bucket)
     if largest >= table.size(0):
         raise IndexError(
             f"bias.bucket: largest entry {largest}, "

@@ -21,10 +21,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-# Backends that save of each row the largest logit and the log of the sum of exponentials less it,
-# [num_dst, 2, H], in place of the weights [E, H], and so compute the weights again from everything
-# that the forward pass was given.
-RECOMPUTING = ("triton_csr",)
+# What a backend needs besides query, key and value to compute the weights [E, H] again: triton_csr
+# does so always, saving of each row the largest logit and the log of the sum of exponentials less
+# it, [num_dst, 2, H]; numba_csr where the weights are many, saving nothing, [0, H].
+AGAIN = {"triton_csr": ("out", "bias", "table"), "numba_csr": ("table",), "torch_csr": ()}
 # Backends that need no transposed structure where nobody asks for gradients of key and value.
 ROWS_ALONE = ("numba_csr",)
 
@@ -48,9 +48,11 @@ def _(
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    rows = (query.size(0), 2) if backend in RECOMPUTING else (parts[1].size(0),)
-    saved = query.new_empty(*rows, query.size(1), dtype=_wide(query.dtype))
-    return query.new_empty(query.shape), saved
+    edges, heads, wide = parts[1].size(0), query.size(1), _wide(query.dtype)
+    rows = (query.size(0), 2) if backend == "triton_csr" else (edges,)
+    if backend == "numba_csr" and bias is None:
+        rows = (edges if _module(backend).hands_over(edges, heads, wide.itemsize) else 0,)
+    return query.new_empty(query.shape), query.new_empty(*rows, heads, dtype=wide)
 
 
 @torch.library.custom_op("graphtheory::attention_backward", mutates_args=())
@@ -60,7 +62,8 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    again = {"out": out, "bias": bias, "table": table} if backend in RECOMPUTING else {}
+    given = {"out": out, "bias": bias, "table": table}
+    again = {name: given[name] for name in AGAIN[backend]}
     return _module(backend).attention_backward(
         *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
@@ -74,7 +77,8 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    logits = saved.new_empty(parts[1].size(0), query.size(1))
+    edges = parts[1].size(0) if backend == "triton_csr" else saved.size(0)
+    logits = saved.new_empty(edges, query.size(1))
     grad_table = saved.new_empty(num_buckets, query.size(1))
     return (*nodes, logits, grad_table)  # type: ignore[return-value]
 
@@ -86,7 +90,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    again = (output[0], bias, table) if ctx.options[-1] in RECOMPUTING else (None, None, None)
+    given = {"out": output[0], "bias": bias, "table": table}
+    again = (given[name] if name in AGAIN[ctx.options[-1]] else None for name in given)
     ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import first_row
 from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
 
@@ -134,7 +135,7 @@ def score(
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
     tensors = widened(source, target, att, features, matrix)
-    out = tensors[0].new_empty(indices.size(0), att.size(0))
+    out = empty((indices.size(0), att.size(0)), tensors[0])
     work, chunks = _work(indices, matrix), csr.chunks_of(indptr, indices)
     csr.run(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
     return out.to(dtype)
@@ -148,7 +149,7 @@ def score_backward(
     """Gradients of source, target, att, features and matrix."""
     inputs = (source, target, att, features, matrix)
     grad, *tensors = widened(grad, *inputs)
-    out_source, out_target, _, out_features, _ = (torch.empty_like(t) for t in tensors)
+    out_source, out_target, _, out_features, _ = (empty(t.shape, t) for t in tensors)
     chunks = csr.chunks_of(indptr, indices)
     out_att, out_matrix = (grad.new_empty(chunks, *t.shape) for t in (att, matrix))
     options = (grad, *tensors, _real(slope, grad))

@@ -17,9 +17,10 @@ import math
 import numpy as np
 from numba import njit
 
-from graphtheory.ops.backends._numba_lanes import MATH, add, dot
+from graphtheory.ops.backends._numba_lanes import MATH, add, dot, warm
 
 MOST_CHUNKS = 128
+AHEAD = 8  # edges whose rows are loaded while as many before them are worked on
 _CHUNK = 2048  # rows and edges that are worth a chunk
 
 
@@ -96,23 +97,28 @@ def kept(counter, p, seed):
     return draw >= np.uint64(p * 4294967296.0)
 
 
-def edge_dot(start, stop, chunks, indptr, indices, query, key, out):
-    """Write out[e, h] = <query[i, h], key[j, h]>."""
-    heads = out.shape[1]
+def edge_dot(start, stop, chunks, indptr, indices, query, key, head, out):
+    """Write out[e, h] = <query[i, head + h], key[j, head + h]>."""
+    heads, (_, of_all, dim) = out.shape[1], key.shape
+    row = (of_all * dim, head * dim, heads * dim)
     for chunk in range(start, stop):
         begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
         for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
             if indptr[i] + i >= end:
                 break
             low, high = cut(indptr, i, begin, end)
-            for e in range(low, high):
-                j = indices[e]
-                for h in range(heads):
-                    out[e, h] = dot(query, i, key, j, h)
+            while low < high:
+                mid = min(low + AHEAD, high)
+                warm(indices, low + AHEAD, mid + AHEAD, key, *row)
+                for e in range(low, mid):
+                    j = indices[e]
+                    for h in range(heads):
+                        out[e, h] = dot(query, i, key, j, head + h)
+                low = mid
 
 
 @njit(cache=True, fastmath=MATH)
-def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out):
+def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out):
     """Softmax of rows first..last-1, see `softmax`."""
     heads = logits.shape[1]
     real = out.dtype.type
@@ -125,9 +131,9 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out):
             for h in range(heads):
                 s = logits[e, h] * scale
                 if bias.shape[0] > 0:
-                    s += bias[e, h]
+                    s += bias[e, head + h]
                 if table.shape[0] > 0:
-                    s += table[bucket[e], h]
+                    s += table[bucket[e], head + h]
                 out[e, h] = s
                 top[h] = max(top[h], s)
         for h in range(heads):
@@ -149,18 +155,20 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out):
                 out[e, h] *= total[h]
 
 
-def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, out):
+def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, head, out):
     """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
 
-    `bias` or `table` may have no rows; `out` may be `logits`.
+    `bias` or `table` may have no rows, and are read from column `head` on; `out` may be `logits`.
     """
     for chunk in range(start, stop):
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out)
+        softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out)
 
 
 @njit(cache=True, fastmath=MATH)
-def softmax_backward_rows(first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk):
+def softmax_backward_rows(
+    first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
+):  # fmt: skip
     """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`."""
     heads = weights.shape[1]
     real = out.dtype.type
@@ -173,7 +181,8 @@ def softmax_backward_rows(first, last, indptr, weights, grad, bucket, p, seed, o
             for h in range(heads):
                 g = grad[e, h]
                 if p > 0:
-                    g = g / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+                    stays = kept(e * of_all + head + h, p, seed)
+                    g = g / real(1 - p) if stays else real(0)
                 out[e, h] = g
                 mean[h] += weights[e, h] * g
         for e in range(indptr[i], indptr[i + 1]):
@@ -184,42 +193,48 @@ def softmax_backward_rows(first, last, indptr, weights, grad, bucket, p, seed, o
                     tables[chunk, bucket[e] * heads + h] += g
 
 
-def softmax_backward(start, stop, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
+def softmax_backward(
+    start, stop, chunks, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables
+):  # fmt: skip
     """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
 
     The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
-    be `grad`.
+    be `grad`. The columns are heads `head` and after of `of_all`.
     """
     for chunk in range(start, stop):
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         softmax_backward_rows(
-            first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk
+            first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
         )
 
 
 @njit(inline="always", fastmath=MATH)
-def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed):
-    """Add scale * sum of the kept weights[e, h] * value[j, h] of entries low..high-1."""
-    heads = weights.shape[1]
+def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed, head):
+    """Add scale * sum of the kept weights[e, h] * value[j, head + h] of entries low..high-1."""
+    heads, of_all = weights.shape[1], value.shape[1]
     real = target.dtype.type
     for t in range(low, high):
         j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
         for h in range(heads):
             w = weights[e, h] * scale
             if p > 0:
-                w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-            add(target, at, w, value, j, h)
+                stays = kept(e * of_all + head + h, p, seed)
+                w = w / real(1 - p) if stays else real(0)
+            add(target, at, w, value, j, head + h)
 
 
 def aggregate(
-    start, stop, chunks, indptr, indices, perm, weights, value, scale, p, seed,
+    start, stop, chunks, indptr, indices, perm, weights, value, scale, p, seed, head,
     out, carried, carry,
 ):  # fmt: skip
     """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * value[j, h].
 
     Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty. What a
-    chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk].
+    chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk]. The
+    columns of the weights are heads `head` and after; other heads of `out` are left alone.
     """
+    heads, (_, of_all, dim) = weights.shape[1], value.shape
+    row = (of_all * dim, head * dim, heads * dim)
     for chunk in range(start, stop):
         begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
         first = first_row(indptr, chunk, chunks)
@@ -234,12 +249,18 @@ def aggregate(
                     continue
                 carried[chunk] = i
                 target, at = carry, chunk
-            target[at] = 0
-            add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed)
+            target[at, head : head + heads] = 0
+            while low < high:
+                mid = min(low + AHEAD, high)
+                warm(indices, low + AHEAD, mid + AHEAD, value, *row)
+                warm(perm, low + AHEAD, mid + AHEAD, weights, heads, 0, heads)
+                add_edges(target, at, low, mid, indices, perm, weights, value, scale, p, seed, head)
+                low = mid
 
 
-def merge(start, stop, carried, carry, out):
-    """Add what was carried to its rows, in the order of the chunks."""
+def merge(start, stop, carried, carry, head, heads, out):
+    """Add what was carried to those heads of its rows, in the order of the chunks."""
     for chunk in range(start, stop):
         if carried[chunk] >= 0:
-            out[carried[chunk]] += carry[chunk]
+            for h in range(head, head + heads):
+                out[carried[chunk], h] += carry[chunk, h]

@@ -72,6 +72,34 @@ def _lanes(width: int) -> tuple[Any, Any]:
 _dot16, _add16 = _lanes(16)
 _dot8, _add8 = _lanes(8)
 
+_LINE = 64  # bytes of a cache line
+
+
+@intrinsic
+def _prefetch(_, x, at):
+    def code(context, builder, _signature, args):
+        place = _pointer(context, builder, x, args[0], args[1], ir.IntType(8))
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(fetch, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])  # read, keep
+        return context.get_dummy_value()
+
+    return types.void(x, types.int64), code
+
+
+@njit(cache=True)
+def warm(indices, low, high, x, of_row, first, width):
+    """Begin to load the `width` numbers from `first` on of row j of x, of entries low..high-1.
+
+    The processor does not guess which rows come next; asked for ahead of their use they are there.
+    Rows have `of_row` numbers; entries beyond the last are left out.
+    """
+    for t in range(min(low, indices.shape[0]), min(high, indices.shape[0])):
+        at = indices[t] * of_row + first
+        for place in range(at, at + width, _LINE // x.itemsize):
+            _prefetch(x, place)
+
 
 @njit(inline="always", fastmath=MATH)
 def dot(x, i, y, j, h):

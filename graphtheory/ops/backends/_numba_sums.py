@@ -16,6 +16,7 @@ from torch import Tensor
 from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import first_row
 from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
 
@@ -93,7 +94,7 @@ def attention(
     """Output as `value`, and the weights [E, H] before dropout in the type of the sums."""
     dtype, drawn = value.dtype, 0 if seed is None else int(seed)
     value, sent = widened(value, sent)
-    weights = sent.new_empty(indices.size(0), sent.size(1))
+    weights = empty((indices.size(0), sent.size(1)), sent)
     options = _options(sent, received, edge, slope)
     chunks = csr.chunks_of(indptr, weights)
     csr.run(scores_loop, 4 * weights.numel(), chunks, indptr, indices, *options, weights)

@@ -26,6 +26,7 @@ from graphtheory.ops.backends._numba_row import (
     weigh,
     weigh_backward,
 )
+from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
 CHUNKS = 128  # at most: of pairs of block and head
@@ -185,7 +186,7 @@ def attention(
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
     bias, bucket, table, number = _options(query, bias, bucket, table, scale)
-    out, facts = torch.empty_like(query), query.new_empty(*query.shape[:2], 4)
+    out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
     _call(
         forward_loop, CHUNKS, work, tuple(blocks), query, key, value, bias, bucket, table, k,
@@ -203,7 +204,7 @@ def attention_backward(
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value = widened(grad, query, key, value)
     bias, bucket, table, number = _options(query, bias, bucket, table, scale)
-    of_query, of_key, of_value = (torch.empty_like(t) for t in (query, key, value))
+    of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     heads, buckets = query.size(1), len(table) if with_bias else 0
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
     tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)

@@ -29,11 +29,11 @@ def forward(
                 j = indices[e]
                 for h in range(heads):
                     weights[e, h] = dot(query, i, key, j, h)
-        softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights)
+        softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, 0, weights)
         for i in range(first, last):
             out[i] = 0
             low, high = indptr[i], indptr[i + 1]
-            add_edges(out, i, low, high, indices, perm, weights, value, one, p, seed)
+            add_edges(out, i, low, high, indices, perm, weights, value, one, p, seed, 0)
 
 
 def backward(
@@ -50,12 +50,12 @@ def backward(
                 for h in range(heads):
                     logits[e, h] = dot(grad, i, value, j, h)
         softmax_backward_rows(
-            first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk
+            first, last, indptr, weights, logits, bucket, p, seed, 0, heads, logits, tables, chunk
         )
         for i in range(first, last):
             of_query[i] = 0
             low, high = indptr[i], indptr[i + 1]
-            add_edges(of_query, i, low, high, indices, perm, logits, key, scale, 0.0, 0)
+            add_edges(of_query, i, low, high, indices, perm, logits, key, scale, 0.0, 0, 0)
 
 
 def backward_senders(
@@ -68,6 +68,6 @@ def backward_senders(
         for j in range(first, last):
             low, high = t_indptr[j], t_indptr[j + 1]
             of_key[j] = 0
-            add_edges(of_key, j, low, high, receivers, perm, logits, query, scale, 0.0, 0)
+            add_edges(of_key, j, low, high, receivers, perm, logits, query, scale, 0.0, 0, 0)
             of_value[j] = 0
-            add_edges(of_value, j, low, high, receivers, perm, weights, grad, one, p, seed)
+            add_edges(of_value, j, low, high, receivers, perm, weights, grad, one, p, seed, 0)

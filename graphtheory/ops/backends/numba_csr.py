@@ -12,11 +12,16 @@ from torch import Tensor
 from graphtheory.ops.backends import _numba_kernels as loops
 from graphtheory.ops.backends import _numba_whole as whole
 from graphtheory.ops.backends._launch import launch
+from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
 # Multiply-adds of a sum below which rows stay whole, so that three loops become one. Above, where
 # node arrays outgrow the cache, two of them at once cost more than launches, and hubs are shared.
 _WHOLE = 2**23
+# Bytes of the weights [E, H] from which on they are not kept for the backward pass, and how many
+# of those that it computes again it holds at once.
+_HANDED = 2**26
+_AT_ONCE = 3 * 2**23
 _EXP = 32  # an exponential costs as much as so many multiply-adds
 _NO_EDGES = torch.empty(0, dtype=torch.int64)
 _NO_BUCKETS = torch.empty(0, dtype=torch.uint8)
@@ -40,20 +45,24 @@ def _number(x: float, like: Tensor) -> np.floating[Any]:
     return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
 
 
-def dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Dot products [E, H] of wide tensors."""
-    out = query.new_empty(indices.size(0), query.size(1))
+def dot(
+    indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, head: int = 0,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Dot products [E, H] of wide tensors, or in `out` those of some heads from `head` on."""
+    if out is None:
+        out = empty((indices.size(0), query.size(1)), query)
     work, chunks = out.numel() * key.size(2), chunks_of(indptr, out)
-    run(loops.edge_dot, work, chunks, indptr, indices, query, key, out)
+    run(loops.edge_dot, work, chunks, indptr, indices, query, key, head, out)
     return out
 
 
 def softmax_(
     indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
-    bucket: Tensor | None = None, table: Tensor | None = None,
+    bucket: Tensor | None = None, table: Tensor | None = None, head: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Softmax in place."""
-    numbers = (logits, *_options(logits, bias, bucket, table), _number(scale, logits))
+    """Softmax in place; the logits may be those of some heads from `head` on."""
+    numbers = (logits, *_options(logits, bias, bucket, table), _number(scale, logits), head)
     run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
     return logits
 
@@ -82,6 +91,17 @@ def _few(indices: Tensor, value: Tensor) -> bool:
     return indices.size(0) * value.size(1) * value.size(2) < _WHOLE
 
 
+def hands_over(num_edges: int, num_heads: int, itemsize: int) -> bool:
+    """Whether the backward pass is given the weights [E, H]; else it computes them again."""
+    return num_edges * num_heads * itemsize < _HANDED
+
+
+def _heads_at_once(num_edges: int, num_heads: int, itemsize: int) -> int:
+    """Of heads whose weights are computed again: the most whose weights are few, a divisor."""
+    most = max(1, _AT_ONCE // (num_edges * itemsize))
+    return max(n for n in range(1, min(most, num_heads) + 1) if num_heads % n == 0)
+
+
 def _run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
     """Launch a loop of `_numba_whole`, whose first argument is the row pointers."""
     work = weights.numel() * (2 * value.size(2) + _EXP)
@@ -90,28 +110,38 @@ def _run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args:
 
 def softmax_backward_(
     indptr: Tensor, weights: Tensor, grad: Tensor, bucket: Tensor | None = None,
-    num_buckets: int = 0, dropout: float = 0.0, seed: int = 0,
+    num_buckets: int = 0, dropout: float = 0.0, seed: int = 0, head: int = 0,
+    of_all: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Gradient of the logits in place of `grad`; returns the gradient of the table."""
+    """Gradient of the logits in place of `grad`; returns the gradient of the table.
+
+    The weights may be those of some heads from `head` on, `of_all` there are.
+    """
     chunks = chunks_of(indptr, weights)
     tables = _tables(weights, chunks, num_buckets)
-    arrays = (weights, grad, _buckets(bucket), dropout, seed, grad, tables)
+    heads = (head, weights.size(1) if of_all is None else of_all)
+    arrays = (weights, grad, _buckets(bucket), dropout, seed, *heads, grad, tables)
     run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
     return tables.sum(0).view(num_buckets, weights.size(1))
 
 
 def sums(
     indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES,
-    scale: float = 1.0, dropout: float = 0.0, seed: int = 0,
+    scale: float = 1.0, dropout: float = 0.0, seed: int = 0, head: int = 0,
+    out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Sums [N, H, D] of wide tensors, scaled, by the weights that dropout keeps."""
-    out = value.new_empty(indptr.size(0) - 1, value.size(1), value.size(2))
+    """Sums [N, H, D] of wide tensors, scaled, by the weights that dropout keeps.
+
+    The weights may be those of some heads from `head` on, which then are written to `out`.
+    """
+    if out is None:
+        out = empty((indptr.size(0) - 1, value.size(1), value.size(2)), value)
     work, chunks = weights.numel() * value.size(2), chunks_of(indptr, weights)
     carried, carry = torch.empty(chunks, dtype=torch.int64), out.new_empty(chunks, *out.shape[1:])
-    numbers = (_number(scale, value), dropout, seed)
+    numbers = (_number(scale, value), dropout, seed, head)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
     run(loops.aggregate, work, chunks, *arrays)
-    launch(loops.merge, chunks, 0, *_arrays(carried, carry, out))
+    launch(loops.merge, chunks, 0, *_arrays(carried, carry), head, weights.size(1), *_arrays(out))
     return out
 
 
@@ -150,36 +180,49 @@ def attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
+    """Output as `query`, and the weights [E, H] before dropout in the type of the sums.
+
+    Of many weights none are returned, [0, H], and the backward pass computes them again.
+    """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
-    if _few(indices, value):
-        weights, out = query.new_empty(indices.size(0), query.size(1)), torch.empty_like(query)
+    out = empty(query.shape, query)
+    (edges, heads), size = (indices.size(0), query.size(1)), query.element_size()
+    kept = bias is not None or hands_over(edges, heads, size)
+    if kept and _few(indices, value):
+        weights = empty((edges, heads), query)
         arrays = (indptr, indices, _NO_EDGES, query, key, value)
         options = (*_options(weights, bias, bucket, table), _number(scale, weights))
         numbers = (_number(1.0, weights), dropout, drawn)
         _run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
         return out.to(dtype), weights
-    weights = dot(indptr, indices, query, key)
-    softmax_(indptr, weights, scale, bias, bucket, table)
-    out = sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
-    return out.to(dtype), weights
+    part = heads if kept else _heads_at_once(edges, heads, size)
+    weights = empty((edges, part), query)
+    for head in range(0, heads, part):
+        dot(indptr, indices, query, key, head, weights)
+        softmax_(indptr, weights, scale, bias, bucket, table, head)
+        sums(indptr, indices, weights, value, dropout=dropout, seed=drawn, head=head, out=out)
+    return out.to(dtype), weights if kept else query.new_empty(0, heads)
 
 
 def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
+    table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H].
 
-    Without a transposed structure, whose pointers then are empty, key and value get nothing.
+    Without a transposed structure, whose pointers then are empty, key and value get nothing;
+    without weights the logits get nothing, [0, H].
     """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
-    if _few(indices, value) and t_indptr.numel():
-        of_query, of_key, of_value = (torch.empty_like(t) for t in (query, key, value))
-        logits, one, times = torch.empty_like(weights), _number(1.0, grad), _number(scale, grad)
+    of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
+    edges, heads = indices.size(0), query.size(1)
+    kept = weights.size(0) == edges
+    if kept and _few(indices, value) and t_indptr.numel():
+        logits, one, times = empty(weights.shape, grad), _number(1.0, grad), _number(scale, grad)
         tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
         arrays = (indptr, indices, _NO_EDGES, key, value, grad, weights, _buckets(bucket))
         outs = (logits, of_query, tables)
@@ -187,13 +230,26 @@ def attention_backward(
         back = (t_indptr, receivers, perm, query, grad, logits, weights)
         numbers = (times, one, dropout, drawn)
         _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
-        table = tables.sum(0).view(num_buckets, weights.size(1))
-        return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table
-    logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
-    table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, drawn)
-    of_query = sums(indptr, indices, logits, key, scale=scale)
-    if t_indptr.numel() == 0:
-        return of_query.to(dtype), torch.empty_like(key), torch.empty_like(value), logits, table
-    of_key = sums(t_indptr, receivers, logits, query, perm, scale)
-    of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
-    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, table
+        of_table = tables.sum(0).view(num_buckets, heads)
+        return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
+    part = heads if kept else _heads_at_once(edges, heads, query.element_size())
+    logits, of_tables = empty((edges, part), grad), []
+    if not kept:
+        weights = empty((edges, part), grad)
+    for head in range(0, heads, part):
+        if not kept:
+            dot(indptr, indices, query, key, head, weights)
+            softmax_(indptr, weights, scale, None, bucket, table, head)
+        dot(indptr, indices, grad, value, head, logits)  # so far the gradient of the weights
+        drop = (dropout, drawn, head)
+        of_tables.append(
+            softmax_backward_(indptr, weights, logits, bucket, num_buckets, *drop, heads)
+        )
+        sums(indptr, indices, logits, key, scale=scale, head=head, out=of_query)
+        if t_indptr.numel():
+            sums(t_indptr, receivers, logits, query, perm, scale, head=head, out=of_key)
+            sums(t_indptr, receivers, weights, grad, perm, 1.0, *drop, out=of_value)
+    if not kept:
+        logits = grad.new_empty(0, heads)
+    of_table = torch.cat(of_tables, 1)
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table

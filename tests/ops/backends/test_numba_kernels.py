@@ -34,17 +34,17 @@ NODES, EDGES = (4, 2, 3), (6, 2)
 WEIGHTS = np.abs(draw(*EDGES))
 CHUNKS = 5  # of ten rows and edges: rows are cut
 CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]] = {
-    "edge_dot": ((INDPTR, INDICES, draw(*NODES), draw(*NODES) + 1), lambda: (none(*EDGES),)),
+    "edge_dot": ((INDPTR, INDICES, draw(*NODES), draw(*NODES) + 1, 0), lambda: (none(*EDGES),)),
     "softmax": (
-        (INDPTR, draw(*EDGES), draw(*EDGES) + 1, BUCKET, draw(3, 2), 0.5),
+        (INDPTR, draw(*EDGES), draw(*EDGES) + 1, BUCKET, draw(3, 2), 0.5, 0),
         lambda: (none(*EDGES),),
     ),
     "softmax_backward": (
-        (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9),
+        (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9, 0, 2),
         lambda: (none(*EDGES), none(CHUNKS, 6)),
     ),
     "aggregate": (
-        (T_INDPTR, RECEIVERS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),
+        (T_INDPTR, RECEIVERS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9, 0),
         lambda: (none(*NODES), np.full(CHUNKS, -2), np.zeros((CHUNKS, 2, 3))),
     ),
 }
@@ -97,10 +97,10 @@ def test_a_hub_is_shared_out_and_summed_in_one_order() -> None:
         out, carried, carry = none(3, 2, 3), np.full(8, -2), none(8, 2, 3)
         for start, stop in parts:
             _compiled(loops.aggregate)(
-                start, stop, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0,
+                start, stop, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0, 0,
                 out, carried, carry,
             )  # fmt: skip
-        _compiled(loops.merge)(0, 8, carried, carry, out)
+        _compiled(loops.merge)(0, 8, carried, carry, 0, 2, out)
         assert (carried == 1).sum() >= 6
         np.testing.assert_allclose(out, true, rtol=1e-12, atol=1e-12)
         bits = out if parts == [(0, 8)] else bits  # noqa: F821

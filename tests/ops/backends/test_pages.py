@@ -1,0 +1,71 @@
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from graphtheory.ops.backends import _pages
+
+LIKE = torch.empty(0)
+PAGE = 2**21
+
+
+@pytest.fixture(autouse=True)
+def rooms(monkeypatch: pytest.MonkeyPatch) -> Iterator[list]:
+    monkeypatch.setattr(_pages, "_rooms", [])
+    yield _pages._rooms
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_outputs_begin_a_large_page_and_are_whole(dtype: torch.dtype) -> None:
+    out = _pages.empty((1000, 3, 333), LIKE.to(dtype))
+    assert (out.shape, out.dtype, out.is_contiguous()) == ((1000, 3, 333), dtype, True)
+    assert out.data_ptr() % PAGE == 0
+    out.fill_(2)
+    assert out.sum() == 2 * 1000 * 3 * 333
+
+
+def test_small_outputs_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pages, "_take", lambda size: pytest.fail(f"took a room of {size}"))
+    assert _pages.empty((2**18 - 1,), LIKE).shape == (2**18 - 1,)
+    assert _pages.empty((0, 4), LIKE).shape == (0, 4)
+
+
+def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: list) -> None:
+    first = _pages.empty((2**19,), LIKE)
+    place = first.data_ptr()
+    second = _pages.empty((2**19,), LIKE)
+    assert second.data_ptr() != place
+    part = first[5:]  # a view keeps it in use
+    del first
+    gc.collect()
+    assert rooms == []
+    del part
+    gc.collect()
+    assert len(rooms) == 1
+    assert _pages.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
+
+
+def test_little_is_kept(rooms: list) -> None:
+    many = [_pages.empty((2**20,), LIKE) for _ in range(30)]  # 4 MiB and a page each
+    del many
+    gc.collect()
+    assert 0 < sum(room.size for room in rooms) <= 2**26
+
+
+def test_threads_never_share_a_room() -> None:
+    wrong = []
+
+    def work(number: int) -> None:
+        for _ in range(200):
+            out = _pages.empty((2**18,), LIKE).fill_(number)
+            if not bool((out == number).all()):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
