@@ -14,6 +14,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
 from graphtheory.patterns.draw import draw_device, edge_weight, ranks
 from graphtheory.structure import shortest_path_distance
+from graphtheory.structure._subsets import floyd
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30
@@ -41,23 +42,32 @@ def distinct(
 
     A limit for each row, int64 [rows], is none below n.
     """
-    chosen = torch.empty(n, rows, dtype=torch.int64, device=device)
-    highest = (int(limit.max()) if rows else 0) if isinstance(limit, Tensor) else limit
+    step = torch.arange(n, device=device)[:, None]
+    if isinstance(limit, Tensor):
+        shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
+        draws = (shares * (limit - n + 1 + step)).long()
+        highest = int(limit.max()) if rows else 0
+    else:
+        tops = range(limit - n + 1, limit + 1)
+        ints = [torch.randint(t, (rows,), generator=generator, device=device) for t in tops]
+        draws = torch.stack(ints) if n else step.new_empty(0, rows)
+        highest, limit = limit, torch.full((rows,), limit, device=device)
+    if device.type == "cpu":
+        return torch.from_numpy(floyd(draws.numpy(), limit.numpy(), highest))
+    return _floyd(draws, limit, highest)
+
+
+def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
+    """What `structure._subsets.floyd` does, on any device."""
+    chosen, (n, rows), device = torch.empty_like(draws), draws.shape, draws.device
     small = rows * highest <= _SEEN_BYTES
     seen = torch.zeros(rows * highest if small else 0, dtype=torch.bool, device=device)
     first = torch.arange(rows, device=device) * highest
-    shares = torch.empty(0)
-    if isinstance(limit, Tensor):
-        shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
     for k in range(n):
         top = limit - n + k
-        if isinstance(top, int):
-            draw = torch.randint(top + 1, (rows,), generator=generator, device=device)
-        else:
-            draw = (shares[k] * (top + 1)).long()
-        place = first + draw if small else draw
-        taken = seen[place] if small else (chosen[:k] == draw).any(0)
-        chosen[k] = torch.where(taken, top, draw)
+        place = first + draws[k] if small else draws[k]
+        taken = seen[place] if small else (chosen[:k] == draws[k]).any(0)
+        chosen[k] = torch.where(taken, top, draws[k])
         if small:
             seen[torch.where(taken, first + top, place)] = True
     return chosen.t()

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
@@ -38,19 +39,32 @@ def test_every_subset_is_equally_likely(
     assert chisquare(list(counts.values())).pvalue > 1e-4
 
 
-def test_distinct_draws_are_the_same_with_a_table_and_without(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("limit", [torch.arange(50) % 31 + 9, 12])
+def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(
+    limit: int | torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = torch.randint(9, 40, (50,), generator=source())
-    for limit in (limits, 12):
-        found = []
-        for room in (0, 2**26):
-            monkeypatch.setattr(uniform, "_SEEN_BYTES", room)
-            found.append(uniform.distinct(50, 9, limit, source(), torch.device("cpu")))
-        assert torch.equal(*found)
-        assert all(len(set(row)) == 9 for row in found[0].tolist())
-        assert bool((found[0] >= 0).all())
-        assert bool((found[0].max(1).values < limit).all())
+    def draw() -> torch.Tensor:
+        return uniform.distinct(50, 9, limit, source(), torch.device("cpu"))
+
+    found = draw()
+    assert all(len(set(row)) == 9 for row in found.tolist())
+    assert bool((found >= 0).all())
+    assert bool((found.max(1).values < limit).all())
+
+    def on_any_device(draws: np.ndarray, limit: np.ndarray, highest: int) -> np.ndarray:
+        return uniform._floyd(torch.from_numpy(draws), torch.from_numpy(limit), highest).numpy()
+
+    monkeypatch.setattr(uniform, "floyd", on_any_device)
+    for room in (0, 2**26):
+        monkeypatch.setattr(uniform, "_SEEN_BYTES", room)
+        assert torch.equal(draw(), found)
+
+
+def test_no_rows_and_all_of_a_row() -> None:
+    cpu = torch.device("cpu")
+    assert uniform.distinct(0, 3, torch.empty(0, dtype=torch.int64), source(), cpu).shape == (0, 3)
+    every = uniform.distinct(4, 5, 5, source(), cpu).sort(1).values
+    assert torch.equal(every, torch.arange(5).expand(4, 5))
 
 
 @pytest.mark.parametrize("floyd", [0, 64])
