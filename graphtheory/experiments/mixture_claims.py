@@ -110,6 +110,8 @@ and 4.7, and Sigma of figure C.1, of which the identity leaves the tensors under
 4.6b prints the mean (mu_2 - 2) 1; here it moves away from 0. So that each takes at most a quarter
 of an hour on one core: four values of d in figure 4.2, 8 trials in figures 4.4b and 4.5a, 3 in C.1.
 """
+FEWEST = 3
+"""Seeds that a comparison needs."""
 _NAN = math.nan
 _NOTHING: dict[str, Exponent | Trend | Turn] = {
     "power": Exponent(_NAN, _NAN, _NAN, _NAN),
@@ -158,15 +160,24 @@ def successes(study: SampleStudy, rows: Sequence[Row]) -> Successes:
 
 
 def cells(study: MixtureStudy, rows: Sequence[Row], measure: str) -> dict[float, list[float]]:
-    """Value -> the measure of each seed, nan where it ends at no minimum; "speed" is 1 - v.
+    """Value -> the measure of each seed, the same seeds at every value; "speed" is 1 - v.
 
-    Values where no seed has one are left out.
+    A trial has a measure where its descent ends at a minimum. Values at which fewer than half of
+    the seeds have one are left out, then the seeds that lack one at any value that is left; fewer
+    than `FEWEST` seeds are none. Medians of other seeds at every value would compare teachers.
     """
-    out: dict[float, list[float]] = {}
+    by: dict[float, dict[int, float]] = {}
     for r in rows:
         found = 1 - r["rate"] if measure == "speed" else r[measure]
-        out.setdefault(shown(study, r["value"]), []).append(found if r["ended"] else math.nan)
-    return {v: of for v, of in sorted(out.items()) if not np.isnan(of).all()}
+        at = by.setdefault(shown(study, r["value"]), {})
+        if r["ended"] and not math.isnan(found):
+            at[r["seed"]] = found
+    seeds = len({r["seed"] for r in rows})
+    enough = {value: of for value, of in sorted(by.items()) if 2 * len(of) >= seeds}
+    shared = sorted(set.intersection(*map(set, enough.values()))) if enough else []
+    if len(shared) < FEWEST:
+        return {}
+    return {value: [of[seed] for seed in shared] for value, of in enough.items()}
 
 
 def verdict(
@@ -188,7 +199,7 @@ def verdict(
         if len(by) < 2:
             return _NOTHING[claim.kind], False
         if claim.kind == "power":
-            points = [(v, y) for v, of in by.items() for y in of if not math.isnan(y)]
+            points = [(v, y) for v, of in by.items() for y in of]
             law = regression([v for v, _ in points], [y for _, y in points])
             return law, _contains(law, claim.wanted)
         values, sample = list(by), trends.medians(by)

@@ -22,6 +22,10 @@ _NAMES = {
     "excess": "risk above the teacher's", "excess minority": "the same of group 2",
 }  # fmt: skip
 _STEPS = "steps of gradient descent"
+_PANELS = {
+    "cross-entropy": {"average": "mixture", "minority": "group 2"},
+    "above the teacher's": {"excess": "mixture", "excess minority": "group 2"},
+}
 
 
 def mixture(figure: str, study: studies.MixtureStudy, rows: Rows) -> StudyReport:
@@ -46,9 +50,7 @@ def mixture(figure: str, study: studies.MixtureStudy, rows: Rows) -> StudyReport
             told.append(_straight(learner.name, own))
         if not isinstance(study, studies.SampleStudy):
             share = fmean(r["ended"] for r in own)
-            told.append(
-                f"{learner.name}: {100 * share:.0f} % of trials end at a minimum and count."
-            )
+            told.append(f"{learner.name}: {_counting(claim, study, own, share)}")
             name = f"{figure} share that ends at a minimum"
             results.append(Row.of(name, share, "1", learner=learner.name))
     heads = [f"{claim.letter} = {v:.3g}" for v in places]
@@ -67,11 +69,23 @@ def _cells(study: studies.MixtureStudy, rows: Rows, measure: str) -> dict[float,
         grid = claims.successes(study, rows)
         return dict(zip(grid.values.tolist(), halves(grid).tolist(), strict=True))
     found = claims.cells(study, rows, measure)
-    return {v: median(_known(of)) for v, of in found.items()}
+    return {v: median(of) for v, of in found.items()}
 
 
 def _known(values: Sequence[float]) -> list[float]:
     return [v for v in values if not math.isnan(v)]
+
+
+def _counting(claim: claims.Claim, study: studies.MixtureStudy, rows: Rows, share: float) -> str:
+    """Which trials a verdict is of."""
+    cells = claims.cells(study, rows, claim.measures[0])
+    seeds = max(map(len, cells.values()), default=0)
+    places = sorted({claims.shown(study, value) for value in study.values} - set(cells))
+    out = f" {claim.letter} = {', '.join(f'{v:.3g}' for v in places)} left out;" if places else ""
+    return (
+        f"{100 * share:.0f} % of trials end at a minimum;{out} the {seeds} of {study.seeds} seeds "
+        "that do at every other value count."
+    )
 
 
 def _number(value: float) -> str:
@@ -113,7 +127,7 @@ def _results(
     letter = claims.CLAIMS[figure].letter
     if not isinstance(study, studies.SampleStudy):
         return [
-            Row.of(f"{figure} {_NAMES[measure]}", _known(of), "1", learner=learner,
+            Row.of(f"{figure} {_NAMES[measure]}", of, "1", learner=learner,
                    **{letter: round(v, 6)})
             for v, of in claims.cells(study, rows, measure).items()
         ]  # fmt: skip
@@ -156,15 +170,13 @@ def _picture(figure: str, study: studies.MixtureStudy, rows: Rows) -> Any:
         return plot.step_curves(
             curves, value="gap", ylabel="distance to the end", xlabel=_STEPS, title=title, log=True
         )
-    panels = {"average": "mixture", "minority": "group 2"}
     lines = [
-        {"series": name, "at": f"{claims.shown(study, r['value']):.3g}", "panel": panel,
-         "error": r[f"excess{' minority' * (key == 'minority')}" if above else key]}
-        for above, panel in ((False, "cross-entropy"), (True, "above the teacher's"))
-        for key, name in panels.items()
-        for r in sorted(rows, key=lambda r: claims.shown(study, r["value"]))
-        if r["ended"]
-    ]  # fmt: skip
+        {"series": name, "at": f"{v:.3g}", "panel": panel, "error": error}
+        for panel, keys in _PANELS.items()
+        for key, name in keys.items()
+        for v, of in claims.cells(study, rows, key).items()
+        for error in of
+    ]
     if not lines:
         return None
     return plot.error_curves(lines, xlabel=claim.letter, title=title, from_zero=False)
@@ -198,7 +210,7 @@ def _laws(claim: claims.Claim, study: studies.MixtureStudy, rows: Rows, title: s
         points += [
             {"case": learner.name, "value": v, "number": number}
             for v, of in claims.cells(study, own, measure).items()
-            for number in _known(of)
+            for number in of
         ]
     if not points:
         return None
@@ -254,7 +266,9 @@ def _of_starts(found: claims.Starts) -> str:
         ("relative error where N(0, 25) ends", found.far, "large"),
     )
     told = [
-        f"{name} {of[0]:.2f} [{of[1]:.2f}, {of[2]:.2f}], claimed {wanted}: "
+        f"{name} not defined, for the near start comes to no minimum: not found"
+        if math.isnan(of[0])
+        else f"{name} {of[0]:.2f} [{of[1]:.2f}, {of[2]:.2f}], claimed {wanted}: "
         f"{'holds' if holds else 'not found'}"
         for (name, of, wanted), holds in zip(parts, found.holds, strict=True)
     ]

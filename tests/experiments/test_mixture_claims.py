@@ -36,14 +36,29 @@ def test_success_is_a_small_spread() -> None:
     assert claims.successes(study, rows).counts.tolist() == [[1, 2], [0, 1]]
 
 
-def test_trials_without_a_minimum_do_not_count() -> None:
+def test_the_same_seeds_count_at_every_value() -> None:
     study = claims.STUDIES["fig-4-6a"]
-    rows = [row(v, s, average=v, ended=v < 4 and s != 1) for v in (0.1, 2.0, 4.0) for s in range(3)]
-    found = claims.cells(study, rows, "average")
-    assert list(found) == [0.1, 2.0]
-    assert [math.isnan(x) for x in found[2.0]] == [False, True, False]
-    nothing = claims.verdict(claims.CLAIMS["fig-4-6a"], study, rows[:3], "average")
+    rows = [
+        row(v, s, average=10 * v + s, ended=(s < 2 if v == 4 else not (v == 2 and s == 1)))
+        for v in (0.1, 2.0, 4.0)
+        for s in range(5)
+    ]
+    assert claims.cells(study, rows, "average") == {0.1: [1, 3, 4, 5], 2.0: [20, 22, 23, 24]}
+    few = [r for r in rows if r["value"] < 4 and r["seed"] < 3]  # two seeds at both values
+    assert claims.cells(study, few, "average") == {}
+    nothing = claims.verdict(claims.CLAIMS["fig-4-6a"], study, few, "average")
     assert math.isnan(nothing[0].at) and not nothing[1]
+
+
+def test_other_seeds_at_every_value_make_no_trend() -> None:
+    study = claims.STUDIES["fig-4-7a"]
+    values = (0.0, 0.1, 0.2, 0.3, 0.4)
+    rows = [  # each seed alike everywhere; teachers with a small risk end at small values alone
+        row(v, s, average=float(s), ended=abs(s - 2 * i) <= 3)
+        for i, v in enumerate(values)
+        for s in range(12)
+    ]
+    assert not claims.verdict(claims.CLAIMS["fig-4-7b"], study, rows, "average")[1]
 
 
 def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
