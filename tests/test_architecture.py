@@ -66,7 +66,10 @@ PLACES: dict[str, tuple[str, ...]] = {
     "shelve": (),
 }
 # Imported name -> the requirement that brings it, where the names differ.
-BROUGHT_BY = {"sklearn": "scikit-learn", "llvmlite": "numba", "PIL": "matplotlib"}
+BROUGHT_BY = {
+    "sklearn": "scikit-learn", "threadpoolctl": "scikit-learn", "llvmlite": "numba",
+    "PIL": "matplotlib",
+}  # fmt: skip
 PRINTING = {"cli", "report", "experiments"}
 CODE_FROM_DATA = {
     "eval",

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+
+from threadpoolctl import ThreadpoolController
+
+_turn = Lock()
 
 
 def on_threads(
@@ -49,3 +56,29 @@ def on_threads(
         ended.acquire()
     if errors:
         raise errors[0]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries of the process, that of compiled loops among them."""
+    import scipy.linalg.cython_blas  # noqa: F401  (numba's np.dot calls it)
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within, BLAS computes each product on the thread that asks for it.
+
+    For loops that run on threads of their own: BLAS would divide every small product again, and its
+    threads spin between them. The first thread to enter sets the limit, for the process, until it
+    leaves.
+    """
+    if not _turn.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _blas().limit(limits=1):
+            yield
+    finally:
+        _turn.release()

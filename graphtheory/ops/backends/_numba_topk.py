@@ -28,6 +28,7 @@ from graphtheory.ops.backends._numba_row import (
 )
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
+from graphtheory.ops.threads import one_blas_thread
 
 CHUNKS = 128  # at most: of pairs of block and head
 _ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
@@ -154,7 +155,8 @@ def backward_loop(
 
 
 def _call(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
-    launch(loop, chunks, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
+    with one_blas_thread():
+        launch(loop, chunks, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
 
 
 def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
