@@ -33,17 +33,20 @@ class BlockBias(NamedTuple):
             bias = bias[:, self.columns]
         return bias.view(heads, *shape).transpose(0, 1).to(dtype)
 
-    def learned_on_cpu(self) -> bool:
-        """Whether `LearnedBias` is for it; what is compiled fuses torch's own formula."""
-        here = self.values.is_cpu and not torch.compiler.is_compiling()
-        return here and self.values.requires_grad
-
     def part(self, first: int, places: int) -> BlockBias:
         """The bias of some places."""
         at = slice(first, first + places)
         if self.columns is None:
             return BlockBias(self.values[:, at], None)
         return BlockBias(self.values, self.columns[at])
+
+
+def learned_on_cpu(bias: Tensor | BucketedBias | None) -> bool:
+    """Whether a bias needs a gradient on a CPU; what is compiled fuses torch's own formula."""
+    values = bias.table if isinstance(bias, BucketedBias) else bias
+    if values is None or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return False
+    return values.is_cpu and values.requires_grad
 
 
 class LearnedBias(torch.autograd.Function):

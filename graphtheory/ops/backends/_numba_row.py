@@ -110,6 +110,8 @@ def choose(x, k):
         return real(np.nan), n, real(np.nan)
     low, high = extent(x, np.finfo(x.dtype).min, real(np.inf))
     top = high
+    if k >= n:
+        return np.finfo(x.dtype).min, n, top
     if at_least(x, low) <= k:
         return low, n, top
     steps = 0

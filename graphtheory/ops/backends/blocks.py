@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from graphtheory.ops.backends._block_bias import BlockBias, LearnedBias, of_edges
+from graphtheory.ops import fused_topk
+from graphtheory.ops.backends._block_bias import BlockBias, LearnedBias, learned_on_cpu, of_edges
 from graphtheory.ops.call import AttentionCall
 
 
@@ -14,10 +17,14 @@ def attention(call: AttentionCall) -> Tensor:
     """Attention of every set; a bias becomes the kernel's mask [count, H, dst, src].
 
     Equal sets are views of the nodes, and one call. Ragged ones are gathered into groups of
-    similar size, and each group is a call.
+    similar size, and each group is a call. On a CPU a learned bias of equal sets is an option of
+    k-nearest attention, of which all are the nearest here: torch's kernel keeps the weights of all
+    sets for its gradient.
     """
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
+    if blocks is not None and learned_on_cpu(call.bias):
+        return fused_topk.on_blocks(replace(call, k=blocks[2]))
     if blocks is not None:
         bias = None if call.bias is None else of_edges(call.bias)
         return _dense(*nodes, blocks[0], call.scale, bias, causal=False)
@@ -42,7 +49,7 @@ def _dense(
         t.view(count, t.size(0) // count, heads, dim).transpose(1, 2)  # [count, H, rows, D]
         for t in (query, key, value)
     )
-    if isinstance(bias, BlockBias) and bias.learned_on_cpu():
+    if isinstance(bias, BlockBias) and learned_on_cpu(bias.values):
         out = LearnedBias.apply(q, k, v, bias.values, bias.columns, scale)
     else:
         shape = (count, q.size(2), k.size(2))
