@@ -33,8 +33,8 @@ def test_long_rows_of_several_receivers(short: Neighborhood, long: Neighborhood)
 
 
 def test_half_precision_and_biases_want_longer_rows() -> None:
-    assert faster(cliques([64] * 2), biased=True)
-    assert not faster(cliques([63] * 2), biased=True)
+    assert faster(cliques([32] * 2), biased=True)
+    assert not faster(cliques([31] * 2), biased=True)
     assert not faster(cliques([64] * 2), torch.bfloat16)
     assert not faster(cliques([64] * 2), torch.bfloat16, biased=True)
     assert faster(cliques([197] * 2), torch.float16, biased=True)
