@@ -45,7 +45,8 @@ class Claim:
     letter: str
 
 
-_RISKS = ("average", "minority", "excess", "excess minority")
+RISKS = ("average", "minority", "excess", "excess minority")
+"""Measures of a `RiskStudy` that every trial has."""
 CLAIMS: dict[str, Claim] = {
     "fig-4-2": Claim("power", 1.0, ("n",), "d"),
     "fig-4-3a": Claim("trend", "rises", ("n",), "|mu_1|"),
@@ -54,10 +55,10 @@ CLAIMS: dict[str, Claim] = {
     "fig-4-4b": Claim("turn", None, ("rate",), "|Sigma|"),
     "fig-4-5a": Claim("power", -2.0, ("speed",), "K"),
     "fig-4-5b": Claim("power", 0.5, ("off",), "log n / n"),
-    "fig-4-6a": Claim("turn", None, _RISKS, "|Sigma_2|"),
-    "fig-4-6b": Claim("trend", "rises", _RISKS, "|mu_2|"),
-    "fig-4-7a": Claim("trend", "falls", _RISKS, "lambda_2"),
-    "fig-4-7b": Claim("trend", "rises", _RISKS, "lambda_2"),
+    "fig-4-6a": Claim("turn", None, RISKS, "|Sigma_2|"),
+    "fig-4-6b": Claim("trend", "rises", RISKS, "|mu_2|"),
+    "fig-4-7a": Claim("trend", "falls", RISKS, "lambda_2"),
+    "fig-4-7b": Claim("trend", "rises", RISKS, "lambda_2"),
     "fig-c-1": Claim("starts", None, ("error",), "|Sigma|"),
 }
 
@@ -162,15 +163,16 @@ def successes(study: SampleStudy, rows: Sequence[Row]) -> Successes:
 def cells(study: MixtureStudy, rows: Sequence[Row], measure: str) -> dict[float, list[float]]:
     """Value -> the measure of each seed, the same seeds at every value; "speed" is 1 - v.
 
-    A trial has a measure where its descent ends at a minimum. Values at which fewer than half of
-    the seeds have one are left out, then the seeds that lack one at any value that is left; fewer
-    than `FEWEST` seeds are none. Medians of other seeds at every value would compare teachers.
+    Every trial has a risk: at the minimum, or where descent left it if there is none near. It has a
+    rate and a distance to W* where descent ends at a minimum. Values at which fewer than half of
+    the seeds have the measure are left out, then the seeds that lack it at any value that is left;
+    fewer than `FEWEST` seeds are none. Medians of other seeds at every value would compare teachers.
     """
     by: dict[float, dict[int, float]] = {}
     for r in rows:
         found = 1 - r["rate"] if measure == "speed" else r[measure]
         at = by.setdefault(shown(study, r["value"]), {})
-        if r["ended"] and not math.isnan(found):
+        if (measure in RISKS or r["ended"]) and not math.isnan(found):
             at[r["seed"]] = found
     seeds = len({r["seed"] for r in rows})
     enough = {value: of for value, of in sorted(by.items()) if 2 * len(of) >= seeds}
@@ -178,6 +180,15 @@ def cells(study: MixtureStudy, rows: Sequence[Row], measure: str) -> dict[float,
     if len(shared) < FEWEST:
         return {}
     return {value: [of[seed] for seed in shared] for value, of in enough.items()}
+
+
+def above_own_mean(by: dict[float, list[float]]) -> dict[float, list[float]]:
+    """What each seed has above its own mean over the values.
+
+    Teachers differ in their risk by more than the values do.
+    """
+    means = [sum(of) / len(of) for of in zip(*by.values(), strict=True)]
+    return {v: [y - m for y, m in zip(of, means, strict=True)] for v, of in by.items()}
 
 
 def verdict(
@@ -202,7 +213,7 @@ def verdict(
             points = [(v, y) for v, of in by.items() for y in of]
             law = regression([v for v, _ in points], [y for _, y in points])
             return law, _contains(law, claim.wanted)
-        values, sample = list(by), trends.medians(by)
+        values, sample = list(by), trends.medians(above_own_mean(by))
     if claim.kind == "trend":
         way = trends.trend(values, sample)
         return way, way.direction == claim.wanted

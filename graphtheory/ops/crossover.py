@@ -18,9 +18,9 @@ from graphtheory.ops.call import AttentionCall
 #   bfloat16, equal, rows of 64: 0.4 / 1.0; of 128: 0.9 / 1.6; causal, mean row 100: 0.6 / 1.1
 #   a learned bias, by bucket / by edge, ragged, mean row 152: 1.0 / 0.5 and 1.4 / 1.2; causal, mean
 #   row 128: 0.6 / 0.6 and 1.0 / 1.0
-# One thread of an EPYC with AVX2: a learned bias, by bucket / by edge, equal, 8 heads of 16, rows of
-#   16: 0.8 / 0.7; of 32: 1.3 / 1.3; of 49: 1.7 / 1.6; of 64: 1.9 / 1.8; 4 heads of 64: 1.0 / 1.0;
-#   1.7 / 1.7; 2.2 / 2.1; 2.6 / 2.5.
+# One thread of an EPYC with AVX2, a learned bias, by bucket / by edge, equal:
+#   8 heads of 16, rows of 16: 0.8 / 0.7; of 32: 1.3 / 1.3; of 49: 1.7 / 1.6; of 64: 1.9 / 1.8
+#   4 heads of 64, the same: 1.0 / 1.0; 1.7 / 1.7; 2.2 / 2.1; 2.6 / 2.5
 SHORTEST_ROW: dict[tuple[bool, bool], tuple[float, float, float]] = {
     (False, False): (16, 128, 32),
     (False, True): (48, 128, 128),

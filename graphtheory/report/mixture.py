@@ -78,14 +78,14 @@ def _known(values: Sequence[float]) -> list[float]:
 
 def _counting(claim: claims.Claim, study: studies.MixtureStudy, rows: Rows, share: float) -> str:
     """Which trials a verdict is of."""
+    ends = f"{100 * share:.0f} % of trials end at a minimum"
+    if claim.measures == claims.RISKS:
+        return f"{ends}, the risks of the others are those of the last step."
     cells = claims.cells(study, rows, claim.measures[0])
     seeds = max(map(len, cells.values()), default=0)
     places = sorted({claims.shown(study, value) for value in study.values} - set(cells))
     out = f" {claim.letter} = {', '.join(f'{v:.3g}' for v in places)} left out;" if places else ""
-    return (
-        f"{100 * share:.0f} % of trials end at a minimum;{out} the {seeds} of {study.seeds} seeds "
-        "that do at every other value count."
-    )
+    return f"{ends};{out} the {seeds} of {study.seeds} seeds that do at every other value count."
 
 
 def _number(value: float) -> str:

@@ -37,28 +37,46 @@ def test_success_is_a_small_spread() -> None:
 
 
 def test_the_same_seeds_count_at_every_value() -> None:
-    study = claims.STUDIES["fig-4-6a"]
+    study = claims.STUDIES["fig-4-4a"]
     rows = [
-        row(v, s, average=10 * v + s, ended=(s < 2 if v == 4 else not (v == 2 and s == 1)))
-        for v in (0.1, 2.0, 4.0)
+        row(v, s, rate=10 * v + s, ended=(s < 2 if v == 2 else not (v == 1 and s == 1)))
+        for v in (0.5, 1.0, 2.0)
         for s in range(5)
     ]
-    assert claims.cells(study, rows, "average") == {0.1: [1, 3, 4, 5], 2.0: [20, 22, 23, 24]}
-    few = [r for r in rows if r["value"] < 4 and r["seed"] < 3]  # two seeds at both values
-    assert claims.cells(study, few, "average") == {}
-    nothing = claims.verdict(claims.CLAIMS["fig-4-6a"], study, few, "average")
-    assert math.isnan(nothing[0].at) and not nothing[1]
+    root = 5**0.5
+    found = claims.cells(study, rows, "rate")
+    assert found == {0.5 * root: [5, 7, 8, 9], root: [10, 12, 13, 14]}
+    few = [r for r in rows if r["value"] < 2 and r["seed"] < 3]  # two seeds at both values
+    assert claims.cells(study, few, "rate") == {}
+    nothing = claims.verdict(claims.CLAIMS["fig-4-4a"], study, few, "rate")
+    assert math.isnan(nothing[0].rho) and not nothing[1]
+
+
+def test_every_trial_has_a_risk() -> None:
+    study = claims.STUDIES["fig-4-6a"]
+    rows = [row(v, s, average=v, ended=s == 0) for v in (0.1, 2.0) for s in range(3)]
+    assert claims.cells(study, rows, "average") == {0.1: [0.1] * 3, 2.0: [2.0] * 3}
 
 
 def test_other_seeds_at_every_value_make_no_trend() -> None:
-    study = claims.STUDIES["fig-4-7a"]
-    values = (0.0, 0.1, 0.2, 0.3, 0.4)
-    rows = [  # each seed alike everywhere; teachers with a small risk end at small values alone
-        row(v, s, average=float(s), ended=abs(s - 2 * i) <= 3)
-        for i, v in enumerate(values)
+    study = claims.STUDIES["fig-4-4a"]
+    rows = [  # each seed alike everywhere; those of a small rate end at small values alone
+        row(v, s, rate=float(s), ended=abs(s - 2 * i) <= 3)
+        for i, v in enumerate((0.1, 0.5, 1.0, 1.5, 2.0))
         for s in range(12)
     ]
-    assert not claims.verdict(claims.CLAIMS["fig-4-7b"], study, rows, "average")[1]
+    assert not claims.verdict(claims.CLAIMS["fig-4-4a"], study, rows, "rate")[1]
+
+
+def test_a_trend_within_seeds_is_found_beside_larger_differences_between_them() -> None:
+    study = claims.STUDIES["fig-4-7b"]
+    rows = [
+        row(v, s, average=100.0 * ((7 * s) % 11) + v)
+        for v in (0.0, 0.1, 0.2, 0.3)
+        for s in range(11)
+    ]
+    found, holds = claims.verdict(claims.CLAIMS["fig-4-7b"], study, rows, "average")
+    assert holds and found.low == pytest.approx(1)
 
 
 def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
