@@ -160,26 +160,39 @@ def successes(study: SampleStudy, rows: Sequence[Row]) -> Successes:
     return Successes(np.array(values), np.array(study.examples, float), counts, study.seeds)
 
 
-def cells(study: MixtureStudy, rows: Sequence[Row], measure: str) -> dict[float, list[float]]:
-    """Value -> the measure of each seed, the same seeds at every value; "speed" is 1 - v.
+def counted(study: MixtureStudy, rows: Sequence[Row], measure: str) -> list[Row]:
+    """The rows of one learner that a verdict is of: the same seeds at every value.
 
     Every trial has a risk: at the minimum, or where descent left it if there is none near. It has a
     rate and a distance to W* where descent ends at a minimum. Values at which fewer than half of
     the seeds have the measure are left out, then the seeds that lack it at any value that is left;
-    fewer than `FEWEST` seeds are none. Medians of other seeds at every value would compare teachers.
+    fewer than `FEWEST` are none. Medians of other seeds at every value would compare teachers.
     """
-    by: dict[float, dict[int, float]] = {}
+    by: dict[float, dict[int, Row]] = {}
     for r in rows:
-        found = 1 - r["rate"] if measure == "speed" else r[measure]
-        at = by.setdefault(shown(study, r["value"]), {})
-        if (measure in RISKS or r["ended"]) and not math.isnan(found):
-            at[r["seed"]] = found
+        of = by.setdefault(shown(study, r["value"]), {})
+        if (measure in RISKS or r["ended"]) and not math.isnan(measured(r, measure)):
+            of[r["seed"]] = r
     seeds = len({r["seed"] for r in rows})
     enough = {value: of for value, of in sorted(by.items()) if 2 * len(of) >= seeds}
     shared = sorted(set.intersection(*map(set, enough.values()))) if enough else []
     if len(shared) < FEWEST:
-        return {}
-    return {value: [of[seed] for seed in shared] for value, of in enough.items()}
+        return []
+    return [of[seed] for of in enough.values() for seed in shared]
+
+
+def measured(row: Row, measure: str) -> float:
+    """A measure of one trial; "speed" is 1 - v."""
+    found = 1 - row["rate"] if measure == "speed" else row[measure]
+    return float(found)
+
+
+def cells(study: MixtureStudy, rows: Sequence[Row], measure: str) -> dict[float, list[float]]:
+    """Value -> the measure of each seed that counts, in the order of the seeds."""
+    out: dict[float, list[float]] = {}
+    for r in counted(study, rows, measure):
+        out.setdefault(shown(study, r["value"]), []).append(measured(r, measure))
+    return out
 
 
 def above_own_mean(by: dict[float, list[float]]) -> dict[float, list[float]]:

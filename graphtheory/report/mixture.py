@@ -161,8 +161,8 @@ def _picture(figure: str, study: studies.MixtureStudy, rows: Rows) -> Any:
         curves = [
             {"case": r["learner"], "step": step, "gap": max(gap / r["gap"][0], 1e-12),
              "series": f"{claim.letter} = {claims.shown(study, r['value']):.3g}"}
-            for r in rows
-            if r["ended"]
+            for learner in study.learners
+            for r in claims.counted(study, claims.of_learner(rows, learner.name), "rate")
             for step, gap in zip(r["steps"], r["gap"], strict=True)
         ]  # fmt: skip
         if not curves:
