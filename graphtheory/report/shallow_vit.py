@@ -96,10 +96,11 @@ def sparse(figure: str, study: studies.SparseStudy, rows: Rows) -> StudyReport:
         lines.append(
             [rule, *(f"{fmean(by[k]):.4f}" for k in study.kept), f"{share[study.kept[-1]]:.2f}"]
         )
-        wanted = "no trend" if rule == tokens.RANDOM else "rises"
+        rises, helps = found.direction == "rises", rule != tokens.RANDOM  # "cannot be improved"
         told.append(
             f"{rule}: the loss {_plainly(found.direction)} with the tokens that stay ({found}), "
-            f"claimed {_plainly(wanted)}: {'holds' if found.direction == wanted else 'not found'}."
+            f"claimed {'to rise' if helps else 'not to rise'}: "
+            f"{'holds' if rises == helps else 'not found'}."
         )
     table = Table(
         f"{title}: test hinge loss",
