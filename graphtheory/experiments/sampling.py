@@ -35,7 +35,7 @@ SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "fastgcn-biased": lambda s: FastGCN(share=s.share, replace=False, unbiased=False),
     "ladies": lambda s: LADIES(share=s.share),
     "ladies-normalized": lambda s: LADIES(share=s.share, normalize=True),
-    "graphsage": lambda s: GraphSAGE(),
+    "graphsage": lambda s: GraphSAGE(s.neighbors),
     "uniform": lambda s: UniformNodes(share=s.share),
 }
 _SHOWN = 5  # nodes at either end
@@ -48,8 +48,7 @@ class SamplingDiagnosis:
 
     Attributes:
         dataset: Name of a graph.
-        sampling: Name of a sampler, one of `SAMPLERS`; graphsage draws 10 senders a row, LADIES
-            for all receivers.
+        sampling: Name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers.
         root: Folder with the raw files; not needed for embedded sets.
         share: Part of the nodes that is drawn.
         groups: Degree groups of the table, and of the samplers that draw by them.
@@ -57,6 +56,7 @@ class SamplingDiagnosis:
         draws: For what is estimated, at least 2.
         tolerance: tau of (5.10) and (D.17), whose constants are taken as 1.
         seed: Of the draws, and of the synthetic graph.
+        neighbors: Senders a row that graphsage draws.
     """
 
     dataset: str = "karate"
@@ -68,6 +68,7 @@ class SamplingDiagnosis:
     draws: int = 20
     tolerance: float = 0.1
     seed: int = 0
+    neighbors: int = 10
 
     @cached_property
     def name(self) -> str:
