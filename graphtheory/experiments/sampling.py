@@ -27,6 +27,7 @@ from graphtheory.patterns import (
     UniformNodes,
     effective_adjacency,
 )
+from graphtheory.patterns.degree_groups import Groups
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),
@@ -104,21 +105,28 @@ class SamplingDiagnosis:
         star = found.neighborhood
         yield self._row("norm of A", metrics.infinity_norm(nb))
         yield self._row("norm of A*", metrics.infinity_norm(star), draws=found.draws)
+        if self._symmetric:
+            off_mean = metrics.infinity_distance(found.mean, star)
+            yield self._row("norm of E[A^s] - A*", off_mean)
         off = metrics.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
         yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
         yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
         change = metrics.influence_change(nb, star)
-        group = self.by_degree(symmetric=False).groups_of(nb).group
-        yield from self._groups(nb, group, change)
-        yield from self._nodes(nb, group, change.ratio)
+        groups = self.by_degree(symmetric=False).groups_of(nb)
+        yield from self._groups(nb, groups, change)
+        yield from self._nodes(nb, groups.group, change.ratio)
+
+    @property
+    def _symmetric(self) -> bool:
+        return self.sampling.endswith("symmetric")
 
     def _groups(
-        self, nb: Neighborhood, group: Tensor, change: metrics.InfluenceChange
+        self, nb: Neighborhood, groups: Groups, change: metrics.InfluenceChange
     ) -> Iterator[Row]:
-        degree, size = metrics.group_degrees(nb, group), torch.bincount(group)
+        group, size, drawn, p_star = groups
+        degree, symmetric = metrics.group_degrees(nb, group), self._symmetric
         psi = metrics.psi(degree, size)
-        p_star = torch.tensor(self.p_star or [1.0] * self.groups, dtype=torch.float64)
-        symmetric = self.sampling.endswith("symmetric")
+        used = {"p*": p_star, "share drawn": drawn / size.double()}
         before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
         columns = {
             "nodes": size,
@@ -130,6 +138,8 @@ class SamplingDiagnosis:
             ),
             "influence of A* over A": after / before,
         }
+        if self.sampling.startswith("degree-groups"):
+            columns |= used
         for name, values in columns.items():
             for index, value in enumerate(values.tolist(), 1):
                 yield self._row(f"group {name}", value, group=index)

@@ -16,7 +16,8 @@ def named(rows: list[Row], name: str) -> list[float]:
 def test_every_sampler_has_its_report(sampling: str) -> None:
     rows = SamplingDiagnosis(sampling=sampling, draws=4).run()
     norms, groups, *nodes = sampling_tables(rows)
-    assert len(groups.rows) == len(norms.rows) == 3
+    assert len(groups.rows) == 3
+    assert len(norms.rows) == (4 if sampling.endswith("symmetric") else 3)
     assert sum(named(rows, "group nodes")) == 34
     assert named(rows, "norm of A^s - A*")[0] > 0
     assert sampling_picture(rows).axes
@@ -66,3 +67,26 @@ def test_what_is_unknown_is_refused() -> None:
 def test_the_seed_decides() -> None:
     one, same, other = (SamplingDiagnosis(seed=s, draws=3).run() for s in (1, 1, 2))
     assert one == same and named(one, "norm of A^s - A*") != named(other, "norm of A^s - A*")
+
+
+def test_what_is_used_stands_beside_what_is_admitted() -> None:
+    rows = SamplingDiagnosis(share=1.0, p_star=(0.9, 0.01, 0.01), draws=2).run()
+    assert named(rows, "group p*") == [0.9, 0.01, 0.01]
+    assert named(rows, "group share drawn") == [1, 1, 1]
+    norms, table, *_ = sampling_tables(rows)
+    assert table.columns[-2:] == ("p*", "share drawn")
+    large = named(rows, "group largest p*")[0] < 0.9
+    assert table.note.endswith(
+        "Outside: group 1: p* too large." if large else "All groups are inside."
+    )
+    few = SamplingDiagnosis(share=0.1, p_star=(0.9, 9.0, 0.01), draws=2).run()
+    note = sampling_tables(few)[1].note
+    assert "group 2: p* too large" in note and "group 2: share too small" in note
+    assert "E[A^s]" not in str(norms.rows)
+
+
+def test_the_mean_of_symmetric_draws_is_set_beside_their_adjacency() -> None:
+    rows = SamplingDiagnosis(sampling="degree-groups-symmetric", draws=2).run()
+    (off,) = named(rows, "norm of E[A^s] - A*")
+    assert 0 < off < named(rows, "norm of A*")[0]
+    assert sampling_tables(rows)[0].rows[3] == ("norm of E[A^s] - A*", f"{off:.4f}")
