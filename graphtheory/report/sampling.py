@@ -11,6 +11,7 @@ from graphtheory.report.table import Table, pairs
 
 _DEVIATION = "norm of A^s - A*"
 _BIAS = "norm of E[A^s] - A*"
+_STAR_ERROR = "standard error of the norm of A*"
 _CHANGED = ("gains most", "loses most")
 
 
@@ -40,7 +41,7 @@ def _norms(rows: Sequence[Row]) -> Table:
         f"{rows[0].parameters['dataset']}, sampled by {rows[0].parameters['sampling']}",
         [
             ("norm of A", f"{value['norm of A']:.4f}"),
-            (f"norm of A*, {made}", f"{value['norm of A*']:.4f}"),
+            (f"norm of A*, {made}", _with_error(value["norm of A*"], value.get(_STAR_ERROR, 0))),
             (
                 f"{_DEVIATION}, mean of {draws[_DEVIATION]} draws",
                 f"{value[_DEVIATION]:.4f} ± {error:.4f}",
@@ -82,12 +83,21 @@ def _nodes(rows: Sequence[Row]) -> Table:
         "Nodes that gain and lose most influence",
         ("", "node", "degree", "group", "influence of A* over A"),
         [
-            (r.name, *(str(r.parameters[k]) for k in ("node", "degree", "group")), f"{r.value:.4f}")
+            (
+                r.name,
+                *(str(r.parameters[k]) for k in ("node", "degree", "group")),
+                _with_error(r.value, r.parameters["error"]),
+            )
             for r in rows
             if r.name in _CHANGED
         ],
-        note="Influence: the column sum.",
+        note="Influence: the column sum; of an estimate, nodes that differ from 1 by more than 3 "
+        "standard errors, which are at most what is printed.",
     )
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4f} ± {error:.4f}" if error else f"{value:.4f}"
 
 
 def _short(value: float) -> str:

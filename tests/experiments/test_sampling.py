@@ -3,6 +3,7 @@ import torch
 
 from graphtheory.experiments.rows import Row
 from graphtheory.experiments.sampling import SAMPLERS, SamplingDiagnosis
+from graphtheory.patterns import FastGCN
 from graphtheory.report import sampling_picture, sampling_tables
 
 NAMES = ("nodes", "mean degree", "psi", "largest p*", "smallest share")
@@ -27,7 +28,7 @@ def test_every_sampler_has_its_report(sampling: str) -> None:
     else:  # A* = A: of half of the karate club nobody comes for certain
         assert kept == pytest.approx([1, 1, 1]) and nodes == []
     if sampling == "ladies-normalized":
-        assert "mean of 4 draws" in norms.rows[1][0]
+        assert "mean of 200 draws" in norms.rows[1][0] and "±" in norms.rows[1][1]
 
 
 def test_biased_fastgcn_takes_from_the_largest_columns() -> None:
@@ -90,3 +91,17 @@ def test_the_mean_of_symmetric_draws_is_set_beside_their_adjacency() -> None:
     (off,) = named(rows, "norm of E[A^s] - A*")
     assert 0 < off < named(rows, "norm of A*")[0]
     assert sampling_tables(rows)[0].rows[3] == ("norm of E[A^s] - A*", f"{off:.4f}")
+
+
+def test_chance_alone_lists_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FastGCN, "expected", lambda *_: None)  # A* = A, but only draws tell
+    rows = SamplingDiagnosis(sampling="fastgcn", draws=4).run()
+    assert named(rows, "loses most") == named(rows, "gains most") == []
+    assert named(rows, "standard error of the norm of A*")[0] > 0
+
+
+def test_nodes_of_an_estimate_differ_by_more_than_its_error() -> None:
+    rows = SamplingDiagnosis(sampling="ladies-normalized").run()
+    listed = [r for r in rows if r.name in ("loses most", "gains most")]
+    assert listed and all(abs(r.value - 1) > 3 * r.parameters["error"] > 0 for r in listed)
+    assert all("±" in line[-1] for line in sampling_tables(rows)[2].rows)
