@@ -214,11 +214,11 @@ def test_wrong_usage_is_2_and_names_what_is_known(
             "--draws: got 1",
         ),
         (
-            (*SAMPLED, "uniform", "--p-star", "much"),
+            (*SAMPLED, "degree-groups", "--p-star", "much"),
             "--p-star: got 'much', expected numbers",
         ),
         (
-            (*SAMPLED, "uniform", "--p-star", "1,1"),
+            (*SAMPLED, "degree-groups", "--p-star", "1,1"),
             "p_star: 2 numbers, expected one for each of 3 groups",
         ),
         (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
@@ -512,6 +512,37 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     rows = json.loads((folder / "sampling.json").read_text())["rows"]
     kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
     assert kept == pytest.approx([1, 0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((*SAMPLED, "graphsage", "--share", "0.3"), "--share: got 0.3, expected none with --sampl"),
+        ((*SAMPLED, "uniform", "--p-star", "1,1,1"), "--p-star: got 1,1,1, expected none with"),
+        ((*SAMPLED, "uniform", "--neighbors", "5"), "--neighbors: got 5, expected none with"),
+        ((*SAMPLED, "graphsage", "--neighbors", "0"), "--neighbors: got 0, expected 1 or more"),
+        ((*SAMPLED, "uniform", "--directed"), "--directed: got True, expected none with"),
+        ((*SAMPLED, "uniform", "--max-distance", "3"), "--max-distance: got 3, expected none with"),
+        (("diagnose", "--share", "0.0"), "--share: got 0.0, expected none without --sampling"),
+        (("diagnose", "--p-star", "1,1,1"), "--p-star: got 1,1,1, expected none without"),
+        (("diagnose", "--groups", "2"), "--groups: got 2, expected none without --sampling"),
+        (("diagnose", "--draws", "3"), "--draws: got 3, expected none without --sampling"),
+    ],
+)
+def test_diagnose_refuses_options_that_would_do_nothing(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
+def test_diagnose_draws_as_many_neighbours_as_asked(run: Run, tmp_path: Path) -> None:
+    off = []
+    for count in ("2", "8"):
+        words = ("--neighbors", count, "--draws", "3", "--out", count)
+        assert run(*SAMPLED, "graphsage", *words)[0] == 0
+        rows = json.loads((tmp_path / count / "sampling.json").read_text())["rows"]
+        off += [r["value"] for r in rows if r["name"] == "norm of A^s - A*"]
+    assert off[0] > off[1] > 0  # the more are drawn, the closer
 
 
 def test_help_names_every_sampler(run: Run) -> None:

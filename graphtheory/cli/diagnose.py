@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
 
 from graphtheory.cli.show import (
     Command,
+    Count,
     Folder,
     Name,
     Names,
@@ -18,6 +22,8 @@ from graphtheory.cli.show import (
     refusing,
     write_json,
 )
+
+Part = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -44,27 +50,52 @@ class Diagnose(Command):
     """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
     out: Folder = None
     """Where the results go; without it runs/diagnose-DATASET."""
-    max_distance: int = 12
-    """Largest distance of the margins, hops, 1 to 253."""
+    max_distance: Count = None
+    """Largest distance of the margins, hops, 1 to 253; without it 12. Not with --sampling."""
     directed: bool = False
     """Follow edges in their own direction only, where a graph is directed; not with --sampling."""
     sampling: Name = None
     """A sampler to look at instead."""
-    share: float = 0.5
-    """Part of the nodes that the sampler draws, above 0 and at most 1."""
-    groups: int = 3
-    """Degree groups, evenly on a log scale of the degree."""
+    share: Part = None
+    """Part of the nodes that the sampler draws, above 0 and at most 1; without it 0.5. Not for
+    graphsage."""
+    neighbors: Count = None
+    """Senders that graphsage draws a row; without it 10."""
+    groups: Count = None
+    """Degree groups, evenly on a log scale of the degree; without it 3."""
     p_star: Names = ()
     """Scaling of each degree group, such as 0.9,0.1,0.5, for samplers by degree groups; else 1."""
-    draws: int = 20
-    """Draws for what is estimated."""
+    draws: Count = None
+    """Draws for what is estimated; without it 20."""
 
     def run(self, screen: Screen) -> None:
         """Measure, print, write."""
         if self.sampling is None:
+            self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
             self._features(screen)
         else:
+            self._refuse("with --sampling", "directed", "max_distance")
             self._sampling(screen, self.sampling)
+
+    def _refuse(self, where: str, *names: str) -> None:
+        """Refuse options that were given and would do nothing."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value is not False and value != ():
+                got = ",".join(value) if isinstance(value, tuple) else value
+                option = f"--{name.replace('_', '-')}"
+                raise RefusedError(f"{option}: got {got}, expected none {where}")
+
+    def _refuse_for(self, sampler: str) -> None:
+        """Refuse what this sampler takes no notice of."""
+        graphsage, grouped = sampler == "graphsage", sampler.startswith("degree-groups")
+        where = f"with --sampling {sampler}"
+        if graphsage:
+            self._refuse(f"{where}, which takes --neighbors", "share")
+        else:
+            self._refuse(f"{where}, only with graphsage", "neighbors")
+        if not grouped:
+            self._refuse(f"{where}, only with samplers by degree groups", "p_star")
 
     def _features(self, screen: Screen) -> None:
         from graphtheory.experiments.diagnose import Diagnosis
@@ -73,10 +104,11 @@ class Diagnose(Command):
         from graphtheory.plot import save
         from graphtheory.report import diagnosis_page, pictures, tables
 
-        at_least(1, max_distance=self.max_distance)
+        distance = 12 if self.max_distance is None else self.max_distance
+        at_least(1, max_distance=distance)
         root = data_root(self.root)
         with refusing():
-            study = Diagnosis(self.dataset, root, self.max_distance, self.directed)
+            study = Diagnosis(self.dataset, root, distance, self.directed)
             out = self.out or Path(f"runs/diagnose-{study.name}")
             out.mkdir(parents=True, exist_ok=True)
             rows = study.run()
@@ -103,13 +135,16 @@ class Diagnose(Command):
         from graphtheory.report import sampling_picture, sampling_tables
 
         known("--sampling", name, tuple(SAMPLERS))
-        at_least(1, groups=self.groups)
+        self._refuse_for(name)
+        at_least(1, groups=self.groups, neighbors=self.neighbors)
         at_least(2, draws=self.draws)
+        given = {"share": self.share, "neighbors": self.neighbors, "groups": self.groups,
+                 "draws": self.draws}  # fmt: skip
+        options: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
+        p_star = _numbers(self.p_star)
         root = data_root(self.root)
         with refusing():
-            study = SamplingDiagnosis(
-                self.dataset, name, root, self.share, self.groups, _numbers(self.p_star), self.draws
-            )
+            study = SamplingDiagnosis(self.dataset, name, root, p_star=p_star, **options)
             out = self.out or Path(f"runs/diagnose-{study.name}-{name}")
             out.mkdir(parents=True, exist_ok=True)
             rows = study.run()

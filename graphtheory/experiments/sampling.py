@@ -27,6 +27,8 @@ from graphtheory.patterns import (
     UniformNodes,
     effective_adjacency,
 )
+from graphtheory.patterns.degree_groups import Groups
+from graphtheory.patterns.draw import edge_weight
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),
@@ -35,11 +37,13 @@ SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "fastgcn-biased": lambda s: FastGCN(share=s.share, replace=False, unbiased=False),
     "ladies": lambda s: LADIES(share=s.share),
     "ladies-normalized": lambda s: LADIES(share=s.share, normalize=True),
-    "graphsage": lambda s: GraphSAGE(),
+    "graphsage": lambda s: GraphSAGE(s.neighbors),
     "uniform": lambda s: UniformNodes(share=s.share),
 }
 _SHOWN = 5  # nodes at either end
 _NOTHING = 1e-6  # rounding of the weights
+_MORE = 50  # draws of an A* without a closed form for each draw of the deviation
+_SURE = 3  # standard errors by which a node must differ to be listed
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,15 @@ class SamplingDiagnosis:
 
     Attributes:
         dataset: Name of a graph.
-        sampling: Name of a sampler, one of `SAMPLERS`; graphsage draws 10 senders a row, LADIES
-            for all receivers.
+        sampling: Name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers.
         root: Folder with the raw files; not needed for embedded sets.
         share: Part of the nodes that is drawn.
         groups: Degree groups of the table, and of the samplers that draw by them.
         p_star: p*_l of each group for the samplers by degree groups; () is 1.
-        draws: For what is estimated, at least 2.
+        draws: For the deviation, at least 2; A* without a closed form takes 50 times as many.
         tolerance: tau of (5.10) and (D.17), whose constants are taken as 1.
         seed: Of the draws, and of the synthetic graph.
+        neighbors: Senders a row that graphsage draws.
     """
 
     dataset: str = "karate"
@@ -68,6 +72,7 @@ class SamplingDiagnosis:
     draws: int = 20
     tolerance: float = 0.1
     seed: int = 0
+    neighbors: int = 10
 
     @cached_property
     def name(self) -> str:
@@ -98,26 +103,36 @@ class SamplingDiagnosis:
         drawn = torch.Generator().manual_seed(self.seed)
         exact = pattern.expected(nb) is not None
         found = effective_adjacency(
-            pattern, nb, draws=None if exact else self.draws, generator=drawn
+            pattern, nb, draws=None if exact else _MORE * self.draws, generator=drawn
         )
         star = found.neighborhood
         yield self._row("norm of A", metrics.infinity_norm(nb))
         yield self._row("norm of A*", metrics.infinity_norm(star), draws=found.draws)
+        if found.error is not None:
+            yield self._row("standard error of the norm of A*", _error_of_norm(star, found.error))
+        if self._symmetric:
+            off_mean = metrics.infinity_distance(found.mean, star)
+            yield self._row("norm of E[A^s] - A*", off_mean)
         off = metrics.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
         yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
         yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
         change = metrics.influence_change(nb, star)
-        group = self.by_degree(symmetric=False).groups_of(nb).group
-        yield from self._groups(nb, group, change)
-        yield from self._nodes(nb, group, change.ratio)
+        groups = self.by_degree(symmetric=False).groups_of(nb)
+        yield from self._groups(nb, groups, change)
+        error = _error_of_ratio(star, found.error, change.before)
+        yield from self._nodes(nb, groups.group, change.ratio, error)
+
+    @property
+    def _symmetric(self) -> bool:
+        return self.sampling.endswith("symmetric")
 
     def _groups(
-        self, nb: Neighborhood, group: Tensor, change: metrics.InfluenceChange
+        self, nb: Neighborhood, groups: Groups, change: metrics.InfluenceChange
     ) -> Iterator[Row]:
-        degree, size = metrics.group_degrees(nb, group), torch.bincount(group)
+        group, size, drawn, p_star = groups
+        degree, symmetric = metrics.group_degrees(nb, group), self._symmetric
         psi = metrics.psi(degree, size)
-        p_star = torch.tensor(self.p_star or [1.0] * self.groups, dtype=torch.float64)
-        symmetric = self.sampling.endswith("symmetric")
+        used = {"p*": p_star, "share drawn": drawn / size.double()}
         before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
         columns = {
             "nodes": size,
@@ -129,20 +144,42 @@ class SamplingDiagnosis:
             ),
             "influence of A* over A": after / before,
         }
+        if self.sampling.startswith("degree-groups"):
+            columns |= used
         for name, values in columns.items():
             for index, value in enumerate(values.tolist(), 1):
                 yield self._row(f"group {name}", value, group=index)
 
-    def _nodes(self, nb: Neighborhood, group: Tensor, ratio: Tensor) -> Iterator[Row]:
+    def _nodes(
+        self, nb: Neighborhood, group: Tensor, ratio: Tensor, error: Tensor
+    ) -> Iterator[Row]:
         degree = nb.degree()
-        order = ratio.argsort(stable=True).tolist()
+        sure = (ratio - 1).abs() > (_SURE * error).clamp(min=_NOTHING)
+        order = [node for node in ratio.argsort(stable=True).tolist() if sure[node]]
         for name, nodes, sign in (("loses most", order, -1), ("gains most", order[::-1], 1)):
-            changed = [n for n in nodes[:_SHOWN] if sign * (float(ratio[n]) - 1) > _NOTHING]
+            changed = [n for n in nodes[:_SHOWN] if sign * (float(ratio[n]) - 1) > 0]
             for node in changed:
                 where = {"node": node, "degree": int(degree[node]), "group": int(group[node]) + 1}
-                yield self._row(name, float(ratio[node]), **where)
+                yield self._row(name, float(ratio[node]), **where, error=float(error[node]))
         for value in degree.unique().tolist():
             yield self._row("influence", ratio[degree == value].tolist(), degree=value)
 
-    def _row(self, name: str, value: float | list[float], **parameters: int) -> Row:
+    def _row(self, name: str, value: float | list[float], **parameters: float) -> Row:
         return Row.of(name, value, "1", dataset=self.name, sampling=self.sampling, **parameters)
+
+
+def _error_of_norm(star: Neighborhood, error: Tensor) -> float:
+    """Standard error of the largest row sum, at most: the sum of those of its entries."""
+    rows, weight = star.receivers(), edge_weight(star).double().abs()
+    size = error.new_zeros(star.num_dst).index_add(0, rows, weight)
+    total = error.new_zeros(star.num_dst).index_add(0, rows, error)
+    return float(total[size.argmax()])
+
+
+def _error_of_ratio(star: Neighborhood, error: Tensor | None, before: Tensor) -> Tensor:
+    """Standard error of each sender's ratio, at most; infinite of one that no draw brought."""
+    if error is None:
+        return torch.zeros_like(before)
+    total = torch.zeros_like(before).index_add(0, star.indices, error)
+    came = torch.bincount(star.indices, minlength=len(before)) > 0
+    return torch.where(came & (before > 0), total / before, torch.inf)

@@ -281,7 +281,7 @@ def norm_verdict(rows: list[Row], axis: str, measure: str = "error") -> dict[str
 
 
 def best_target(rows: list[Row], measure: str = "error") -> dict[str, tuple[Pair | None, int, int]]:
-    """Claim of figures 5.3 and 5.4: the p^ that each learner learns best.
+    """Claim of figures 5.3 and 5.4: the p^ that each learner learns best of the most labels.
 
     Returns:
         Learner -> p^ of the lowest mean, None where all diverged; in how many seeds it is lowest;
@@ -305,7 +305,8 @@ def best_sampler(rows: list[Row]) -> dict[Pair, tuple[Pair | None, int, int]]:
 
 def _lowest(rows: list[Row], key: str, measure: str = "error") -> tuple[Pair | None, int, int]:
     by: dict[Pair, list[float]] = {}
-    for row in sorted(rows, key=lambda r: r["seed"]):
+    most = max(r["labels"] for r in rows)
+    for row in sorted((r for r in rows if r["labels"] == most), key=lambda r: r["seed"]):
         by.setdefault(_pair(row[key]), []).append(row[measure])
     best = min(by, key=lambda p: mean(by[p]))
     of = len(by[best])

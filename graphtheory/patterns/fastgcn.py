@@ -22,7 +22,7 @@ from graphtheory.patterns.draw import (
     total,
 )
 
-_norms: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
+_norms: WeakKeyDictionary[Neighborhood, tuple[tuple[int, int], Tensor]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,18 @@ def columns_to_draw(nodes: int, count: int | None, share: float | None, replace:
 
 
 def _known_norms(neighborhood: Neighborhood) -> Tensor:
-    """`column_norms`, made once for each graph object: every layer of every batch draws by them."""
-    if neighborhood not in _norms:
-        _norms[neighborhood] = column_norms(neighborhood)
-    return _norms[neighborhood]
+    """`column_norms`, made once for each graph object: every layer of every batch draws by them.
+
+    Made anew where the weights were changed in place; of tensors made in inference mode, which do
+    not count their changes, on every call.
+    """
+    weight = neighborhood.weight
+    if weight is not None and weight.is_inference():
+        return column_norms(neighborhood)
+    state = (0, 0) if weight is None else (weight.data_ptr(), weight._version)
+    if neighborhood not in _norms or _norms[neighborhood][0] != state:
+        _norms[neighborhood] = (state, column_norms(neighborhood))
+    return _norms[neighborhood][1]
 
 
 def column_norms(neighborhood: Neighborhood) -> Tensor:

@@ -10,6 +10,8 @@ from graphtheory.experiments.rows import Row
 from graphtheory.report.table import Table, pairs
 
 _DEVIATION = "norm of A^s - A*"
+_BIAS = "norm of E[A^s] - A*"
+_STAR_ERROR = "standard error of the norm of A*"
 _CHANGED = ("gains most", "loses most")
 
 
@@ -39,11 +41,12 @@ def _norms(rows: Sequence[Row]) -> Table:
         f"{rows[0].parameters['dataset']}, sampled by {rows[0].parameters['sampling']}",
         [
             ("norm of A", f"{value['norm of A']:.4f}"),
-            (f"norm of A*, {made}", f"{value['norm of A*']:.4f}"),
+            (f"norm of A*, {made}", _with_error(value["norm of A*"], value.get(_STAR_ERROR, 0))),
             (
                 f"{_DEVIATION}, mean of {draws[_DEVIATION]} draws",
                 f"{value[_DEVIATION]:.4f} ± {error:.4f}",
             ),
+            *((name, f"{value[name]:.4f}") for name in (_BIAS,) if name in value),
         ],
     )
 
@@ -59,8 +62,20 @@ def _groups(rows: Sequence[Row]) -> Table:
         ("group", *found),
         [(str(g + 1), *(_short(values[g]) for values in found.values())) for g in range(groups)],
         note="The theory admits p* from 0 to the largest p*, and asks for at least the smallest "
-        "share: (5.8) to (5.10), symmetric (D.16) and (D.17), their open constants taken as 1.",
+        "share: (5.8) to (5.10), symmetric (D.16) and (D.17), their open constants taken as 1."
+        + _outside(found),
     )
+
+
+def _outside(found: dict[str, list[float]]) -> str:
+    """Which groups are sampled as the theory does not admit; "" for samplers without groups."""
+    if "p*" not in found:
+        return ""
+    scaled = zip(found["p*"], found["largest p*"], strict=True)
+    shares = zip(found["share drawn"], found["smallest share"], strict=True)
+    told = [f"group {g}: p* too large" for g, (p, most) in enumerate(scaled, 1) if p > most]
+    told += [f"group {g}: share too small" for g, (s, least) in enumerate(shares, 1) if s < least]
+    return f" Outside: {', '.join(told)}." if told else " All groups are inside."
 
 
 def _nodes(rows: Sequence[Row]) -> Table:
@@ -68,12 +83,21 @@ def _nodes(rows: Sequence[Row]) -> Table:
         "Nodes that gain and lose most influence",
         ("", "node", "degree", "group", "influence of A* over A"),
         [
-            (r.name, *(str(r.parameters[k]) for k in ("node", "degree", "group")), f"{r.value:.4f}")
+            (
+                r.name,
+                *(str(r.parameters[k]) for k in ("node", "degree", "group")),
+                _with_error(r.value, r.parameters["error"]),
+            )
             for r in rows
             if r.name in _CHANGED
         ],
-        note="Influence: the column sum.",
+        note="Influence: the column sum; of an estimate, nodes that differ from 1 by more than 3 "
+        "standard errors, which are at most what is printed.",
     )
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4f} ± {error:.4f}" if error else f"{value:.4f}"
 
 
 def _short(value: float) -> str:

@@ -111,3 +111,16 @@ def test_best_target_and_best_sampler_by_hand() -> None:
     lost = row(learner="F", sampler=SAMPLERS[1], p_star=[1, 1], p_hat=list(b), error=float("inf"))
     assert best_target([*rows, lost]) == {f"{a}": (b, 1, 2), f"{b}": (b, 1, 2), "F": (None, 0, 1)}
     assert best_sampler([*rows, lost]) == {a: (a, 1, 2), b: (b, 2, 2)}
+
+
+def test_of_several_numbers_of_labels_the_best_is_of_the_largest() -> None:
+    a, b = (0.9, 0.1), (0.5, 0.5)
+    rows = [
+        row(learner="L", sampler=SAMPLERS[0], p_star=list(q), p_hat=list(q), seed=s, labels=labels,
+            error=error)
+        for labels, errors in ((20, {a: 0.3, b: 0.2}), (10, {a: 0.1, b: 0.9}))
+        for q, error in errors.items()
+        for s in range(3)
+    ]  # fmt: skip
+    assert best_target(rows) == {"L": (b, 3, 3)}
+    assert best_sampler(rows) == {a: (a, 3, 3), b: (b, 3, 3)}
