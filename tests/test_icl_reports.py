@@ -76,6 +76,19 @@ def test_verdicts_follow_the_errors() -> None:
         assert verdict(*wrong).endswith("not found.")
 
 
+def test_a_step_size_whose_loss_is_no_number_is_not_the_best() -> None:
+    study = icl_figures.STUDIES["steps-6-gpt"]
+    first, second = (replace(study.learners[0], step_size=step) for step in (0.1, 0.2))  # type: ignore[union-attr]
+    study = replace(study, learners=(first, second), seeds=1)  # type: ignore[call-arg]
+    rows = [
+        {"method": learner.name, "s_1": test.s_1, "error": 0.5, "hinge": hinge}
+        for learner, hinge in ((first, torch.nan), (second, 0.3))
+        for test in study.tests  # type: ignore[union-attr]
+    ]
+    told = report("steps-6-gpt", study, rows).verdict
+    assert told == f"Least loss on unseen tasks: {first.family}: 0.2."
+
+
 def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     source = icl.world(TINY, 0).source(0.8, 5)
     prompts = source.sample(3, torch.Generator().manual_seed(0))

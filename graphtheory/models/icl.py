@@ -78,8 +78,8 @@ class PromptPrediction(NamedTuple):
     attention: Tensor | None
 
     def wrong(self, answer: Tensor) -> Tensor:
-        """Whether the sign is not that of the answer [P] or [T, P]; where F is 0 it is not."""
-        return self.value * answer <= 0
+        """Whether the sign is not that of the answer [P] or [T, P]; 0 and NaN have none."""
+        return ~(self.value * answer > 0)
 
 
 @torch.no_grad()
