@@ -122,5 +122,5 @@ def icl_predict(
         values.append(model(x, rows, queries))
         if attention:
             found = model.attention(x, rows, queries)
-            weights.append(found.view(trials, part.size(1), -1))
+            weights.append(found.view(trials, part.size(1), part.size(2) - 1))
     return PromptPrediction(torch.cat(values, 1), torch.cat(weights, 1) if weights else None)

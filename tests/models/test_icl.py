@@ -54,6 +54,12 @@ def test_a_value_of_zero_is_wrong() -> None:
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0])).all()
 
 
+def test_no_prompt_is_answered(generator: Generator) -> None:
+    found = icl_predict(net(generator), torch.zeros(0, 6, DIM))
+    assert found.value.shape == (TRIALS, 0)
+    assert found.attention is not None and found.attention.shape == (TRIALS, 0, 5)
+
+
 def test_a_value_that_is_no_number_is_wrong() -> None:
     found = PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0, 1.0])).tolist() == [[True, True, False, True]]
