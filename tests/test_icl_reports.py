@@ -105,3 +105,8 @@ def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     assert "μ" not in prompt_page(plain, torch.ones(2, 60) / 60, plain.answer).html()
     with pytest.raises(ValueError, match=r"attention: attention of shape \(3, 4\), expected"):
         prompt_page(prompts, weights[:, :4], value)
+    with pytest.raises(ValueError, match="attention: head has 15 infinite or NaN, expected finite"):
+        prompt_page(prompts, {"head": weights * torch.nan}, value)
+    bare = replace(prompts, x=prompts.x[:, :1], y=prompts.y[:, :1], pattern=None)
+    with pytest.raises(ValueError, match="prompts: got no contexts, expected at least one"):
+        prompt_page(bare, weights[:, :0], bare.answer)
