@@ -54,5 +54,33 @@ def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> N
     assert report("fig-7-5", study, rows).verdict.endswith("holds." if holds else "not found.")
 
 
+def looks(layer: int, *ends: float) -> list[dict]:
+    """Rows of one head per seed that begins at a quarter and ends with so much of what it seeks."""
+    others = ("same step, other pattern", "other step, same pattern", "other step, other pattern")
+    return [
+        {"step": step, "seed": seed, "layer": layer, "head": 1, "same step, same pattern": seeks,
+         "own columns": 0.0} | dict.fromkeys(others, (1 - seeks) / 3)
+        | ({"error": 0.0} if step else {})
+        for seed, end in enumerate(ends)
+        for step, seeks in ((0, 0.25), (9, end))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [(0.95, "found"), (0.775, "it selects, not to 1: layer 1 to 0.775"), (0.2, "not found")],
+)
+def test_the_verdict_of_figure_7_7(first: float, verdict: str) -> None:
+    rows = looks(1, first, first) + looks(2, 0.97, 0.98)
+    told = report("fig-7-7", chain_study.study("fig-7-7"), rows).verdict
+    assert f"A head of every layer selects: {verdict}. Test error" in told
+
+
+def test_trials_without_an_end_of_a_stage_are_told() -> None:
+    found = report("fig-7-6", chain_study.study("fig-7-6"), looks(1, 0.97, 0.6)).rows
+    shares = [r.value for r in found if "share of trials where a tenth is left" in r.name]
+    assert shares == [0.5, 0.5]
+
+
 def test_the_data_of_the_section_are_the_default() -> None:
     assert ChainData() == ChainData(30, 20, 10, 3, 0.4, 20, 0.2)

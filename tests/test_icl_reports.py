@@ -76,6 +76,19 @@ def test_verdicts_follow_the_errors() -> None:
         assert verdict(*wrong).endswith("not found.")
 
 
+def test_a_step_size_whose_loss_is_no_number_is_not_the_best() -> None:
+    study = icl_figures.STUDIES["steps-6-gpt"]
+    first, second = (replace(study.learners[0], step_size=step) for step in (0.1, 0.2))  # type: ignore[union-attr]
+    study = replace(study, learners=(first, second), seeds=1)  # type: ignore[call-arg]
+    rows = [
+        {"method": learner.name, "s_1": test.s_1, "error": 0.5, "hinge": hinge}
+        for learner, hinge in ((first, torch.nan), (second, 0.3))
+        for test in study.tests  # type: ignore[union-attr]
+    ]
+    told = report("steps-6-gpt", study, rows).verdict
+    assert told == f"Least loss on unseen tasks: {first.family}: 0.2."
+
+
 def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     source = icl.world(TINY, 0).source(0.8, 5)
     prompts = source.sample(3, torch.Generator().manual_seed(0))
@@ -92,3 +105,8 @@ def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     assert "μ" not in prompt_page(plain, torch.ones(2, 60) / 60, plain.answer).html()
     with pytest.raises(ValueError, match=r"attention: attention of shape \(3, 4\), expected"):
         prompt_page(prompts, weights[:, :4], value)
+    with pytest.raises(ValueError, match="attention: head has 15 infinite or NaN, expected finite"):
+        prompt_page(prompts, {"head": weights * torch.nan}, value)
+    bare = replace(prompts, x=prompts.x[:, :1], y=prompts.y[:, :1], pattern=None)
+    with pytest.raises(ValueError, match="prompts: got no contexts, expected at least one"):
+        prompt_page(bare, weights[:, :0], bare.answer)

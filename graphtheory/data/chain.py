@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Batch, Data
 
+from graphtheory.data import chain_checks as checks
 from graphtheory.data.chain_errors import TrajectoryErrors
 from graphtheory.data.chain_transitions import trajectories
 
@@ -56,6 +57,7 @@ class ChainPrompts(NamedTuple):
             Columns [B, l K + K, 2 d], of which the last ones are not part of prompts with k < K;
             how many are, [B]; labels z_k [B, d].
         """
+        checks.check_step(step, len(self.query), self.steps)
         own, dim = torch.arange(self.steps, device=step.device), self.query.size(2)
         out = self._columns(self.steps)
         asked = out[:, -self.steps :]
@@ -84,6 +86,7 @@ class ChainPrompts(NamedTuple):
             Two bool tensors [B, l K].
         """
         count, length = self.context_pattern.shape[:2]
+        checks.check_step(step, count, self.steps)
         own = torch.arange(self.steps, device=step.device).repeat(length)
         same_step = own[None] == step[:, None] - 1
         now = self.query_pattern[torch.arange(count, device=step.device), step - 1]
@@ -132,14 +135,16 @@ def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor
         [K, 2 d]
 
     Raises:
-        ValueError: No room for K.
+        ValueError: No room for K, not a step, or patterns that are not orthonormal.
 
     Source: Li (2024), sections 7.2.2 and 7.3.2, which ask for no more than orthogonality.
     """
+    checks.check_count(steps=steps)
+    checks.check_orthonormal(patterns)
     count, dim = patterns.shape
     if steps > dim - count:
         raise ValueError(f"steps: got {steps}, expected at most d - M = {dim - count}")
-    drawn = torch.randn(steps, dim, generator=generator)
+    drawn = torch.randn(steps, dim, generator=generator).to(patterns.dtype)
     drawn -= drawn @ patterns.t() @ patterns
     rows = torch.linalg.qr(drawn.t())[0].t()
     return torch.cat([rows, torch.zeros_like(rows)], 1)
@@ -184,7 +189,7 @@ def draw_prompts(
     right and has none.
 
     Args:
-        patterns: Orthonormal [M, d].
+        patterns: [M, d], orthonormal where there is noise.
         task: int64 [B, K, M].
         contexts: l.
         share: alpha or alpha', 0 to 1.
@@ -193,16 +198,21 @@ def draw_prompts(
         noise: Length of delta.
 
     Raises:
-        ValueError: A share out of range; noise where the patterns leave no room for it.
+        ValueError: A number out of range; tasks or matrices that do not fit; noise where the
+            patterns leave no room for it or are not orthonormal.
 
     Source: Li (2024), eqs. (7.10) to (7.12).
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share: got {share}, expected 0 to 1")
+    checks.check_numbers(share, noise, contexts=contexts)
+    checks.check_task(task, len(patterns))
+    if transitions is not None:
+        checks.check_transitions(transitions, task)
     count, steps, known = task.shape
     dim = patterns.size(1)
     if noise and known == dim:
         raise ValueError(f"noise: got {noise}, expected 0, for {known} patterns fill the space")
+    if noise:
+        checks.check_orthonormal(patterns)
     start = torch.randint(known, (count, 1), generator=generator)
     other = torch.randint(1, known, (count, contexts), generator=generator)
     same = torch.rand(count, contexts, generator=generator).argsort(1) < round(share * contexts)
@@ -216,7 +226,7 @@ def draw_prompts(
     asked = trajectories(task).gather(2, start[:, None].expand(-1, steps + 1, 1))[..., 0]
     context = patterns[pattern]
     if noise:
-        delta = torch.randn(context.shape, generator=generator)
+        delta = torch.randn(context.shape, generator=generator).to(patterns.dtype)
         delta -= (delta @ patterns.t()) @ patterns
         context += noise * delta / delta.norm(dim=-1, keepdim=True)
     return ChainPrompts(context, pattern, patterns[asked], asked, patterns)
@@ -243,7 +253,7 @@ class ChainData:
         noise: Length of the noise of test examples.
 
     Raises:
-        ValueError: Patterns that do not fit.
+        ValueError: Patterns that do not fit, or a number out of range.
 
     Source:
         Li (2024), section 7.5. Every prompt, in training too, has a task of its own; the source
@@ -272,6 +282,8 @@ class ChainData:
                 f"num_patterns: got {self.num_patterns} with {self.num_test_patterns} of the test, "
                 f"expected 2 <= M' <= M <= dim={self.dim}"
             )
+
+        checks.check_numbers(self.share, self.noise, steps=self.steps, contexts=self.contexts)
 
     def patterns(self, generator: Generator) -> Tensor:
         """mu_1..mu_M [M, d]."""

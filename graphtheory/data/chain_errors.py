@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from graphtheory.data.chain_checks import check_count, check_probability
 from graphtheory.data.chain_transitions import trajectories
 
 
@@ -71,8 +72,11 @@ class TrajectoryErrors:
             patterns: M', even.
 
         Raises:
-            ValueError: A rho that cannot go with tau; the message gives the range.
+            ValueError: A rho that cannot go with tau, the message gives the range; a tau that is
+                no probability above 0; not a step.
         """
+        check_count(steps=steps)
+        check_probability("tau", tau)
         p = tau ** (1 / steps)
         _check_rho(p, rho, patterns)
         return cls((p,) * steps, ((1 - rho) * p,) * steps)
@@ -83,6 +87,8 @@ class TrajectoryErrors:
 
         Then B^f is A_1^f but for the names of the ends: tau_o^f = tau^f and rho_o^f = rho^f.
         """
+        check_count(steps=steps)
+        check_probability("tau", tau)
         _check_rho(tau, rho, patterns)
         rest = steps - 1
         return cls((tau, *(1.0,) * rest), ((1 - rho) * tau, *(0.0,) * rest))
@@ -105,6 +111,8 @@ class TrajectoryErrors:
         Raises:
             ValueError: Numbers that no such matrices have.
         """
+        check_count(steps=steps)
+        check_probability("tau_o", tau_o)
         _check_rho(tau_o, rho_o, patterns)
         if holds:
             count = steps if wrong is None else wrong
@@ -152,6 +160,8 @@ class TrajectoryErrors:
 
 def _check_rho(p: float, rho: float, patterns: int) -> None:
     """Raise unless the next one has at least an even part of the rest, and no more than all."""
+    if patterns < 2:
+        raise ValueError(f"patterns: got {patterns}, expected at least 2")
     low, high = 2 - 1 / p, 1 - (1 - p) / ((patterns - 1) * p)
     if not (0 < p <= 1 and max(low, 0) - 1e-9 <= rho <= high + 1e-9):
         raise ValueError(

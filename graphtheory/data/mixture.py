@@ -125,7 +125,13 @@ class GaussianMixture:
         return 1 / float((self.weights * size.square()).sum())
 
     def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw features [count, d] and the group of each [count]."""
+        """Draw features [count, d] and the group of each [count].
+
+        Raises:
+            ValueError: Not an example.
+        """
+        if count < 1:
+            raise ValueError(f"count: got {count}, expected at least 1")
         group = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         x = torch.randn(count, self.dim, dtype=self.means.dtype, generator=generator)
         for index, factor in enumerate(torch.linalg.cholesky(self.covariances)):

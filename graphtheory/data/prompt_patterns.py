@@ -68,8 +68,12 @@ class Patterns:
             generator: Source of randomness.
 
         Raises:
-            ValueError: More patterns than dimensions.
+            ValueError: More patterns than dimensions, a number below 0, or a norm not above 0.
         """
+        if irrelevant < 0:
+            raise ValueError(f"irrelevant: got {irrelevant}, expected 0 or more")
+        if not 0 < norm < math.inf:
+            raise ValueError(f"norm: got {norm}, expected above 0")
         count = relevant + irrelevant
         if count > dim:
             raise ValueError(f"dim: got {dim}, expected at least M1 + M2 = {count}")

@@ -28,6 +28,9 @@ class Prompts:
         pattern: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
         task: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
 
+    Raises:
+        ValueError: Tensors whose shapes do not go together.
+
     Source:
         Li (2024), eq. (6.1).
     """
@@ -38,11 +41,31 @@ class Prompts:
     pattern: Tensor | None = None
     task: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if self.x.dim() != 3 or not self.x.size(1):
+            raise ValueError(f"x: shape {tuple(self.x.shape)}, expected [P, l + 1, d_x]")
+        if self.labels.dim() != 2 or len(self.labels) != 2:
+            raise ValueError(f"labels: shape {tuple(self.labels.shape)}, expected [2, d_y]")
+        count, places, _ = self.x.shape
+        for name, wanted in (("y", (count, places)), ("pattern", (count, places)),
+                             ("task", (count, 2))):  # fmt: skip
+            given = getattr(self, name)
+            if given is not None and given.shape != wanted:
+                shape = tuple(given.shape)
+                raise ValueError(f"{name}: shape {shape}, expected {wanted}, as x has it")
+
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, chosen: slice | Tensor) -> Prompts:
-        """Some of the prompts."""
+    def __getitem__(self, chosen: int | slice | Tensor) -> Prompts:
+        """Some of the prompts, or one of them, which are prompts too.
+
+        Raises:
+            IndexError: No prompt of that number.
+        """
+        if isinstance(chosen, int):
+            at = range(len(self))[chosen]
+            chosen = slice(at, at + 1)
         pattern, task = (None if t is None else t[chosen] for t in (self.pattern, self.task))
         return Prompts(self.x[chosen], self.y[chosen], self.labels, pattern, task)
 
@@ -95,8 +118,28 @@ class Prompts:
         ]
 
     def batch(self) -> Batch:
-        """The graphs of `data` as one."""
+        """The graphs of `data` as one.
+
+        Raises:
+            ValueError: No prompt.
+        """
+        if not len(self):
+            raise ValueError("prompts: got none, expected at least one of a batch")
         return Batch.from_data_list(self.data())
+
+
+def _check_asked(count: int, task: Tensor | None, tasks: int) -> None:
+    """Raise unless so many prompts can be drawn, of these tasks."""
+    if count < 0:
+        raise ValueError(f"count: got {count}, expected 0 or more")
+    if task is None:
+        return
+    if task.shape != (count,):
+        raise ValueError(f"task: shape {tuple(task.shape)}, expected ({count},), one of a prompt")
+    if not bool(((task >= 0) & (task < tasks)).all()):
+        raise ValueError(
+            f"task: from {int(task.min())} to {int(task.max())}, expected 0 to {tasks - 1}"
+        )
 
 
 def label_embedding(dim: int = 30, norm: float = 1.0, *, generator: Generator) -> Tensor:
@@ -163,7 +206,11 @@ class PromptSource:
             count: P.
             generator: Source of randomness.
             task: Index in `tasks` of every prompt, int64 [P], where they are not to be drawn.
+
+        Raises:
+            ValueError: A number below 0, or tasks that are not as many or not there.
         """
+        _check_asked(count, task, len(self.tasks))
         if task is None:
             task = torch.randint(len(self.tasks), (count,), generator=generator)
         decisive = self.tasks[task]
@@ -194,4 +241,4 @@ class PromptSource:
             kind = torch.randint(len(nu), (len(x),), generator=generator)
             kappa = torch.rand(len(x), 1, generator=generator).mul_(2 * spread).sub_(spread)
             x.addcmul_(nu.index_select(0, kind), kappa)
-        return x.view(*pattern.shape, -1)
+        return x.view(*pattern.shape, mu.size(1))

@@ -12,6 +12,7 @@ from graphtheory.experiments.power_law import regression_of
 from graphtheory.experiments.study import Row
 from graphtheory.metrics.chain import MASSES
 
+OTHERS = (*MASSES[1:], "own columns")  # kinds of columns that do not tell the step
 ENOUGH = 0.05  # error at which examples are enough
 LEFT = 0.1  # of what was there at the start, at the end of a stage
 
@@ -108,7 +109,7 @@ def best_heads(rows: Sequence[Row]) -> dict[int, dict[str, Any]]:
 
     Returns:
         layer -> `start` and `end`, that attention before and after training, and `leads`, in how
-        many of the `seeds` it is more than that on any other kind of example column.
+        many of the `seeds` it is more than that on any other kind of column.
     """
     first, last = min(r["step"] for r in rows), max(r["step"] for r in rows)
     out = {}
@@ -120,6 +121,6 @@ def best_heads(rows: Sequence[Row]) -> dict[int, dict[str, Any]]:
             before = next(r for r in mine if (r["step"], r["head"]) == (first, best["head"]))
             start.append(before[MASSES[0]])
             end.append(best[MASSES[0]])
-            leads += best[MASSES[0]] > max(best[name] for name in MASSES[1:])
+            leads += best[MASSES[0]] > max(best[name] for name in OTHERS)
         out[layer] = {"start": fmean(start), "end": fmean(end), "leads": leads, "seeds": len(end)}
     return out

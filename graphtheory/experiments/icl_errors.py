@@ -103,7 +103,7 @@ class ErrorStudy(Study):
         asked = icl.prompts_of(source, self.seeds, self.prompts, test.seed(self.first))
         for prompts, _ in asked:
             answers = context_predictions(name, prompts.x, prompts.y[:, :-1])
-            wrong += (answers * prompts.answer <= 0).view(self.seeds, -1).sum(1)
+            wrong += (~(answers * prompts.answer > 0)).view(self.seeds, -1).sum(1)
         return [
             self._row(name, test, nth, float(count) / self.prompts)
             for nth, count in enumerate(wrong)

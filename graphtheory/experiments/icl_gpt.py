@@ -110,11 +110,11 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
 def outcome(
     model: GPT, learner: GptLearner, source: PromptSource, count: int, seed: int
 ) -> Outcome:
-    """Error and hinge loss on that many prompts; an output of 0 is an error."""
+    """Error and hinge loss on that many prompts; an output of 0 or NaN is an error."""
     wrong, hinge = 0.0, 0.0
     for prompts, _ in icl.prompts_of(source, 1, count, seed):
         value = _value(model, learner, prompts)
-        wrong += float((value * prompts.answer <= 0).sum())
+        wrong += float((~(value * prompts.answer > 0)).sum())
         hinge += float(_hinge(value, prompts).sum())
     return Outcome(wrong / count, hinge / count)
 

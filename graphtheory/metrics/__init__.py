@@ -10,6 +10,7 @@ from graphtheory.metrics.adjacency import (
     influence_change,
 )
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
+from graphtheory.metrics.chain import chain_mass, cot_error, icl_error
 from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
 from graphtheory.metrics.fusion import (
     ClassMass,
@@ -69,14 +70,17 @@ __all__ = [
     "attention_deviation",
     "bounds",
     "branch_ratio",
+    "chain_mass",
     "class_mass",
     "cluster_integrity",
     "compare_temperatures",
+    "cot_error",
     "count_macs",
     "deviation",
     "fusion_weights",
     "group_degrees",
     "growth_bound",
+    "icl_error",
     "infinity_distance",
     "infinity_norm",
     "influence",

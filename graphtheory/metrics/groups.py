@@ -36,10 +36,15 @@ class Mixture(Protocol):
         ...
 
 
+_NARROW = 100.0  # from this sigma on phi'(sigma z) is narrow beside the places of z
+
+
 def weight_error(weights: Tensor, teacher: Tensor) -> Tensor:
     r"""Distance to the nearest column permutation of the teacher's weights.
 
     .. math:: \min_P \|W - W^* P\|_F
+
+    Infinite or NaN where weights are.
 
     Args:
         weights: [..., d, K].
@@ -55,7 +60,10 @@ def weight_error(weights: Tensor, teacher: Tensor) -> Tensor:
     gap = weights[..., :, None] - teacher[..., None, :]  # [..., d, K, K]
     size = teacher.size(1)
     cost = gap.detach().square().sum(-3).reshape(-1, size, size)
-    least = [c[linear_sum_assignment(c)].sum() for c in cost.double().numpy()]
+    least = [
+        c[linear_sum_assignment(c)].sum() if np.isfinite(c).all() else c.sum()
+        for c in cost.double().numpy()
+    ]
     return torch.tensor(np.sqrt(least)).view(weights.shape[:-2]).to(weights.dtype)
 
 
@@ -82,10 +90,17 @@ def rho(u: Tensor, sigma: float) -> float:
     with :math:`\alpha_q(i) = E[\phi'(\sigma z) z^q]`, :math:`\beta_q(i) = E[\phi'^2(\sigma z) z^q]`
     for z ~ N(u_i, 1). Of one entry only the second term is left.
 
+    Raises:
+        ValueError: A sigma that is no length, or entries of u that are not finite.
+
     Source:
         Li (2024), eq. (C.6).
     """
+    if not 0 <= sigma < np.inf:
+        raise ValueError(f"sigma: got {sigma}, expected 0 or more")
     means = np.asarray(u.detach(), float)
+    if not np.isfinite(means).all():
+        raise ValueError(f"u: got {means.tolist()}, expected finite entries")
     moment = [_moments(m, sigma) for m in means]
     found = [b_2 - a_2**2 / (m**2 + 1) for m, (_, a_2, _, b_2) in zip(means, moment, strict=True)]
     for i, (a_0, _, b_0, _) in enumerate(moment):
@@ -97,11 +112,21 @@ def rho(u: Tensor, sigma: float) -> float:
 
 def _moments(mean: float, sigma: float) -> NDArray[np.float64]:
     """alpha_0, alpha_2, beta_0, beta_2; the trapezoid rule is nearly exact on such functions."""
-    z = np.linspace(mean - 10, mean + 10, 20001)
+    z = _places(mean, sigma)
     slope = 0.25 / np.cosh(np.clip(sigma * z / 2, -300, 300)) ** 2
     density = np.exp(-((z - mean) ** 2) / 2) / np.sqrt(2 * np.pi)
     parts = np.stack([slope, slope * z**2, slope**2, slope**2 * z**2])
     return np.asarray(trapezoid(parts * density, z, axis=1), np.float64)
+
+
+def _places(mean: float, sigma: float) -> NDArray[np.float64]:
+    """Where the density is, and, where phi' is narrow, closer together where phi' is."""
+    z = np.linspace(mean - 10, mean + 10, 20001)
+    if sigma <= _NARROW:
+        return z
+    half = 100 / sigma  # phi' falls to exp(-100) there
+    near = np.linspace(-half, half, 20001)
+    return np.concatenate([z[z < -half], near, z[z > half]])
 
 
 @dataclass(frozen=True)
@@ -128,10 +153,14 @@ class Bounds:
 def bounds(mixture: Mixture, teacher: Tensor) -> Bounds:
     r"""Theorem 2's functions of a mixture and the teacher's weights [d, K].
 
+    Raises:
+        ValueError: Weights of a rank below K, of which nothing follows.
+
     Source:
         Li (2024), eqs. (C.7), (C.93) and (C.96) to (C.99). Of (C.93) and (C.96) the general case,
         with rho itself instead of the monotone functions below it.
     """
+    _check_rank(teacher.detach())
     values = torch.linalg.svdvals(teacher.detach())
     kappa, eta = float(values[0] / values[-1]), float((values / values[-1]).prod())
     share, largest, smallest, size = _sizes(mixture)
@@ -154,6 +183,16 @@ def bounds(mixture: Mixture, teacher: Tensor) -> Bounds:
         gamma, samples, flat / (constant * spread), spread**0.5 / flat, spread / flat,
         tuple((spread**0.5 * size / flat).tolist()),
     )  # fmt: skip
+
+
+def _check_rank(teacher: Tensor) -> None:
+    """Raise unless the columns are independent."""
+    shape = tuple(teacher.shape)
+    if teacher.dim() != 2 or not teacher.isfinite().all():
+        raise ValueError(f"teacher: shape {shape}, expected finite weights [d, K]")
+    rank = int(torch.linalg.matrix_rank(teacher))
+    if not rank == shape[1] > 0:
+        raise ValueError(f"teacher: shape {shape} of rank {rank}, expected rank K, at least 1")
 
 
 def shift(mixture: Mixture, power: int) -> float:

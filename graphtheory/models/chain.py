@@ -35,7 +35,8 @@ class ChainAttention(nn.Module):
         the L columns are a prompt's, at least 2; default all -> [B, d].
 
     Raises:
-        ValueError: Columns of another width; prompts that T does not divide; a size out of range.
+        ValueError: Columns of another width or fewer than two; prompts that T does not divide; a
+            size out of range; no model.
 
     Source:
         Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
@@ -53,6 +54,8 @@ class ChainAttention(nn.Module):
         super().__init__()
         if positions.dim() != 2 or positions.size(1) % 2:
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected [K, 2 d]")
+        if trials < 1:
+            raise ValueError(f"trials: got {trials}, expected at least 1")
         self.position, self.trials, self.xi = PeriodicPlaces(positions), trials, xi
         self.W = nn.Parameter(torch.empty(trials, positions.size(1), positions.size(1)))
         self.reset_parameters(generator)
@@ -85,9 +88,8 @@ class ChainAttention(nn.Module):
 
     def _parts(self, columns: Tensor, sizes: Tensor | None) -> tuple[Tensor, Tensor, Neighborhood]:
         """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and which it hears."""
+        _check(columns, sizes, self.W.size(1))
         count, length, width = columns.shape
-        if width != self.W.size(1):
-            raise ValueError(f"columns: {width} features, expected {self.W.size(1)}")
         if count % self.trials:
             raise ValueError(f"columns: {count} prompts, expected a multiple of {self.trials}")
         x = columns + self.position(torch.arange(length, device=columns.device))
@@ -112,11 +114,12 @@ class ChainTransformer(nn.Module):
         generator: Source of the start.
 
     Shapes:
-        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns are a prompt's; default all
-        -> [B, d].
+        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns are a prompt's, at least 2;
+        default all -> [B, d].
 
     Raises:
-        ValueError: A width that is odd or that the heads do not divide.
+        ValueError: A width that is odd or that the heads do not divide; columns of another width or
+            fewer than two; a size out of range.
 
     Source:
         Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3; what else it is made
@@ -135,6 +138,7 @@ class ChainTransformer(nn.Module):
         super().__init__()
         if dim % 2:
             raise ValueError(f"dim: got {dim}, expected two vectors of one width")
+        self.dim = dim
         blocks = [gpt_block(dim, heads, mlp_ratio=mlp_ratio, norm=norm) for _ in range(depth)]
         last = nn.LayerNorm(dim) if norm else nn.Identity()
         self.gpt = GPT(nn.Identity(), position, blocks, nn.Linear(dim, dim // 2), norm=last)
@@ -142,12 +146,14 @@ class ChainTransformer(nn.Module):
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
         """What the last column of each prompt gives."""
+        _check(columns, sizes, self.dim)
         out = self.gpt(columns, _mask(columns, sizes))
         return out[torch.arange(len(out), device=out.device), _last(columns, sizes)]
 
     @torch.no_grad()
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
         """Of each layer the weights of the last column on all, itself too, [B, heads, L]."""
+        _check(columns, sizes, self.dim)
         mask = _mask(columns, sizes)
         shown = columns.new_ones(columns.shape[:2], dtype=torch.bool) if mask is None else mask
         node = shown.sum(1).cumsum(0) - 1  # of the last column of each prompt
@@ -161,6 +167,22 @@ class ChainTransformer(nn.Module):
             out[shown] = weights[edges]
             found.append(out.transpose(1, 2))
         return found
+
+
+def _check(columns: Tensor, sizes: Tensor | None, width: int) -> None:
+    """Raise unless every prompt has the query's column, and one before it, of that width."""
+    shape = tuple(columns.shape)
+    if columns.dim() != 3 or shape[2] != width or shape[1] < 2:
+        raise ValueError(f"columns: shape {shape}, expected [B, L, {width}] with L at least 2")
+    if sizes is None:
+        return
+    if sizes.shape != shape[:1]:
+        raise ValueError(f"sizes: shape {tuple(sizes.shape)}, expected ({shape[0]},)")
+    if not bool(((sizes >= 2) & (sizes <= shape[1])).all()):
+        raise ValueError(
+            f"sizes: from {int(sizes.min())} to {int(sizes.max())}, expected 2 to "
+            f"{shape[1]} columns"
+        )
 
 
 def _mask(columns: Tensor, sizes: Tensor | None) -> Tensor | None:
@@ -180,9 +202,4 @@ def _last(columns: Tensor, sizes: Tensor | None) -> Tensor:
 def _before(columns: Tensor, sizes: Tensor | None) -> Tensor:
     """Bool [B, L] of the columns before the last."""
     last = _last(columns, sizes)
-    if sizes is not None and not bool(((last >= 1) & (last < columns.size(1))).all()):
-        raise ValueError(
-            f"sizes: from {int(sizes.min())} to {int(sizes.max())}, expected 2 to "
-            f"{columns.size(1)} columns"
-        )
     return torch.arange(columns.size(1), device=columns.device) < last[:, None]

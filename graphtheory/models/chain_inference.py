@@ -67,7 +67,7 @@ def cot_generate(
         context [B, l K, 2 d], query [B, d], vocabulary [M, d].
 
     Raises:
-        ValueError: Not a step.
+        ValueError: Not a step, no column of an example, or another number or width of queries.
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
 
@@ -80,6 +80,7 @@ def cot_generate(
     """
     if steps < 1:
         raise ValueError(f"steps: got {steps}, expected at least 1")
+    _check_prompts(context, query)
     length, dim = context.size(1), query.size(1)
     whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
     answers, weights, now = [], [], query
@@ -92,6 +93,16 @@ def cot_generate(
         now = vocabulary[answers[-1]]
         whole[:, place, dim:] = now
     return Generated(torch.stack(answers, 1), weights)
+
+
+def _check_prompts(context: Tensor, query: Tensor) -> None:
+    """Raise unless each query has columns of its own, of two vectors as wide as it."""
+    if context.dim() != 3 or not context.size(1):
+        shape = tuple(context.shape)
+        raise ValueError(f"context: shape {shape}, expected [B, l K, 2 d] with l K at least 1")
+    wanted = (len(context), context.size(2) // 2)
+    if query.shape != wanted:
+        raise ValueError(f"query: shape {tuple(query.shape)}, expected {wanted}, as context has it")
 
 
 @torch.no_grad()

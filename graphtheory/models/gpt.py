@@ -35,7 +35,7 @@ class GPT(nn.Module):
         tokens; default all -> [B, T, out], zeros where the mask is false.
 
     Raises:
-        ValueError: A mask of another shape; inputs of neither shape.
+        ValueError: A mask of another shape; inputs of neither shape, or without a token.
 
     Source:
         Radford et al. (2019), Language models are unsupervised multitask learners. Differs: no
@@ -87,6 +87,7 @@ class GPT(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Outputs of all tokens; `generator` is the source of the dropout of attention."""
+        mask = None if mask is None else mask.bool()
         batch, tokens, kept = self._checked(inputs, mask)
         x, neighborhood = self._start(inputs, mask, kept)
         for block in self.blocks:
@@ -110,7 +111,12 @@ class GPT(nn.Module):
 
         Returns:
             Ids of the new tokens [B, steps].
+
+        Raises:
+            ValueError: A number of tokens below 0.
         """
+        if steps < 0:
+            raise ValueError(f"steps: got {steps}, expected 0 or more")
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         order, first = torch.arange(1, steps + ids.size(1) + 1, device=ids.device), ids.size(1)
         for _ in range(steps):
@@ -136,6 +142,10 @@ class GPT(nn.Module):
                 "tokens] or features [batch, tokens, channels]"
             )
         batch, tokens = inputs.shape[:2]
+        if not batch * tokens:
+            raise ValueError(
+                f"inputs: shape {tuple(inputs.shape)}, expected a sequence and a token at least"
+            )
         if mask is None:
             return batch, tokens, None
         if mask.shape != (batch, tokens):
@@ -205,13 +215,16 @@ def gpt(
         block: Options of `gpt_block`, such as ``norm=False``.
 
     Raises:
-        ValueError: Not exactly one of `vocabulary` and `in_channels`; no block.
+        ValueError: Not exactly one of `vocabulary` and `in_channels`; a number below 1.
     """
     if (vocabulary is None) == (in_channels is None):
         given = f"vocabulary={vocabulary}, in_channels={in_channels}"
         raise ValueError(f"vocabulary: got {given}, expected exactly one of them")
-    if depth < 1:
-        raise ValueError(f"depth: got {depth}, expected at least 1")
+    counts = {"depth": depth, "vocabulary": vocabulary, "in_channels": in_channels,
+              "out_channels": out_channels}  # fmt: skip
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name}: got {count}, expected at least 1")
     position = LearnedPlaces(length, dim) if position is None else position
     norm = nn.LayerNorm(dim) if block.get("norm", True) else nn.Identity()
     blocks = [gpt_block(dim, heads, **block) for _ in range(depth)]

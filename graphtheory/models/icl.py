@@ -78,8 +78,8 @@ class PromptPrediction(NamedTuple):
     attention: Tensor | None
 
     def wrong(self, answer: Tensor) -> Tensor:
-        """Whether the sign is not that of the answer [P] or [T, P]; where F is 0 it is not."""
-        return self.value * answer <= 0
+        """Whether the sign is not that of the answer [P] or [T, P]; 0 and NaN have none."""
+        return ~(self.value * answer > 0)
 
 
 @torch.no_grad()
@@ -122,5 +122,5 @@ def icl_predict(
         values.append(model(x, rows, queries))
         if attention:
             found = model.attention(x, rows, queries)
-            weights.append(found.view(trials, part.size(1), -1))
+            weights.append(found.view(trials, part.size(1), part.size(2) - 1))
     return PromptPrediction(torch.cat(values, 1), torch.cat(weights, 1) if weights else None)

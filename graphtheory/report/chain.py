@@ -16,6 +16,7 @@ from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table, counted
 
 _BOUND = -2  # of the examples that suffice, (7.20) and (7.22)
+_ONE = 0.9  # attention that counts as the claimed 1
 _LETTERS = ("tau", "rho", "tau_o", "rho_o", "condition")
 Rows = list[dict[str, Any]]
 
@@ -184,6 +185,10 @@ def _stages(figure: str, rows: Rows, results: list[Row]) -> str:
     names = ("attention on other steps", "share of other patterns within the step")
     for name, values in zip(names, zip(*found.values(), strict=True), strict=True):
         there = [v for v in values if v < math.inf]
+        share = len(there) / len(values)
+        results.append(
+            Row.of(f"{figure} share of trials where a tenth is left, {name}", share, "1")
+        )
         if there:
             results.append(Row.of(f"{figure} steps until a tenth is left, {name}", there, "1"))
     both = sum(a < b for a, b in found.values())
@@ -205,11 +210,18 @@ def _heads(figure: str, rows: Rows, results: list[Row]) -> str:
         f"{of['leads']} of {of['seeds']} trials"
         for layer, of in found.items()
     )
-    every = all(of["leads"] == of["seeds"] for of in found.values())
     return (
         "Attention of the best head on the same step and pattern: "
-        f"{told}. A head of every layer selects: {'found' if every else 'not found'}."
+        f"{told}. A head of every layer selects: {_selects(found)}."
     )
+
+
+def _selects(found: dict[int, dict[str, Any]]) -> str:
+    """Verdict on the best head of each layer."""
+    if not all(of["leads"] == of["seeds"] for of in found.values()):
+        return "not found"
+    below = [f"layer {layer} to {of['end']:.3f}" for layer, of in found.items() if of["end"] < _ONE]
+    return f"it selects, not to 1: {', '.join(below)}" if below else "found"
 
 
 def _number(figure: str) -> str:

@@ -55,7 +55,10 @@ def icl(figure: str, study: IclStudy, rows: Rows) -> StudyReport:
 
 
 def step_sizes(figure: str, study: ErrorStudy | GptStudy, rows: Rows) -> StudyReport:
-    """Hinge loss and error of every learner; in the domain, where step sizes are chosen."""
+    """Hinge loss and error of every learner; in the domain, where step sizes are chosen.
+
+    A learner with a loss that is not finite is never the best of several.
+    """
     lines, results = [], []
     losses: dict[str, dict[float, float]] = {}
     for learner in study.learners:
@@ -68,7 +71,8 @@ def step_sizes(figure: str, study: ErrorStudy | GptStudy, rows: Rows) -> StudyRe
             results.append(Row.of(f"{figure} test hinge loss", hinge, "1", **about))
             results.append(Row.of(f"{figure} test error", errors, "1", **about))
             if test.s_1 is None:
-                losses.setdefault(learner.family, {})[learner.step_size] = fmean(hinge)
+                loss = fmean(hinge) if np.isfinite(hinge).all() else np.inf
+                losses.setdefault(learner.family, {})[learner.step_size] = loss
         lines.append(line)
     heads = [f"{what}, {test.domain}" for test in study.tests for what in ("hinge", "error %")]
     table = Table(

@@ -43,7 +43,8 @@ def prompt_page(
         lead: The sentence below the title; "" counts the right answers.
 
     Raises:
-        ValueError: Weights or values of another shape.
+        ValueError: Weights or values of another shape, weights that are not finite, or prompts
+            without a context.
 
     Example:
         >>> import torch
@@ -54,14 +55,7 @@ def prompt_page(
         True
     """
     rows = {"attention": attention} if isinstance(attention, Tensor) else dict(attention)
-    for name, weights in rows.items():
-        if weights.shape != (len(prompts), prompts.length):
-            raise ValueError(
-                f"attention: {name} of shape {tuple(weights.shape)}, expected "
-                f"[{len(prompts)}, {prompts.length}]"
-            )
-    if value.shape != prompts.answer.shape:
-        raise ValueError(f"value: shape {tuple(value.shape)}, expected [{len(prompts)}]")
+    _check(prompts, rows, value)
     right = value * prompts.answer > 0
     told = f"{int(right.sum())} of {len(prompts)} answers are right: the sign of F is the label."
     page = Page(title, lead or told)
@@ -75,6 +69,25 @@ def prompt_page(
             f"F = {float(value[p]):.3f}, label {float(prompts.answer[p]):+.3g}: {verdict}.",
         )
     return page
+
+
+def _check(prompts: Prompts, rows: Mapping[str, Tensor], value: Tensor) -> None:
+    """Raise unless there is something to draw of every prompt."""
+    if not prompts.length:
+        raise ValueError("prompts: got no contexts, expected at least one")
+    for name, weights in rows.items():
+        if weights.shape != (len(prompts), prompts.length):
+            raise ValueError(
+                f"attention: {name} of shape {tuple(weights.shape)}, expected "
+                f"[{len(prompts)}, {prompts.length}]"
+            )
+        if not bool(weights.isfinite().all()):
+            bad = int((~weights.isfinite()).sum())
+            raise ValueError(
+                f"attention: {name} has {bad} infinite or NaN, expected finite weights"
+            )
+    if value.shape != prompts.answer.shape:
+        raise ValueError(f"value: shape {tuple(value.shape)}, expected [{len(prompts)}]")
 
 
 def _summary(prompts: Prompts, rows: Mapping[str, Tensor]) -> Table:

@@ -49,15 +49,32 @@ class AtRandom:
         return torch.rand(norms.shape, generator=self.generator).argsort(dim=-1)
 
 
-def neuron_norms(weight: Tensor) -> Tensor:
-    """Length of every row, [..., m] from [..., m, n]; further axes of a kernel count as one row.
+def neuron_norms(weight: Tensor, axes: int | None = None) -> Tensor:
+    """Length of all weights of each neuron.
+
+    Args:
+        weight: [m, n] of a linear layer, [m, n, height, width] of a convolution, [T, m, n] of T
+            networks at once.
+        axes: How many of the first axes tell neurons apart; default 2 of three, otherwise 1. A
+            kernel [m, n, length] of a convolution along one axis needs a 1.
+
+    Returns:
+        The first axes of `weight`, [m] or [T, m].
 
     Raises:
-        ValueError: No rows.
+        ValueError: No weights of a neuron, or no axis of neurons.
+
+    Example:
+        >>> neuron_norms(nn.Conv2d(3, 4, 5).weight).shape
+        torch.Size([4])
     """
+    shape = tuple(weight.shape)
     if weight.dim() < 2:
-        raise ValueError(f"weight: shape {tuple(weight.shape)}, expected at least two axes")
-    return weight.detach().norm(dim=-1)
+        raise ValueError(f"weight: shape {shape}, expected at least two axes")
+    axes = (2 if weight.dim() == 3 else 1) if axes is None else axes
+    if not 1 <= axes < weight.dim():
+        raise ValueError(f"axes: got {axes}, expected 1 to {weight.dim() - 1} of shape {shape}")
+    return weight.detach().flatten(axes).norm(dim=-1)
 
 
 def kept_mask(order: Tensor, share: float) -> Tensor:
@@ -97,7 +114,8 @@ def prune_neurons(module: nn.Module, kept: Tensor, names: Sequence[str] | None =
         names: Parameters; default "weight", and "bias" where there is one.
 
     Raises:
-        ValueError: A parameter that is not there, or of another number of neurons.
+        ValueError: A parameter that is not there, of another number of neurons or pruned already;
+            a linear or convolution layer and more than one axis of neurons. Nothing is pruned then.
 
     Source:
         Li (2024), section 6.2.4.
@@ -108,12 +126,9 @@ def prune_neurons(module: nn.Module, kept: Tensor, names: Sequence[str] | None =
         >>> layer(torch.ones(3))[1].item()
         0.0
     """
-    for name, value in _parameters(module, names).items():
-        if value.shape[: kept.dim()] != kept.shape:
-            raise ValueError(
-                f"kept: shape {tuple(kept.shape)}, expected the first axes of {name}, "
-                f"{tuple(value.shape)}"
-            )
+    found = _parameters(module, names)
+    _check_kept(module, kept, found)
+    for name, value in found.items():
         mask = kept.view(*kept.shape, *[1] * (value.dim() - kept.dim())).expand_as(value)
         prune.custom_from_mask(module, name, mask.to(value))
 
@@ -138,9 +153,28 @@ def while_pruned(
                 module.get_parameter(name).copy_(value)
 
 
+def _check_kept(module: nn.Module, kept: Tensor, found: dict[str, nn.Parameter]) -> None:
+    """Raise unless all parameters have such neurons."""
+    shape = tuple(kept.shape)
+    if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)) and kept.dim() != 1:
+        raise ValueError(f"kept: shape {shape}, expected one axis, {type(module).__name__}'s rows")
+    for name, value in found.items():
+        if value.shape[: kept.dim()] != kept.shape:
+            raise ValueError(
+                f"kept: shape {shape}, expected the first axes of {name}, {tuple(value.shape)}"
+            )
+
+
 def _parameters(module: nn.Module, names: Sequence[str] | None) -> dict[str, nn.Parameter]:
     own = dict(module.named_parameters(recurse=False))
-    wanted = [n for n in ("weight", "bias") if n in own] if names is None else list(names)
+    given = [n for n in ("weight", "bias") if n in own or f"{n}_orig" in own]
+    wanted = given if names is None else list(names)
+    pruned = [n for n in wanted if f"{n}_orig" in own]
+    if pruned:
+        raise ValueError(
+            f"names: {pruned} of {type(module).__name__} are pruned already, expected parameters "
+            "that are not; torch.nn.utils.prune.remove makes a pruning final"
+        )
     missing = [n for n in wanted if n not in own]
     if missing or not wanted:
         raise ValueError(

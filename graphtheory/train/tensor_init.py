@@ -11,6 +11,8 @@ from scipy.linalg import eig
 from scipy.optimize import brentq
 from torch import Generator, Tensor
 
+_GRID = 101  # magnitudes that are looked at, of which the root lies between two
+
 
 class Density(Protocol):
     """What the start knows of the features' distribution, such as `GaussianMixture`."""
@@ -53,7 +55,8 @@ class TensorInit:
         third: U from Q_3 whatever the mixture is; None where it is symmetric. Q_2 is small, too,
             where it is nearly so.
         rescaled: (C.5) finds :math:`\|w_j\| E[\phi'(w_j^\top x)] / K`, as Q_1 says, and not the
-            magnitude that subroutine 1 takes it for; solve for :math:`\|w_j\|` as well.
+            magnitude that subroutine 1 takes it for; solve for :math:`\|w_j\|` as well. Where
+            features have a mean along w_j, two magnitudes may solve it; the smaller is taken.
         tries: Pairs of random contractions, of which the one that fits R_3 best is taken.
 
     Raises:
@@ -191,12 +194,20 @@ def _residual(cube: np.ndarray, columns: np.ndarray) -> float:
 
 
 def _magnitude(along: Tensor, wanted: float) -> float:
-    """Z with z E[phi'(z s)] = wanted for s = w^T x / |w|; bounded where no z is that large."""
+    """The smallest z with z E[phi'(z s)] = |wanted| for s = w^T x / |w|, and the sign of wanted.
+
+    The left side rises and, unless the mean of s is near 0, falls again; where it is nowhere that
+    large, the z where it is largest.
+    """
 
     def excess(z: float) -> float:
         half = (z * along / 2).cosh()
         return float(z * (1 / (4 * half.square())).mean()) - abs(wanted)
 
-    limit = 10 / float(along.square().mean().sqrt())
-    size = limit if excess(limit) < 0 else float(brentq(excess, 0.0, limit))
-    return float(np.copysign(size, wanted))
+    grid = np.linspace(0.0, 10 / float(along.square().mean().sqrt()), _GRID).tolist()
+    found = np.array([excess(z) for z in grid])
+    first = int((found >= 0).argmax())
+    if found[first] < 0:
+        return float(np.copysign(grid[int(found.argmax())], wanted))
+    once = bool((found[first:] >= 0).all())  # then the whole range has one root
+    return float(np.copysign(brentq(excess, 0.0, grid[-1 if once else first]), wanted))

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch_geometric.loader import DataLoader
@@ -97,3 +99,44 @@ def test_relation_marks_the_columns_that_tell(generator: torch.Generator) -> Non
     for row, size in enumerate(sizes.tolist()):
         dots = columns[row, :60, :30] @ columns[row, size - 1, :30]
         assert torch.equal(dots > 0.5, same_pattern[row])
+
+
+@pytest.mark.parametrize(
+    "change", [{"share": 2.0}, {"steps": 0}, {"contexts": -3}, {"noise": -1.0}, {"noise": math.nan}]
+)
+def test_data_that_cannot_be_are_named(change: dict) -> None:
+    (name,) = change
+    with pytest.raises(ValueError, match=f"{name}: got {change[name]}, expected"):
+        ChainData(**change)
+
+
+def test_prompts_that_cannot_be_are_named(generator: torch.Generator) -> None:
+    mu, task = DATA.patterns(generator), shift_tasks(4, 20, 3, generator)
+
+    def draw(patterns: torch.Tensor = mu, contexts: int = 5, **options: object) -> None:
+        draw_prompts(patterns, task, contexts, 0.4, generator, **options)  # type: ignore[arg-type]
+
+    draw(2 * mu)  # without noise any patterns will do
+    for name, options in {
+        "patterns: products": {"patterns": 2 * mu, "noise": 0.1},
+        "contexts: got 0": {"contexts": 0},
+        "task: shape": {"patterns": mu[:7]},
+        "noise: got nan": {"noise": math.nan},
+        "transitions: entries": {"transitions": torch.zeros(4, 3, 20, 20)},
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            draw(**options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="patterns: products"):
+        step_positions(2 * mu, 3, generator)
+    prompts = DATA.training(mu, 4, generator)
+    for ask in (prompts.at, prompts.relation, prompts.to_pyg):
+        with pytest.raises(ValueError, match="step: from 0 to 3, expected 1 to 3"):
+            ask(torch.arange(4))
+
+
+def test_noise_of_double_precision_patterns(generator: torch.Generator) -> None:
+    mu = DATA.patterns(generator).double()
+    task = shift_tasks(4, 20, 3, generator)
+    prompts = draw_prompts(mu, task, 5, 0.4, generator, noise=0.1)
+    assert prompts.context.dtype == torch.float64
+    assert step_positions(mu, 3, generator).dtype == torch.float64

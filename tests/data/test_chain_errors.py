@@ -61,6 +61,16 @@ def test_what_cannot_be_is_named() -> None:
         TrajectoryErrors.even(0.5, 0.2, 3, 10)
     with pytest.raises(ValueError, match=r"tau_o: got 0\.47 .* at most 0\.457"):
         TrajectoryErrors.of_output(0.47, 0.1 * 0.4 / 0.47, 3, 10, holds=False)
+    for tau in (0.0, -1.0, 1.5):
+        for make in (TrajectoryErrors.even, TrajectoryErrors.first):
+            with pytest.raises(ValueError, match=rf"tau: got {tau}, expected above 0, at most 1"):
+                make(tau, 0.8, 3, 10)
+        with pytest.raises(ValueError, match=rf"tau_o: got {tau}, expected above 0, at most 1"):
+            TrajectoryErrors.of_output(tau, 0.1, 3, 10)
+    with pytest.raises(ValueError, match="steps: got 0, expected at least 1"):
+        TrajectoryErrors.even(0.5, 0.8, 0, 10)
+    with pytest.raises(ValueError, match="patterns: got 1, expected at least 2"):
+        TrajectoryErrors.first(0.5, 0.8, 3, 1)
     with pytest.raises(ValueError, match="makes one pattern of two"):
         TrajectoryErrors((0.7,), (0.2,))(torch.tensor([[0, 0]]))
     with pytest.raises(ValueError, match="expected an even number"):

@@ -61,6 +61,7 @@ def test_minorities_symmetry_and_step() -> None:
         ("means", lambda: GaussianMixture(MIXTURE.weights, MEANS[0], SPREAD)),
         ("covariances", lambda: GaussianMixture(MIXTURE.weights, MEANS, -SPREAD)),
         ("covariances", lambda: GaussianMixture(MIXTURE.weights, MEANS, SPREAD.triu())),
+        ("count: got 0, expected at least 1", lambda: MIXTURE.sample(0, drawn())),
     ],
 )
 def test_bad_input_is_named(name: str, change) -> None:

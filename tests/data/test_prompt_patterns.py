@@ -5,6 +5,8 @@ import torch
 
 from graphtheory.data.prompt_patterns import Patterns, objections, section_6_5
 
+DRAW = torch.Generator()
+
 
 def test_patterns_of_the_thesis(generator: torch.Generator) -> None:
     inside = Patterns.orthogonal(generator=generator)
@@ -36,6 +38,14 @@ def test_why_a_theorem_says_nothing() -> None:
         (lambda: Patterns(torch.zeros(2, 3), torch.zeros(2, 4)), "irrelevant: shape"),
         (lambda: Patterns(torch.zeros(2, 3), torch.zeros(2, 3), -1), "spread: got -1"),
         (lambda: section_6_5(1.3), "total: got 1.3, expected at most 1.2806"),
+        (
+            lambda: Patterns.orthogonal(norm=-1.0, generator=DRAW),
+            "norm: got -1.0, expected above 0",
+        ),
+        (
+            lambda: Patterns.orthogonal(irrelevant=-1, generator=DRAW),
+            "irrelevant: got -1, expected",
+        ),
         (lambda: Patterns.orthogonal(20, 20, generator=torch.Generator()), "M1 \\+ M2 = 40"),
     ],
 )

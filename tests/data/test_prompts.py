@@ -1,5 +1,6 @@
 import random
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -87,6 +88,47 @@ def test_a_task_may_be_given_and_the_user_brings_labels(generator: Generator) ->
     told = prompts.columns()[:, :-1, 10:]
     assert torch.equal(told, labels[(prompts.y[:, :-1] > 0).long()])
     assert torch.equal(prompts.same_pattern(), (prompts.y[:, :-1] == prompts.answer[:, None]))
+
+
+def test_no_prompt_is_a_number_of_prompts(generator: Generator) -> None:
+    none = source().sample(0, generator)
+    assert len(none) == 0 and none.x.shape == (0, 9, 10) and none.columns().shape == (0, 9, 13)
+    with pytest.raises(ValueError, match="prompts: got none, expected at least one"):
+        none.batch()
+    with pytest.raises(ValueError, match="count: got -1, expected 0 or more"):
+        source().sample(-1, generator)
+
+
+def test_one_of_the_prompts_is_prompts(generator: Generator) -> None:
+    prompts = source().sample(3, generator)
+    assert [len(one) for one in prompts] == [1, 1, 1]
+    assert torch.equal(prompts[-1].columns(), prompts[2:].columns())
+    with pytest.raises(IndexError):
+        prompts[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("x", torch.zeros(3, 10)),
+        ("y", torch.zeros(3, 8)),
+        ("labels", torch.zeros(3)),
+        ("pattern", torch.zeros(3, 8, dtype=torch.int64)),
+        ("task", torch.zeros(2, 2, dtype=torch.int64)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(
+    name: str, change: torch.Tensor, generator: Generator
+) -> None:
+    with pytest.raises(ValueError, match=f"{name}: shape"):
+        replace(source().sample(3, generator), **{name: change})
+
+
+def test_tasks_that_are_not_there_are_refused(generator: Generator) -> None:
+    with pytest.raises(ValueError, match=r"task: shape \(2,\), expected \(3,\)"):
+        source().sample(3, generator, task=torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="task: from 0 to 99, expected 0 to"):
+        source().sample(2, generator, task=torch.tensor([0, 99]))
 
 
 def test_drawing_is_vectorised(generator: Generator) -> None:

@@ -33,9 +33,9 @@ def test_the_exponent_of_what_is_needed() -> None:
 
 
 def look(step: int, seed: int, head: int, *mass: float) -> dict:
-    return {"step": step, "seed": seed, "layer": 1, "head": head} | dict(
-        zip(MASSES, mass, strict=True)
-    )
+    own = {"own columns": 1 - sum(mass)}
+    where = {"step": step, "seed": seed, "layer": 1, "head": head}
+    return where | own | dict(zip(MASSES, mass, strict=True))
 
 
 def test_stages_and_the_best_head() -> None:
@@ -52,3 +52,5 @@ def test_stages_and_the_best_head() -> None:
     best = claims.best_heads(rows)[1]
     assert best == {"start": 0.2, "end": 0.3, "leads": 0, "seeds": 1}
     assert claims.best_heads([*rows, later])[1]["leads"] == 1
+    own_columns = look(20, 0, 1, 0.3, 0.2, 0.0, 0.0)
+    assert claims.best_heads([*rows, own_columns])[1]["leads"] == 0

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+import torch
 
 from graphtheory.experiments import icl_errors
 from graphtheory.experiments.icl import Learner
@@ -21,6 +22,13 @@ def test_learners_and_methods_answer_the_same_prompts() -> None:
     assert max(near) < 0.5
     with pytest.raises(ValueError, match="none with"):
         icl_errors.matching(rows, method="2-NN")
+
+
+def test_answers_that_are_no_numbers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = lambda name, x, y: torch.full((len(x),), torch.nan)  # noqa: E731
+    monkeypatch.setattr(icl_errors, "context_predictions", lost)
+    study = ErrorStudy((SMALL,), TESTS[:1], ("1-NN",), prompts=30, seeds=2)
+    assert [r["error"] for r in study.steps()[1].run()] == [1, 1]
 
 
 def test_tests_have_prompts_of_their_own() -> None:

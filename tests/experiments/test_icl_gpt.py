@@ -33,6 +33,13 @@ def test_a_network_learns() -> None:
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
 
 
+def test_outputs_that_are_no_numbers_are_errors() -> None:
+    given = icl_gpt.world(SMALL, 0)
+    model = SMALL.model(torch.Generator().manual_seed(0))
+    model.head.bias.data.fill_(torch.nan)
+    assert icl_gpt.outcome(model, SMALL, given.source(0.8, 3), 20, 1).error == 1
+
+
 def test_the_answer_of_the_query_is_not_seen() -> None:
     given = icl_gpt.world(SMALL, 0)
     prompts = given.source(0.8, 3).sample(5, torch.Generator().manual_seed(0))

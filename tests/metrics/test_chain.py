@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from graphtheory.metrics.chain import MASSES, chain_mass, cot_error, icl_error
+from graphtheory.metrics import chain_mass, cot_error, icl_error
+from graphtheory.metrics.chain import MASSES
 
 
 def test_errors_count_steps_and_ends() -> None:

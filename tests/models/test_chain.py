@@ -37,6 +37,34 @@ def test_it_is_the_formula_for_every_trial_and_length(generator: torch.Generator
         model(columns, sizes.clamp(max=1) + 11 * (sizes == 12))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        ChainAttention(torch.eye(3, 8)),
+        ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=1, heads=2),
+    ],
+)
+def test_prompts_that_cannot_be_are_named(model: ChainAttention | ChainTransformer) -> None:
+    columns = torch.randn(2, 5, 8)
+    for ask in (model, model.attention):
+        for wrong in (0, -3, 1, 9):
+            low, high = min(wrong, 5), max(wrong, 5)
+            with pytest.raises(ValueError, match=f"sizes: from {low} to {high}, expected 2 to 5"):
+                ask(columns, torch.tensor([5, wrong]))
+        with pytest.raises(ValueError, match=r"sizes: shape \(1,\), expected \(2,\)"):
+            ask(columns, torch.tensor([5]))
+        for bad in (columns[:, :1], columns[..., :6], columns[0]):
+            with pytest.raises(
+                ValueError, match=r"columns: shape .* \[B, L, 8\] with L at least 2"
+            ):
+                ask(bad)
+
+
+def test_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="trials: got 0, expected at least 1"):
+        ChainAttention(torch.eye(3, 8), trials=0)
+
+
 @pytest.mark.parametrize("kind", [LearnedPlaces(12, 8), SinusoidalPlaces(8), "period"])
 @pytest.mark.parametrize("parts", [{}, {"norm": False, "mlp_ratio": 0}])
 def test_a_transformer_answers_each_prompt_alone(

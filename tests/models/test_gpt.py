@@ -40,6 +40,14 @@ def test_padding_is_nobody_wherever_it_stands() -> None:
         assert not out[~mask.bool()].any()
 
 
+def test_a_mask_may_hold_any_numbers() -> None:
+    model, inputs = gpt(8, 1, 2, in_channels=3, length=9), torch.randn(2, 3, 3)
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    torch.testing.assert_close(model(inputs, 2.5 * mask), model(inputs, mask.bool()))
+    maps = model.attention_maps(inputs, 7 * mask)
+    assert maps[0].neighborhood.num_dst == 5
+
+
 def test_generation_goes_on_from_the_last_token_that_counts() -> None:
     model = gpt(8, 2, 2, vocabulary=11, length=9)
     torch.nn.init.normal_(model.position.table)
@@ -71,3 +79,11 @@ def test_what_does_not_fit_is_named() -> None:
         model(torch.zeros(1, 4))
     with pytest.raises(ValueError, match="mask: shape"):
         model(torch.zeros(1, 4, dtype=torch.int64), torch.ones(1, 3))
+    for shape in ((0, 4), (2, 0)):
+        with pytest.raises(ValueError, match=r"inputs: shape .* expected a sequence and a token"):
+            model(torch.zeros(shape, dtype=torch.int64))
+    with pytest.raises(ValueError, match="steps: got -1, expected 0 or more"):
+        model.generate(torch.zeros(1, 2, dtype=torch.int64), -1)
+    for name in ("vocabulary", "in_channels"):
+        with pytest.raises(ValueError, match=f"{name}: got 0, expected at least 1"):
+            gpt(8, 1, 2, **{name: 0})

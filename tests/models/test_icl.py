@@ -6,6 +6,7 @@ from graphtheory.data.pattern_tasks import training_tasks
 from graphtheory.data.prompt_patterns import Patterns
 from graphtheory.data.prompts import PromptSource, label_embedding
 from graphtheory.models import DiagonalStart, ShallowAttention, icl_predict
+from graphtheory.models.icl import PromptPrediction
 
 TRIALS, DIM = 2, 8
 
@@ -51,6 +52,17 @@ def test_a_value_of_zero_is_wrong() -> None:
     torch.nn.init.zeros_(model.W_O)
     found = icl_predict(model, torch.randn(3, 2, DIM))
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0])).all()
+
+
+def test_no_prompt_is_answered(generator: Generator) -> None:
+    found = icl_predict(net(generator), torch.zeros(0, 6, DIM))
+    assert found.value.shape == (TRIALS, 0)
+    assert found.attention is not None and found.attention.shape == (TRIALS, 0, 5)
+
+
+def test_a_value_that_is_no_number_is_wrong() -> None:
+    found = PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
+    assert found.wrong(torch.tensor([1.0, -1.0, 1.0, 1.0])).tolist() == [[True, True, False, True]]
 
 
 def test_at_the_start_the_query_looks_at_its_own_pattern(generator: Generator) -> None:

@@ -51,6 +51,37 @@ def test_every_trial_loses_neurons_of_its_own(generator: torch.Generator) -> Non
     assert torch.equal(model.W_O, whole) and isinstance(model.W_O, nn.Parameter)
 
 
+def test_a_neuron_of_a_convolution_is_a_channel(generator: torch.Generator) -> None:
+    layer = nn.Conv2d(3, 4, 5)
+    norms = neuron_norms(layer.weight)
+    torch.testing.assert_close(norms, layer.weight.detach().flatten(1).norm(dim=1))
+    kept = kept_mask(ByMagnitude().order(norms), 0.25)
+    with while_pruned(layer, kept):
+        out = layer(torch.randn(2, 3, 7, 7, generator=generator))
+    assert [bool(channel.any()) for channel in out.unbind(1)] == kept.tolist()
+    line = nn.Conv1d(3, 4, 5, bias=False)
+    assert neuron_norms(line.weight, axes=1).shape == (4,)
+    with pytest.raises(ValueError, match=r"kept: shape \(4, 3\), expected one axis, Conv1d's rows"):
+        prune_neurons(line, neuron_norms(line.weight) > 0)
+    with pytest.raises(ValueError, match=r"axes: got 2, expected 1 to 1 of shape \(2, 3\)"):
+        neuron_norms(torch.zeros(2, 3), axes=2)
+
+
+def test_what_is_refused_prunes_nothing() -> None:
+    layer, both = nn.Linear(4, 4), nn.Module()
+    both.weight, both.bias = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4))
+    square, rows = torch.zeros(4, 4, dtype=torch.bool), torch.zeros(4, dtype=torch.bool)
+    for module, wanted in ((layer, "one axis, Linear's rows"), (both, "the first axes of bias")):
+        with pytest.raises(ValueError, match=rf"kept: shape \(4, 4\), expected {wanted}"):
+            prune_neurons(module, square)
+        with pytest.raises(ValueError, match="kept"), while_pruned(module, square):
+            pass
+        assert dict(module.named_parameters()).keys() == {"weight", "bias"}
+    prune_neurons(layer, rows)
+    with pytest.raises(ValueError, match=r"\['weight', 'bias'\] of Linear are pruned already"):
+        prune_neurons(layer, rows)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"kept: shape \(3,\), expected the first axes of weight"):
         prune_neurons(nn.Linear(4, 6), torch.ones(3, dtype=torch.bool))

@@ -5,7 +5,14 @@ from torch import Generator, Tensor
 from graphtheory.data.mixture import GaussianMixture
 from graphtheory.metrics import weight_error
 from graphtheory.train import TensorInit
-from graphtheory.train.tensor_init import directions, first, second, third, third_along
+from graphtheory.train.tensor_init import (
+    _magnitude,
+    directions,
+    first,
+    second,
+    third,
+    third_along,
+)
 
 DOUBLE = torch.float64
 SKEW = GaussianMixture(
@@ -68,6 +75,33 @@ def test_the_start_is_near_the_teacher(mean: float) -> None:
         for name, start in (("printed", TensorInit.printed(2)), ("ours", TensorInit(2)))
     }
     assert errors["ours"] < 0.25 and errors["printed"] > 0.5
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 5.0, 8.0])
+def test_the_magnitude_is_the_smaller_one_that_solves_for_it(mean: float) -> None:
+    """With a mean along w the left side rises up to z = 1.5 / mean or so, then it falls."""
+    s = torch.randn(20_000, dtype=DOUBLE, generator=drawn()) + mean
+
+    def left(z: float) -> float:
+        return float(z * (z * s).sigmoid().mul((-z * s).sigmoid()).mean())
+
+    for z in (0.05, 0.1, 0.15):
+        assert _magnitude(s, left(z)) == pytest.approx(z, rel=1e-6)
+        assert _magnitude(s, -left(z)) == pytest.approx(-z, rel=1e-6)
+    if mean:
+        other = _magnitude(s, left(1.0))
+        assert other < 0.4 and left(other) == pytest.approx(left(1.0))
+        most = _magnitude(s, 1.0)  # nowhere that large
+        assert left(most) == pytest.approx(max(left(i / 100) for i in range(100)), rel=1e-2)
+
+
+def test_the_start_is_near_the_teacher_where_features_have_a_mean() -> None:
+    teacher = torch.tensor([[0.2], [0.2], [0.1]])
+    means = ((5.0, 0.0, 0.0), (4.0, 0.0, 0.0))
+    mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.0))
+    x, y, _ = mixture.labelled(60_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
+    found = TensorInit(1, third=True)(mixture, x, y, drawn(1))
+    assert float(weight_error(found, teacher) / teacher.norm()) < 0.25
 
 
 def test_more_neurons_than_features_are_refused() -> None:
