@@ -112,7 +112,7 @@ and 4.7, and Sigma of figure C.1, of which the identity leaves the tensors under
 of an hour on one core: four values of d in figure 4.2, 8 trials in figures 4.4b and 4.5a, 3 in C.1.
 """
 FEWEST = 3
-"""Seeds that a comparison needs."""
+"""Seeds that a verdict needs."""
 _NAN = math.nan
 _NOTHING: dict[str, Exponent | Trend | Turn] = {
     "power": Exponent(_NAN, _NAN, _NAN, _NAN),
@@ -165,8 +165,8 @@ def counted(study: MixtureStudy, rows: Sequence[Row], measure: str) -> list[Row]
 
     Every trial has a risk: at the minimum, or where descent left it if there is none near. It has a
     rate and a distance to W* where descent ends at a minimum. Values at which fewer than half of
-    the seeds have the measure are left out, then the seeds that lack it at any value that is left;
-    fewer than `FEWEST` are none. Medians of other seeds at every value would compare teachers.
+    the seeds have the measure are left out, then the seeds that lack it at any value that is left:
+    medians of other seeds at every value would compare teachers.
     """
     by: dict[float, dict[int, Row]] = {}
     for r in rows:
@@ -176,8 +176,6 @@ def counted(study: MixtureStudy, rows: Sequence[Row], measure: str) -> list[Row]
     seeds = len({r["seed"] for r in rows})
     enough = {value: of for value, of in sorted(by.items()) if 2 * len(of) >= seeds}
     shared = sorted(set.intersection(*map(set, enough.values()))) if enough else []
-    if len(shared) < FEWEST:
-        return []
     return [of[seed] for of in enough.values() for seed in shared]
 
 
@@ -220,7 +218,7 @@ def verdict(
         values, sample = grid.values.tolist(), trends.boundaries(grid)
     else:
         by = cells(study, rows, measure)
-        if len(by) < 2:
+        if len(by) < 2 or min(map(len, by.values())) < FEWEST:
             return _NOTHING[claim.kind], False
         if claim.kind == "power":
             points = [(v, y) for v, of in by.items() for y in of]

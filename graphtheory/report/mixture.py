@@ -104,6 +104,8 @@ def _told(claim: claims.Claim, found: claims.Exponent | claims.Trend | claims.Tu
             return "nothing to fit inside the grid"
         fits = "" if math.isnan(found.misfit) else f", p = {found.misfit:.2g} of a power law"
         return f"~ ({claim.letter})^{found}, claimed {claim.wanted:g}{fits}"
+    if math.isnan(found.rho if isinstance(found, claims.Trend) else found.at):
+        return f"fewer than {claims.FEWEST} seeds to compare"
     if isinstance(found, claims.Trend):
         return f"{found.direction} with {claim.letter} ({found}), claimed {claim.wanted}"
     return f"{found}, claimed to fall and then to rise"
