@@ -58,3 +58,5 @@ trainer.fit(task)
 if trainer.is_global_zero:
     steps = torch.tensor(task.losses).view(-1, together).mean(1).tolist()
     print(f"loss {steps[0]:.6f} ... {steps[-1]:.6f} in {len(steps)} steps")
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter
