@@ -45,18 +45,16 @@ class SampledNodes(LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
-processes = int(os.environ.get("WORLD_SIZE", 1))
-together = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+processes, together = int(os.environ.get("WORLD_SIZE", 1)), int([*sys.argv, 1][1])
 trainer = Trainer(
     accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto",
     use_distributed_sampler=False,  # the loader has shared the nodes already
     accumulate_grad_batches=together, max_epochs=3, logger=False, enable_checkpointing=False,
     enable_progress_bar=False, enable_model_summary=False,
 )  # fmt: skip
-task = SampledNodes(graphs.load("digits"))
-trainer.fit(task)
+trainer.fit(task := SampledNodes(graphs.load("digits")))
 if trainer.is_global_zero:
-    steps = torch.tensor(task.losses).view(-1, together).mean(1).tolist()
-    print(f"loss {steps[0]:.6f} ... {steps[-1]:.6f} in {len(steps)} steps")
-if torch.distributed.is_initialized():
-    torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter
+    mean = torch.tensor(task.losses).view(-1, together).mean(1)
+    print(f"loss {mean[0]:.6f} ... {mean[-1]:.6f} in {len(mean)} steps")
+if processes > 1:  # threads of the group must not outlive the interpreter
+    torch.distributed.destroy_process_group()
