@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -35,17 +36,19 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
 
 def _take(size: int) -> np.ndarray:
     """A room with that many bytes after its first large page begins."""
-    pages = -(-size // _PAGE)
-    for place in reversed(range(len(_rooms))):
-        if _rooms[place].size == (pages + 1) * _PAGE:
-            try:
-                return _rooms.pop(place)
-            except IndexError:  # another thread took it
-                break
-    return np.empty((pages + 1) * _PAGE, np.uint8)
+    wanted = (-(-size // _PAGE) + 1) * _PAGE
+    with suppress(IndexError):  # other threads take and free rooms meanwhile
+        for place in reversed(range(len(_rooms))):
+            if _rooms[place].size == wanted:
+                room = _rooms.pop(place)
+                if room.size == wanted:
+                    return room
+                _give_back(room)
+    return np.empty(wanted, np.uint8)
 
 
 def _give_back(room: np.ndarray) -> None:
     _rooms.append(room)
-    while sum(r.size for r in _rooms) > _KEPT:
-        del _rooms[0]
+    with suppress(IndexError):
+        while sum(r.size for r in _rooms) > _KEPT:
+            del _rooms[0]

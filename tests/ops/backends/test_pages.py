@@ -2,6 +2,7 @@ import gc
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,18 @@ def test_little_is_kept(rooms: list) -> None:
     del many
     gc.collect()
     assert 0 < sum(room.size for room in rooms) <= 2**26
+
+
+def test_a_room_that_moved_while_it_was_chosen_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Moving(list):
+        def pop(self, place: int) -> np.ndarray:  # what another thread may do just before
+            self.insert(0, np.empty(PAGE, np.uint8))
+            return super().pop(place)
+
+    monkeypatch.setattr(_pages, "_rooms", Moving([np.empty(2 * PAGE, np.uint8)]))
+    assert _pages._take(PAGE).size == 2 * PAGE
 
 
 def test_threads_never_share_a_room() -> None:
