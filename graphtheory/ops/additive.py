@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import check_nodes
 from graphtheory.ops.kernels import structure, triton_objections
+from graphtheory.ops.operator import operator
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -30,7 +30,7 @@ def _backend(tensor: Tensor) -> ModuleType:
     return _torch_additive
 
 
-@torch.library.custom_op("graphtheory::additive_score", mutates_args=())
+@operator("graphtheory::additive_score")
 def _score(
     source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, parts: Sequence[Tensor],
@@ -46,7 +46,7 @@ def _(
     return source.new_empty(parts[1].size(0), att.size(0))
 
 
-@torch.library.custom_op("graphtheory::additive_score_backward", mutates_args=())
+@operator("graphtheory::additive_score_backward")
 def _score_grad(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, parts: Sequence[Tensor],
@@ -119,6 +119,7 @@ def additive_score(
         Brody, Alon and Yahav (2022), eq. (7). Differs: features of edges.
 
     Example:
+        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
         >>> x = torch.tensor([[[1.0]], [[-3.0]]])
         >>> additive_score(x, x, torch.ones(1, 1), nb, negative_slope=0.5).flatten().tolist()

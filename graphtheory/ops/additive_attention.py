@@ -12,6 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import kernels
 from graphtheory.ops.call import check_edges, check_nodes
 from graphtheory.ops.dropout import draw_seed, dropout_factor
+from graphtheory.ops.operator import operator
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -30,7 +31,7 @@ def scores(
     return out.masked_fill(barred, -torch.inf)
 
 
-@torch.library.custom_op("graphtheory::additive_attention", mutates_args=())
+@operator("graphtheory::additive_attention")
 def _attention(
     value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
@@ -52,7 +53,7 @@ def _(
     return out, value.new_empty(parts[1].size(0), value.size(1), dtype=wide)
 
 
-@torch.library.custom_op("graphtheory::additive_attention_backward", mutates_args=())
+@operator("graphtheory::additive_attention_backward")
 def _attention_grad(
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     weights: Tensor, seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,

@@ -163,7 +163,7 @@ _largest: Once[int] = Once(lambda bucket: int(bucket.max()))
 
 def check_buckets(bucket: Tensor, table: Tensor) -> None:
     """Raise unless every bucket is a row of `table`; what looks the table up calls this first."""
-    if torch.compiler.is_compiling() or bucket.numel() == 0:
+    if torch.compiler.is_compiling() or bucket.numel() == 0 or bucket.is_meta:
         return
     # A look at a GPU's memory waits for the device: one a tensor, and one after a change in place.
     # On a CPU torch would wake its threads for so little, which then spin beside the kernels'.

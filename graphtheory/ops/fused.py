@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.kernels import structure
+from graphtheory.ops.operator import operator
 
 
 def _module(backend: str) -> Any:
@@ -29,7 +30,7 @@ AGAIN = {"triton_csr": ("out", "bias", "table"), "numba_csr": ("table",), "torch
 ROWS_ALONE = ("numba_csr",)
 
 
-@torch.library.custom_op("graphtheory::attention", mutates_args=())
+@operator("graphtheory::attention")
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
@@ -55,7 +56,7 @@ def _(
     return query.new_empty(query.shape), query.new_empty(*rows, heads, dtype=wide)
 
 
-@torch.library.custom_op("graphtheory::attention_backward", mutates_args=())
+@operator("graphtheory::attention_backward")
 def _attention_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
     out: Tensor | None, bias: Tensor | None, table: Tensor | None,

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused, reference
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
+from graphtheory.ops.operator import operator
 
 # Modules that compute blocks, and how many facts of a row they keep for the backward pass.
 _FACTS = {"_numba_topk": 4, "_triton_topk": 5}
@@ -31,7 +32,7 @@ def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
     return reference.edge_bias(bias).to(wide)
 
 
-@torch.library.custom_op("graphtheory::top_edges", mutates_args=())
+@operator("graphtheory::top_edges")
 def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
@@ -67,7 +68,7 @@ def on_edges(call: AttentionCall, backend: str) -> Tensor:
     return fused.attention(replace(call, bias=masked, k=None), backend)
 
 
-@torch.library.custom_op("graphtheory::topk_blocks", mutates_args=())
+@operator("graphtheory::topk_blocks")
 def _blocks(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
@@ -90,7 +91,7 @@ def _(
     return query.new_empty(query.shape), facts
 
 
-@torch.library.custom_op("graphtheory::topk_blocks_backward", mutates_args=())
+@operator("graphtheory::topk_blocks_backward")
 def _blocks_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,

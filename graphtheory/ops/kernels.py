@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.operator import operator
 
 
 @torch.compiler.assume_constant_result
@@ -57,7 +58,7 @@ def structure(nb: Neighborhood, *tensors: Tensor | None) -> list[Tensor]:
     return out
 
 
-@torch.library.custom_op("graphtheory::edge_dot", mutates_args=())
+@operator("graphtheory::edge_dot")
 def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return backend_for(query).edge_dot(parts[0], parts[1], query, key)
 
@@ -67,7 +68,7 @@ def _(query: Tensor, key: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return query.new_empty(parts[1].size(0), query.size(1))
 
 
-@torch.library.custom_op("graphtheory::aggregate", mutates_args=())
+@operator("graphtheory::aggregate")
 def _aggregate(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return backend_for(value).aggregate(parts[0], parts[1], weights, value)
 
@@ -77,7 +78,7 @@ def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
     return value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
 
 
-@torch.library.custom_op("graphtheory::aggregate_by_sender", mutates_args=())
+@operator("graphtheory::aggregate_by_sender")
 def _aggregate_by_sender(weights: Tensor, value: Tensor, parts: Sequence[Tensor]) -> Tensor:
     _, _, t_indptr, receivers, perm = parts
     return backend_for(value).aggregate(t_indptr, receivers, weights, value, perm)
@@ -125,7 +126,7 @@ _aggregate.register_autograd(_aggregate_backward, setup_context=_save)
 _aggregate_by_sender.register_autograd(_aggregate_by_sender_backward, setup_context=_save)
 
 
-@torch.library.custom_op("graphtheory::edge_softmax", mutates_args=())
+@operator("graphtheory::edge_softmax")
 def _edge_softmax(logits: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
     return backend_for(logits).edge_softmax(indptr, logits)
 
@@ -135,7 +136,7 @@ def _(logits: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-@torch.library.custom_op("graphtheory::edge_softmax_backward", mutates_args=())
+@operator("graphtheory::edge_softmax_backward")
 def _edge_softmax_grad(weights: Tensor, grad: Tensor, indptr: Tensor) -> Tensor:
     return backend_for(weights).edge_softmax_backward(indptr, weights, grad)
 

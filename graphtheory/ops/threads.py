@@ -1,4 +1,4 @@
-"""Work on plain threads that end with the call.
+"""Work on plain threads: some that end with the call, and some that wait for more.
 
 They are not a parallel region of a compiler's runtime: that would outlive the call, and a forked
 child that enters such a region after its parent did is killed. What runs on them lets go of the
@@ -8,11 +8,13 @@ code runs in sequence there.
 
 from __future__ import annotations
 
+import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from queue import SimpleQueue
 from threading import Lock
 
 from threadpoolctl import ThreadpoolController
@@ -56,6 +58,39 @@ def on_threads(
         ended.acquire()
     if errors:
         raise errors[0]
+
+
+class Helpers:
+    """Threads that wait for work: to wake one takes less than to start one.
+
+    They wait for as long as the process lives; a forked child, which has none of them, starts its
+    own.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._waiting = 0
+
+    def ask(self, job: Callable[[], object], threads: int) -> None:
+        """Have `job`, which must not raise, called by so many threads, at once or later."""
+        while self._waiting < threads:
+            self._waiting += 1
+            start_new_thread(self._work, (self._jobs,))
+        for _ in range(threads):
+            self._jobs.put(job)
+
+    @staticmethod
+    def _work(jobs: SimpleQueue[Callable[[], object]]) -> None:
+        while True:
+            jobs.get()()  # what it worked on must not stay alive until the next job
+
+
+helpers = Helpers()
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops import dispatch, threads
-from graphtheory.ops.backends import _launch, numba_csr
+from graphtheory.ops import dispatch
+from graphtheory.ops.backends import _launch, _numba_kernels, numba_csr
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -98,22 +98,23 @@ def test_threads_do_not_change_a_bit(
     bias: str, whole: int, launches: int, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(numba_csr, "_WHOLE", whole)
-    started = []
+    asked = []
 
-    def counted(*args: object) -> None:
-        started.append(args)
-        threads_started(*args)
+    def counted(job: Callable[[], None], threads: int) -> None:
+        asked.append(threads)
+        ask(job, threads)
 
-    threads_started = threads.start_new_thread
-    monkeypatch.setattr(threads, "start_new_thread", counted)
+    ask = _launch.helpers.ask
+    monkeypatch.setattr(_launch.helpers, "ask", counted)
+    monkeypatch.setattr(_numba_kernels, "_CHUNK", 64)
     monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(started) == launches
+    assert asked == [1] * launches
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(started) == launches
+    assert asked == [1] * launches
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 

@@ -78,7 +78,7 @@ def test_gradients_by_finite_differences(edge_dim) -> None:
 def test_is_a_proper_torch_op(edge_dim) -> None:
     nb, tensors = case(3, 5, 4, 12, 2, 3, edge_dim)
     arguments = (*tensors, 0.2, structure(nb, *tensors))
-    torch.library.opcheck(_score, arguments)
+    torch.library.opcheck(_score.op, arguments)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -90,7 +90,7 @@ def test_the_op_is_registered_as_torch_demands(parts: str) -> None:
     value, sent, received, edge = [*leaves, None, None][:4]
     structure = kernels.structure(nb, *leaves)
     seed = torch.tensor(5)
-    torch.library.opcheck(_attention, (value, sent, received, edge, seed, structure, 0.2, 0.3))
+    torch.library.opcheck(_attention.op, (value, sent, received, edge, seed, structure, 0.2, 0.3))
 
 
 def test_nothing_with_edges_and_features_is_kept() -> None:

@@ -1,9 +1,12 @@
+import os
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from graphtheory.ops.threads import _blas, one_blas_thread
+from graphtheory.ops.threads import Helpers, _blas, one_blas_thread
 
 
 def counts() -> set[int]:
@@ -58,3 +61,37 @@ def test_another_thread_within_sees_it() -> None:
         thread.start()
         thread.join()
     assert seen == [{1}]
+
+
+def test_helpers_work_until_all_is_done_and_keep_nothing() -> None:
+    class Job:
+        def __call__(self) -> None:
+            seen.append(threading.get_ident())
+            done.release()
+
+    helpers, done, seen = Helpers(), threading.Semaphore(0), list[int]()
+    job = Job()
+    for _ in range(3):
+        helpers.ask(job, 2)
+    assert all(done.acquire(timeout=10) for _ in range(6))
+    assert 1 <= len(set(seen)) <= 2 and threading.get_ident() not in seen
+    gone = weakref.ref(job)
+    del job
+    for _ in range(100):
+        if gone() is None:
+            break
+        time.sleep(0.01)
+    assert gone() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_helpers_of_its_own() -> None:
+    helpers = Helpers()
+    done = threading.Semaphore(0)
+    helpers.ask(done.release, 1)
+    assert done.acquire(timeout=10)
+    child = os.fork()
+    if child == 0:
+        helpers.ask(done.release, 1)
+        os._exit(0 if done.acquire(timeout=10) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -113,6 +113,19 @@ def test_of_equal_logits_the_earlier_edges_stay(backend: str, dtype: torch.dtype
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_it_is_the_papers_slow_form(backend: str) -> None:
+    """For each query its own k keys and values are gathered, and softmax is over k of them."""
+    query, key, value = torch.randn(3, 2 * 9, 3, 4, generator=torch.Generator().manual_seed(0))
+    found = ops.topk_attention(query, key, value, cliques([9, 9]), 4, backend=backend)
+    q, k, v = (t.view(2, 9, 3, 4).transpose(1, 2) for t in (query, key, value))  # [2, H, 9, D]
+    own = (q @ k.mT).topk(4).indices[..., None].expand(-1, -1, -1, -1, 4)  # [2, H, 9, 4, D]
+    keys, values = (t[:, :, None].expand(-1, -1, 9, -1, -1).gather(3, own) for t in (k, v))
+    weights = (0.5 * (keys @ q[..., None])).softmax(3)
+    slow = (weights * values).sum(3).transpose(1, 2).flatten(0, 1)
+    torch.testing.assert_close(found, slow)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_large_k_is_attention(backend: str) -> None:
     nb = cliques([33] * 3)
     inputs = draw_inputs(nb, 2, 8, "edges", torch.float64)

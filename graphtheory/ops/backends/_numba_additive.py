@@ -15,6 +15,7 @@ from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import first_row
 from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._pages import empty
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 
@@ -41,13 +42,14 @@ def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix)
 
 
 def score_loop(
-    start, stop, chunks, indptr, indices, source, target, att, features, matrix, slope, out
+    turns, chunks, indptr, indices, source, target, att, features, matrix, slope, out
 ):  # fmt: skip
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
     heads, dim = att.shape
     zero = out.dtype.type(0)
     term = np.zeros(dim, out.dtype)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
@@ -59,17 +61,19 @@ def score_loop(
                         z = source[j, h, c] + target[i, h, c] + term[c]
                         total += att[h, c] * (z if z > zero else slope * z)
                     out[e, h] = total
+        chunk = next_chunk(turns)
 
 
 def rows_loop(
-    start, stop, chunks, indptr, indices, grad, source, target, att, features, matrix, slope,
+    turns, chunks, indptr, indices, grad, source, target, att, features, matrix, slope,
     grad_target, grad_att, grad_features, grad_matrix,
 ):  # fmt: skip
     """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
     heads, dim = att.shape
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     term, flow = np.zeros(dim, grad.dtype), np.empty(dim, grad.dtype)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         grad_att[chunk] = zero
         grad_matrix[chunk] = zero
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
@@ -92,17 +96,19 @@ def rows_loop(
                         edge_term_backward(
                             flow, features, matrix, e, h, grad_features, grad_matrix[chunk]
                         )
+        chunk = next_chunk(turns)
 
 
 def columns_loop(
-    start, stop, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+    turns, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
     slope, grad_source,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: the gradient of source."""
     heads, dim = att.shape
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     term = np.zeros(dim, grad.dtype)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             grad_source[j] = zero
             for t in range(t_indptr[j], t_indptr[j + 1]):
@@ -117,6 +123,7 @@ def columns_loop(
             for h in range(heads):
                 for c in range(dim):
                     grad_source[j, h, c] *= att[h, c]
+        chunk = next_chunk(turns)
 
 
 def _real(slope: float, like: Tensor) -> np.floating:

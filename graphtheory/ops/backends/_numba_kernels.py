@@ -1,7 +1,7 @@
 """Loops over CSR rows; plain functions, which `_launch` compiles.
 
-The work, rows and edges in the order of the rows, is cut into chunks of equal size; a loop does
-chunks start..stop-1. How many depends on the graph alone, what a row is summed in is the order of
+The work, rows and edges in the order of the rows, is cut into chunks of equal size, which threads
+take in turn. How many depends on the graph alone, what a row is summed in is the order of
 its edges, cut at the same places whatever the number of threads, and one machine code serves all
 threads: results are the same bits for any number of them. A row that lies in several chunks, a hub,
 is summed by several threads (`dot`, `aggregate`); its softmax, a small part, by the one in whose
@@ -18,10 +18,11 @@ import numpy as np
 from numba import njit
 
 from graphtheory.ops.backends._numba_lanes import MATH, add, dot, warm
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 MOST_CHUNKS = 128
 AHEAD = 8  # edges whose rows are loaded while as many before them are worked on
-_CHUNK = 2048  # rows and edges that are worth a chunk
+_CHUNK = 1024  # rows and edges that are worth a chunk
 
 
 def count_chunks(num_rows: int, num_edges: int) -> int:
@@ -97,11 +98,12 @@ def kept(counter, p, seed):
     return draw >= np.uint64(p * 4294967296.0)
 
 
-def edge_dot(start, stop, chunks, indptr, indices, query, key, head, out):
+def edge_dot(turns, chunks, indptr, indices, query, key, head, out):
     """Write out[e, h] = <query[i, head + h], key[j, head + h]>."""
     heads, (_, of_all, dim) = out.shape[1], key.shape
     row = (of_all * dim, head * dim, heads * dim)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
         for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
             if indptr[i] + i >= end:
@@ -115,6 +117,7 @@ def edge_dot(start, stop, chunks, indptr, indices, query, key, head, out):
                     for h in range(heads):
                         out[e, h] = dot(query, i, key, j, head + h)
                 low = mid
+        chunk = next_chunk(turns)
 
 
 @njit(cache=True, fastmath=MATH)
@@ -155,14 +158,16 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, 
                 out[e, h] *= total[h]
 
 
-def softmax(start, stop, chunks, indptr, logits, bias, bucket, table, scale, head, out):
+def softmax(turns, chunks, indptr, logits, bias, bucket, table, scale, head, out):
     """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
 
     `bias` or `table` may have no rows, and are read from column `head` on; `out` may be `logits`.
     """
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out)
+        chunk = next_chunk(turns)
 
 
 @njit(cache=True, fastmath=MATH)
@@ -194,18 +199,20 @@ def softmax_backward_rows(
 
 
 def softmax_backward(
-    start, stop, chunks, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables
+    turns, chunks, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables
 ):  # fmt: skip
     """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
 
     The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
     be `grad`. The columns are heads `head` and after of `of_all`.
     """
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         softmax_backward_rows(
             first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
         )
+        chunk = next_chunk(turns)
 
 
 @njit(inline="always", fastmath=MATH)
@@ -224,7 +231,7 @@ def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, se
 
 
 def aggregate(
-    start, stop, chunks, indptr, indices, perm, weights, value, scale, p, seed, head,
+    turns, chunks, indptr, indices, perm, weights, value, scale, p, seed, head,
     out, carried, carry,
 ):  # fmt: skip
     """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * value[j, h].
@@ -235,7 +242,8 @@ def aggregate(
     """
     heads, (_, of_all, dim) = weights.shape[1], value.shape
     row = (of_all * dim, head * dim, heads * dim)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
         first = first_row(indptr, chunk, chunks)
         carried[chunk] = -1
@@ -256,11 +264,14 @@ def aggregate(
                 warm(perm, low + AHEAD, mid + AHEAD, weights, heads, 0, heads)
                 add_edges(target, at, low, mid, indices, perm, weights, value, scale, p, seed, head)
                 low = mid
+        chunk = next_chunk(turns)
 
 
-def merge(start, stop, carried, carry, head, heads, out):
+def merge(turns, chunks, carried, carry, head, heads, out):
     """Add what was carried to those heads of its rows, in the order of the chunks."""
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         if carried[chunk] >= 0:
             for h in range(head, head + heads):
                 out[carried[chunk], h] += carry[chunk, h]
+        chunk = next_chunk(turns)

@@ -17,6 +17,7 @@ from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import first_row
 from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._pages import empty
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 
@@ -31,10 +32,11 @@ def edge_sum(sent, received, edge, i, j, e, h):
     return z
 
 
-def scores_loop(start, stop, chunks, indptr, indices, sent, received, edge, slope, out):
+def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out):
     """Write out[e, h] = leaky(sent[j, h] + received[i, h] + edge[e, h])."""
     zero = out.dtype.type(0)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
@@ -43,14 +45,16 @@ def scores_loop(start, stop, chunks, indptr, indices, sent, received, edge, slop
                     if z < zero and z > -np.inf:
                         z *= slope
                     out[e, h] = z
+        chunk = next_chunk(turns)
 
 
 def rows_loop(
-    start, stop, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
+    turns, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
 ):  # fmt: skip
     """Replace the gradient of the scores by that of the sums, and add it up by receiver."""
     zero = grad.dtype.type(0)
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             if received.shape[0] > 0:
                 of_received[i] = zero
@@ -64,17 +68,20 @@ def rows_loop(
                     grad[e, h] = g
                     if received.shape[0] > 0:
                         of_received[i, h] += g
+        chunk = next_chunk(turns)
 
 
-def columns_loop(start, stop, chunks, t_indptr, perm, grad, of_sent):
+def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
     """Add up the gradient of the sums by sender."""
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             of_sent[j] = 0
             for t in range(t_indptr[j], t_indptr[j + 1]):
                 e = perm[t]
                 for h in range(grad.shape[1]):
                     of_sent[j, h] += grad[e, h]
+        chunk = next_chunk(turns)
 
 
 def _options(

@@ -27,6 +27,7 @@ from graphtheory.ops.backends._numba_row import (
     weigh_backward,
 )
 from graphtheory.ops.backends._pages import empty
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 from graphtheory.ops.threads import one_blas_thread
 
@@ -58,14 +59,15 @@ def rows_at_once(dst, src, dim):
 
 
 @njit(cache=True)
-def first_pair(pairs, chunk):
-    """Lowest pair of the chunk or after it: pair p is in chunk p * CHUNKS // pairs."""
-    return -(-pairs * chunk // CHUNKS)
+def first_pair(pairs, chunk, chunks):
+    """Lowest pair of the chunk or after it: pair p is in chunk p * chunks // pairs."""
+    return -(-pairs * chunk // chunks)
 
 
-def edges_loop(start, stop, chunks, indptr, logits, k, out):
+def edges_loop(turns, chunks, indptr, logits, k, out):
     """Write whether the entry of edge e and head h is chosen in its row."""
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             low, high = indptr[i], indptr[i + 1]
             for h in range(logits.shape[1]):
@@ -73,10 +75,11 @@ def edges_loop(start, stop, chunks, indptr, logits, k, out):
                 t, last, _ = choose(x, k)
                 for j in range(high - low):
                     out[low + j, h] = chosen(x, j, t, last)
+        chunk = next_chunk(turns)
 
 
 def forward_loop(
-    start, stop, blocks, query, key, value, bias, bucket, table, k, scale, p, seed, facts, out
+    turns, chunks, blocks, query, key, value, bias, bucket, table, k, scale, p, seed, facts, out
 ):  # fmt: skip
     """Write the output and the facts of every row."""
     (count, dst, src), (_, heads, dim), real = blocks, query.shape, out.dtype.type
@@ -84,28 +87,32 @@ def forward_loop(
     queries, sums = np.empty((rows, dim), out.dtype), np.empty((rows, dim), out.dtype)
     keys, values = np.empty((src, dim), out.dtype), np.empty((src, dim), out.dtype)
     turned, logits = np.empty((dim, src), out.dtype), np.empty((rows, src), out.dtype)
-    for pair in range(first_pair(count * heads, start), first_pair(count * heads, stop)):
-        b, h = divmod(pair, heads)
-        take(key, b * src, h, keys)
-        take(value, b * src, h, values)
-        turned[:] = keys.T
-        for first in range(b * dst, (b + 1) * dst, rows):
-            n = min(rows, (b + 1) * dst - first)
-            q, x = queries[:n], logits[:n]
-            take(query, first, h, q)
-            np.dot(q, turned, x)
-            for i in range(n):
-                e = (first + i) * src
-                scores(x[i], scale, bias, bucket, table, e, h)
-                weigh(x[i], k, facts[first + i, h])
-                if p > 0:
-                    drop(x[i], e * heads + h, heads, p, seed)
-            np.dot(x, values, sums[:n])
-            put(sums[:n], real(1), out, first, h)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        first_of = first_pair(count * heads, chunk, chunks)
+        for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
+            b, h = divmod(pair, heads)
+            take(key, b * src, h, keys)
+            take(value, b * src, h, values)
+            turned[:] = keys.T
+            for first in range(b * dst, (b + 1) * dst, rows):
+                n = min(rows, (b + 1) * dst - first)
+                q, x = queries[:n], logits[:n]
+                take(query, first, h, q)
+                np.dot(q, turned, x)
+                for i in range(n):
+                    e = (first + i) * src
+                    scores(x[i], scale, bias, bucket, table, e, h)
+                    weigh(x[i], k, facts[first + i, h])
+                    if p > 0:
+                        drop(x[i], e * heads + h, heads, p, seed)
+                np.dot(x, values, sums[:n])
+                put(sums[:n], real(1), out, first, h)
+        chunk = next_chunk(turns)
 
 
 def backward_loop(
-    start, stop, blocks, grad, query, key, value, bias, bucket, table, scale, p, seed, facts,
+    turns, chunks, blocks, grad, query, key, value, bias, bucket, table, scale, p, seed, facts,
     of_query, of_key, of_value, of_bias, tables,
 ):  # fmt: skip
     """Write the gradients; that of the table in parts, one a chunk."""
@@ -116,54 +123,61 @@ def backward_loop(
     keys, sums = np.empty((src, dim), grad.dtype), np.empty((rows, dim), grad.dtype)
     keys_turned, values_turned = np.empty_like(keys.T.copy()), np.empty_like(keys.T.copy())
     sum_key, sum_value, part = np.empty_like(keys), np.empty_like(keys), np.empty_like(keys)
-    tables[start:stop] = 0
-    for pair in range(first_pair(count * heads, start), first_pair(count * heads, stop)):
-        (b, h), chunk = divmod(pair, heads), CHUNKS * pair // (count * heads)
-        take(value, b * src, h, part)
-        values_turned[:] = part.T
-        take(key, b * src, h, keys)
-        keys_turned[:] = keys.T
-        sum_key[:], sum_value[:] = 0, 0
-        for first in range(b * dst, (b + 1) * dst, rows):
-            n = min(rows, (b + 1) * dst - first)
-            q, up, x, flow = queries[:n], ups[:n], logits[:n], flows[:n]
-            take(query, first, h, q)
-            take(grad, first, h, up)
-            np.dot(q, keys_turned, x)
-            np.dot(up, values_turned, flow)
-            for i in range(n):
-                e = (first + i) * src
-                scores(x[i], scale, bias, bucket, table, e, h)
-                if p > 0:
-                    drop(flow[i], e * heads + h, heads, p, seed)
-                weigh_backward(x[i], flow[i], facts[first + i, h])
-                if p > 0:
-                    drop(x[i], e * heads + h, heads, p, seed)
-                if of_bias.shape[0] > 0:
-                    of_bias[e : e + src, h] = flow[i]
-                if tables.shape[0] > 0:
-                    for j in range(src):
-                        tables[chunk, bucket[e + j], h] += flow[i, j]
-            np.dot(flow, keys, sums[:n])
-            put(sums[:n], scale, of_query, first, h)
-            np.dot(flow.T, q, part)
-            sum_key += part
-            np.dot(x.T, up, part)
-            sum_value += part
-        put(sum_key, scale, of_key, b * src, h)
-        put(sum_value, real(1), of_value, b * src, h)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        if tables.shape[0] > 0:
+            tables[chunk] = 0
+        first_of = first_pair(count * heads, chunk, chunks)
+        for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
+            b, h = divmod(pair, heads)
+            take(value, b * src, h, part)
+            values_turned[:] = part.T
+            take(key, b * src, h, keys)
+            keys_turned[:] = keys.T
+            sum_key[:], sum_value[:] = 0, 0
+            for first in range(b * dst, (b + 1) * dst, rows):
+                n = min(rows, (b + 1) * dst - first)
+                q, up, x, flow = queries[:n], ups[:n], logits[:n], flows[:n]
+                take(query, first, h, q)
+                take(grad, first, h, up)
+                np.dot(q, keys_turned, x)
+                np.dot(up, values_turned, flow)
+                for i in range(n):
+                    e = (first + i) * src
+                    scores(x[i], scale, bias, bucket, table, e, h)
+                    if p > 0:
+                        drop(flow[i], e * heads + h, heads, p, seed)
+                    weigh_backward(x[i], flow[i], facts[first + i, h])
+                    if p > 0:
+                        drop(x[i], e * heads + h, heads, p, seed)
+                    if of_bias.shape[0] > 0:
+                        of_bias[e : e + src, h] = flow[i]
+                    if tables.shape[0] > 0:
+                        for j in range(src):
+                            tables[chunk, bucket[e + j], h] += flow[i, j]
+                np.dot(flow, keys, sums[:n])
+                put(sums[:n], scale, of_query, first, h)
+                np.dot(flow.T, q, part)
+                sum_key += part
+                np.dot(x.T, up, part)
+                sum_value += part
+            put(sum_key, scale, of_key, b * src, h)
+            put(sum_value, real(1), of_value, b * src, h)
+        chunk = next_chunk(turns)
 
 
 def _call(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
     with one_blas_thread():
-        launch(loop, chunks, work, *(a.numpy() if isinstance(a, Tensor) else a for a in args))
+        launch(
+            loop, chunks, work, chunks, *(a.numpy() if isinstance(a, Tensor) else a for a in args)
+        )
 
 
 def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
     """Whether an entry of [E, H] is chosen in its row."""
     out = torch.empty_like(logits, dtype=torch.bool)
     chunks = count_chunks(indptr.size(0) - 1, logits.size(0))
-    _call(edges_loop, chunks, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
+    _call(edges_loop, chunks, _ENTRY * logits.numel(), indptr, logits, k, out)
     return out
 
 

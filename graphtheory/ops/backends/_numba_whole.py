@@ -14,15 +14,17 @@ from graphtheory.ops.backends._numba_kernels import (
     softmax_rows,
 )
 from graphtheory.ops.backends._numba_lanes import dot
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 
 def forward(
-    start, stop, chunks, indptr, indices, perm, query, key, value, bias, bucket, table, scale,
+    turns, chunks, indptr, indices, perm, query, key, value, bias, bucket, table, scale,
     one, p, seed, weights, out,
 ):  # fmt: skip
     """Write the weights of the edges and the sums of the values; `perm` is empty, `one` is 1."""
     heads = weights.shape[1]
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         for i in range(first, last):
             for e in range(indptr[i], indptr[i + 1]):
@@ -34,15 +36,17 @@ def forward(
             out[i] = 0
             low, high = indptr[i], indptr[i + 1]
             add_edges(out, i, low, high, indices, perm, weights, value, one, p, seed, 0)
+        chunk = next_chunk(turns)
 
 
 def backward(
-    start, stop, chunks, indptr, indices, perm, key, value, grad, weights, bucket, scale, p, seed,
+    turns, chunks, indptr, indices, perm, key, value, grad, weights, bucket, scale, p, seed,
     logits, of_query, tables,
 ):  # fmt: skip
     """Write the gradients of logits and query, and a table of each chunk; `perm` is empty."""
     heads = weights.shape[1]
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         for i in range(first, last):
             for e in range(indptr[i], indptr[i + 1]):
@@ -56,14 +60,16 @@ def backward(
             of_query[i] = 0
             low, high = indptr[i], indptr[i + 1]
             add_edges(of_query, i, low, high, indices, perm, logits, key, scale, 0.0, 0, 0)
+        chunk = next_chunk(turns)
 
 
 def backward_senders(
-    start, stop, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p,
+    turns, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p,
     seed, of_key, of_value,
 ):  # fmt: skip
     """Write the gradients of key and value; `one` is 1."""
-    for chunk in range(start, stop):
+    chunk = take_chunk(turns)
+    while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
         for j in range(first, last):
             low, high = t_indptr[j], t_indptr[j + 1]
@@ -71,3 +77,4 @@ def backward_senders(
             add_edges(of_key, j, low, high, receivers, perm, logits, query, scale, 0.0, 0, 0)
             of_value[j] = 0
             add_edges(of_value, j, low, high, receivers, perm, weights, grad, one, p, seed, 0)
+        chunk = next_chunk(turns)

@@ -23,8 +23,9 @@ _WHOLE = 2**23
 _HANDED = 2**26
 _AT_ONCE = 3 * 2**23
 _EXP = 32  # an exponential costs as much as so many multiply-adds
-_NO_EDGES = torch.empty(0, dtype=torch.int64)
-_NO_BUCKETS = torch.empty(0, dtype=torch.uint8)
+# NumPy's: where this module is imported while torch traces, torch would make fake ones.
+_NO_EDGES: Any = np.empty(0, np.int64)
+_NO_BUCKETS: Any = np.empty(0, np.uint8)
 
 
 def _arrays(*args: Any) -> list[Any]:
@@ -141,7 +142,16 @@ def sums(
     numbers = (_number(scale, value), dropout, seed, head)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
     run(loops.aggregate, work, chunks, *arrays)
-    launch(loops.merge, chunks, 0, *_arrays(carried, carry), head, weights.size(1), *_arrays(out))
+    launch(
+        loops.merge,
+        chunks,
+        0,
+        chunks,
+        *_arrays(carried, carry),
+        head,
+        weights.size(1),
+        *_arrays(out),
+    )
     return out
 
 
@@ -221,15 +231,16 @@ def attention_backward(
     of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     edges, heads = indices.size(0), query.size(1)
     kept = weights.size(0) == edges
-    if kept and _few(indices, value) and t_indptr.numel():
+    if kept and _few(indices, value):
         logits, one, times = empty(weights.shape, grad), _number(1.0, grad), _number(scale, grad)
         tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
         arrays = (indptr, indices, _NO_EDGES, key, value, grad, weights, _buckets(bucket))
         outs = (logits, of_query, tables)
         _run_whole(whole.backward, weights, value, *arrays, times, dropout, drawn, *outs)
-        back = (t_indptr, receivers, perm, query, grad, logits, weights)
-        numbers = (times, one, dropout, drawn)
-        _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
+        if t_indptr.numel():
+            back = (t_indptr, receivers, perm, query, grad, logits, weights)
+            numbers = (times, one, dropout, drawn)
+            _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
         of_table = tables.sum(0).view(num_buckets, heads)
         return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
     part = heads if kept else _heads_at_once(edges, heads, query.element_size())

@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops.backends import _launch, numba_csr
+from graphtheory.ops import threads
+from graphtheory.ops.backends import _launch, _numba_kernels, numba_csr
+from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
 MUCH = 10 * _launch._WORTH_A_THREAD
@@ -24,58 +26,87 @@ MUCH = 10 * _launch._WORTH_A_THREAD
 def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads, and loops that take both however small they are."""
     monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(_numba_kernels, "_CHUNK", 64)
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int, int]]]:
-    """What loops are called with: (start, stop, thread); nothing is compiled."""
-    calls: list[tuple[int, int, int]] = []
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
+    """What a loop is given: (chunk, thread); nothing is compiled but the counters."""
+    calls: list[tuple[int, int]] = []
 
-    def loop(start: int, stop: int, *args: object) -> None:
-        calls.append((start, stop, threading.get_ident()))
-        time.sleep(0.01)  # long enough for the other thread to take its share
+    def loop(counters: np.ndarray, chunks: int) -> None:
+        chunk = take_chunk(counters)
+        while chunk < chunks:
+            calls.append((chunk, threading.get_ident()))
+            time.sleep(0.002)  # long enough for the other thread to take its share
+            chunk = next_chunk(counters)
 
     monkeypatch.setattr(_launch, "_compiled", lambda _: loop)
     yield calls
 
 
-@pytest.mark.parametrize("chunks", [1, 3, 128])
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("chunks", [0, 1, 3, 128])
+@pytest.mark.parametrize("count", [1, 2, 5])
 def test_every_chunk_is_done_once(
-    chunks: int, threads: int, seen: list[tuple[int, int, int]], two_threads: None
+    chunks: int, count: int, seen: list[tuple[int, int]], two_threads: None
 ) -> None:
-    torch.set_num_threads(threads)
-    _launch.launch(print, chunks, MUCH)
-    done = sorted(c for start, stop, _ in seen for c in range(start, stop))
-    assert done == list(range(chunks))
+    torch.set_num_threads(count)
+    _launch.launch(print, chunks, MUCH, chunks)
+    assert sorted(chunk for chunk, _ in seen) == list(range(chunks))
 
 
-def test_two_threads_share_the_work(seen: list[tuple[int, int, int]], two_threads: None) -> None:
-    _launch.launch(print, 128, MUCH)
-    assert len({thread for *_, thread in seen}) == 2
-    assert threading.get_ident() in {thread for *_, thread in seen}
+def test_two_threads_share_the_work(seen: list[tuple[int, int]], two_threads: None) -> None:
+    _launch.launch(print, 128, MUCH, 128)
+    assert len({thread for _, thread in seen}) == 2
+    assert threading.get_ident() in {thread for _, thread in seen}
 
 
 def test_little_work_stays_in_the_calling_thread(
-    seen: list[tuple[int, int, int]], two_threads: None
+    seen: list[tuple[int, int]], two_threads: None
 ) -> None:
-    _launch.launch(print, 128, _launch._WORTH_A_THREAD - 1)
-    assert seen == [(0, 128, threading.get_ident())]
+    _launch.launch(print, 16, _launch._WORTH_A_THREAD - 1, 16)
+    assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
 
 
-def test_an_error_in_a_thread_comes_out(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
-    def fail(start: int, stop: int) -> None:
-        raise MemoryError(f"chunk {start}")
+def test_a_call_waits_for_the_chunks_of_others(
+    monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    done: list[int] = []
+
+    def loop(counters: np.ndarray, chunks: int) -> None:
+        chunk = take_chunk(counters)
+        while chunk < chunks:
+            time.sleep(0.3 if threading.get_ident() != caller else 0.01)
+            done.append(chunk)
+            chunk = next_chunk(counters)
+
+    caller = threading.get_ident()
+    monkeypatch.setattr(_launch, "_compiled", lambda _: loop)
+    monkeypatch.setattr(_launch, "_PATIENCE", 1)
+    _launch.launch(print, 8, MUCH, 8)
+    assert sorted(done) == list(range(8))
+
+
+@pytest.mark.parametrize("of_caller", [True, False])
+def test_an_error_in_a_thread_comes_out(
+    of_caller: bool, monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    caller = threading.get_ident()
+
+    def fail(counters: np.ndarray) -> None:
+        if (threading.get_ident() == caller) == of_caller:
+            raise MemoryError(f"chunk {take_chunk(counters)}")
+        time.sleep(0.05)
 
     monkeypatch.setattr(_launch, "_compiled", lambda _: fail)
     with pytest.raises(MemoryError, match="chunk"):
         _launch.launch(print, 8, MUCH)
 
 
-def test_threads_end_with_the_call(threads_pay: None) -> None:
-    before = threading.active_count()
+def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.MonkeyPatch) -> None:
     attend(GRAPHS["random"](300))
-    assert threading.active_count() == before
+    monkeypatch.setattr(threads, "start_new_thread", None)
+    attend(GRAPHS["random"](300))
 
 
 def attend(nb: Neighborhood) -> Tensor:
@@ -123,12 +154,12 @@ def test_calls_from_several_threads_do_not_disturb_each_other(threads_pay: None)
     graphs = [GRAPHS["random"](n) for n in (200, 250, 300)]
     alone = [attend(nb) for nb in graphs]
     found: dict[int, Tensor] = {}
-    threads = [
+    callers = [
         threading.Thread(target=lambda g=g: found.__setitem__(g, attend(graphs[g])))
         for g in range(3)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
     assert all(torch.equal(found[g], alone[g]) for g in range(3))

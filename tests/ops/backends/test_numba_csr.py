@@ -1,8 +1,11 @@
 """Weights that are kept for the backward pass and weights that it computes again."""
 
+from importlib.util import find_spec, module_from_spec
+
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
@@ -107,3 +110,16 @@ def test_compiled_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_imported_while_torch_traces_it_is_the_same() -> None:
+    """As where `torch.compile` is the first to need it."""
+    spec = find_spec(numba_csr.__name__)
+    assert spec is not None and spec.loader is not None
+    anew = module_from_spec(spec)
+    with FakeTensorMode():
+        spec.loader.exec_module(anew)
+    (query, key, value, _), nb = leaves(torch.float32), graph()
+    given = (nb.indptr, nb.indices, *(t.detach() for t in (query, key, value)))
+    found = anew.attention(*given, None, None, None, 0.5, 0.0, None)
+    torch.testing.assert_close(found, numba_csr.attention(*given, None, None, None, 0.5, 0.0, None))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from graphtheory.ops.backends import _numba_kernels as loops
 from graphtheory.ops.backends import _numba_lanes as lanes
 from graphtheory.ops.backends._launch import _compiled
+from graphtheory.ops.backends._turns import _NEXT, turns
 
 INDPTR = np.array([0, 0, 3, 4, 6])
 INDICES = np.array([2, 0, 2, 1, 3, 3])
@@ -63,8 +64,8 @@ def test_every_loop_is_called_here() -> None:
 def test_python_and_machine_code_agree(name: str) -> None:
     loop, (inputs, outputs) = getattr(loops, name), CALLS[name]
     python, machine = outputs(), outputs()
-    loop(0, CHUNKS, CHUNKS, *inputs, *python)
-    _compiled(loop)(0, CHUNKS, CHUNKS, *inputs, *machine)
+    loop(turns(), CHUNKS, *inputs, *python)
+    _compiled(loop)(turns(), CHUNKS, *inputs, *machine)
     for ours, theirs in zip(python, machine, strict=True):
         assert np.isfinite(ours).all()
         np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-14)
@@ -93,17 +94,19 @@ def test_a_hub_is_shared_out_and_summed_in_one_order() -> None:
     true = np.zeros((3, 2, 3))
     np.add.at(true, np.repeat([0, 1, 2], np.diff(indptr)), weights[:, :, None] * value[indices])
     nothing = np.empty(0, np.int64)
-    for parts in ([(0, 8)], [(5, 8), (0, 2), (2, 5)]):
+    for starts in ([0], [5, 2, 0]):  # chunks 5 to 7 before 2 to 4, and those before 0 and 1
         out, carried, carry = none(3, 2, 3), np.full(8, -2), none(8, 2, 3)
-        for start, stop in parts:
+        for start in starts:
+            counters = turns()
+            counters[_NEXT] = start
             _compiled(loops.aggregate)(
-                start, stop, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0, 0,
+                counters, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0, 0,
                 out, carried, carry,
             )  # fmt: skip
-        _compiled(loops.merge)(0, 8, carried, carry, 0, 2, out)
+        _compiled(loops.merge)(turns(), 8, carried, carry, 0, 2, out)
         assert (carried == 1).sum() >= 6
         np.testing.assert_allclose(out, true, rtol=1e-12, atol=1e-12)
-        bits = out if parts == [(0, 8)] else bits  # noqa: F821
+        bits = out if starts == [0] else bits  # noqa: F821
         assert np.array_equal(out, bits)
 
 

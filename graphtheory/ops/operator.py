@@ -1,0 +1,93 @@
+"""Functions as torch ops where something traces them, and called directly where nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+class Operator:
+    """A function on tensors that is a custom op of torch, without the price of one in a plain call.
+
+    `torch.compile`, `torch.export`, transforms of `torch.func`, modes such as torch's counter of
+    operations, and tensors of other types see the op. Between plain tensors the function runs by
+    itself under an `autograd.Function` with the same gradient: passing torch's dispatcher takes as
+    long as the attention of a thousand edges.
+
+    Args:
+        name: Of the op, "graphtheory::...".
+        function: Changes none of its arguments and returns none of them.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.op = torch.library.custom_op(name, function, mutates_args=())
+        self.register_fake = self.op.register_fake
+        self._function = function
+        self._direct: Callable[..., Any] = self.op  # which says so where there is no gradient
+
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        *,
+        setup_context: Callable[..., None] = lambda ctx, inputs, output: None,
+    ) -> None:
+        """As of torch's custom ops; the gradient of a list is a list or None."""
+        self.op.register_autograd(backward, setup_context=setup_context)
+        self._direct = _differentiable(self._function, backward, setup_context)
+
+    def __call__(self, *args: Any) -> Any:
+        """The value of the function, differentiable."""
+        if _traced(args):
+            return self.op(*args)
+        if not torch.is_grad_enabled():
+            return self._function(*_detached(args))
+        return self._direct(*args)
+
+
+def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
+    """Decorate the function of an `Operator`."""
+    return lambda function: Operator(name, function)
+
+
+def _traced(args: tuple[Any, ...]) -> bool:
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.jit.is_tracing()
+    ):
+        return True
+    for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
+        if isinstance(a, Tensor) and type(a) not in _PLAIN:
+            return True
+    return False
+
+
+def _detached(args: tuple[Any, ...]) -> list[Any]:
+    return [a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in args]
+
+
+def _differentiable(
+    function: Callable[..., Any], backward: Callable[..., Any], setup: Callable[..., None]
+) -> Callable[..., Any]:
+    """The function with that gradient."""
+
+    class Direct(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            output = function(*_detached(inputs))
+            setup(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            found = backward(ctx, *grads)
+            found = found if isinstance(found, tuple) else (found,)
+            return tuple(None if isinstance(g, list) else g for g in found)
+
+    return Direct.apply

@@ -1,0 +1,127 @@
+"""The op that a trace sees and the function that a plain call runs are one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphtheory.ops.operator import operator
+
+calls: list[str] = []
+
+
+@operator("graphtheory_test::scaled")
+def scaled(x: Tensor, parts: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
+    calls.append("function")
+    return x * factor * parts[0], x + 1
+
+
+@scaled.register_fake
+def _(x: Tensor, parts: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    _, parts, ctx.factor = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*parts)
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:
+    return scaled(grad, list(ctx.saved_tensors), ctx.factor)[0], [None], None
+
+
+scaled.register_autograd(_backward, setup_context=_save)
+
+
+@operator("graphtheory_test::flat")
+def flat(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.numpy().sum(keepdims=True))
+
+
+class Seen(TorchDispatchMode):
+    """Names of the ops that pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def _leaf() -> tuple[Tensor, list[Tensor]]:
+    return torch.tensor([1.0, 2.0], requires_grad=True), [torch.tensor([3.0, 5.0])]
+
+
+def test_both_ways_have_the_same_value_and_every_derivative() -> None:
+    def run(call: Any) -> list[Tensor]:
+        x, parts = _leaf()
+        out = call(x, parts, 2.0)[0]
+        (first,) = torch.autograd.grad(out.pow(2).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        return [out.detach(), first.detach(), second]
+
+    direct, through = run(scaled), run(scaled.op)
+    assert all(a.equal(b) for a, b in zip(direct, through, strict=True))
+    assert direct[2].equal(torch.tensor([72.0, 200.0]))  # 2 (2 * 3)^2 and 2 (2 * 5)^2
+
+
+def test_an_output_without_gradient_has_none() -> None:
+    x, parts = _leaf()
+    first, second = scaled(x, parts, 2.0)
+    assert first.requires_grad and not second.requires_grad
+
+
+def test_a_mode_sees_the_op_and_a_plain_call_does_not_pass_the_dispatcher() -> None:
+    x, parts = _leaf()
+    with Seen() as seen:
+        scaled(x, parts, 2.0)
+    assert "graphtheory_test.scaled.default" in seen.names
+    with torch.profiler.profile() as profile:
+        scaled(x, parts, 2.0)
+    passed = [event.key for event in profile.key_averages()]
+    assert "aten::mul" in passed and not any("graphtheory_test" in name for name in passed)
+
+
+@pytest.mark.parametrize("transform", ["vmap", "jit", "fake", "compile"])
+def test_what_traces_gets_the_op_and_never_a_constant(transform: str) -> None:
+    x, parts = torch.ones(2), [torch.tensor([3.0, 5.0])]
+    before = len(calls)
+    if transform == "vmap":  # the op has no rule for it, and says so
+        with pytest.raises(
+            RuntimeError, match="Batching rule not implemented for graphtheory_test::scaled"
+        ):
+            torch.func.vmap(lambda a: scaled(a, parts, 2.0)[0])(torch.ones(3, 2))
+    elif transform == "jit":
+        with pytest.warns(DeprecationWarning):
+            traced = torch.jit.trace(lambda a: scaled(a, parts, 2.0)[0], (x,))
+        assert traced(2 * x).equal(torch.tensor([12.0, 20.0]))
+    elif transform == "fake":
+        from torch._subclasses import FakeTensorMode
+
+        fakes = FakeTensorMode()
+        given = fakes.from_tensor(x), [fakes.from_tensor(parts[0])]
+        assert type(scaled(*given, 2.0)[0]) is type(given[0])
+        assert len(calls) == before
+    else:
+        compiled = torch.compile(
+            lambda a: scaled(a, parts, 2.0)[0] + 1, fullgraph=True, backend="eager"
+        )
+        assert compiled(x).equal(torch.tensor([7.0, 11.0]))
+        assert compiled(2 * x).equal(torch.tensor([13.0, 21.0]))
+
+
+def test_without_a_gradient_it_is_asked_of_the_op_which_refuses() -> None:
+    assert flat(torch.ones(3)).item() == 3
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert flat(x.detach()).item() == 3
+    with pytest.raises(RuntimeError, match="autograd"):
+        flat(x).sum().backward()
