@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
 
-from graphtheory.graph import Neighborhood, bipartite
-from graphtheory.integrations.hf_reduce import INSTALLED, Reduce, ReductionHooks
+from graphtheory.integrations.hf_layers import HFLayers
+from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, put, take_out
 from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
+from graphtheory.integrations.hf_swin import SwinHooks
+from graphtheory.integrations.nearest import FAR_IN_WINDOWS, nearest_attention
 from graphtheory.nn import Reducer
 from graphtheory.patterns import TopK
 
@@ -24,10 +24,7 @@ What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
 
 # What a layer may hand over that changes the sums, and that is not computed here.
 _REFUSED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
-# Swin adds -100 to bar, and to that its bias by relative position.
-_FAR = -50.0
-
-_before: WeakKeyDictionary[nn.Module, list[tuple[Any, str]]] = WeakKeyDictionary()
+_NEAREST = "_nearest_attention"  # attribute of a model: the `_Nearest` that was put into it
 
 
 @dataclass(frozen=True)
@@ -62,9 +59,10 @@ def apply(model: nn.Module, what: What) -> Applied:
     others. A row without any gives zeros.
 
     `Keep`, `Fuse`, `Merge`, `Reduce`, `Semantic`: ViT and DeiT, whose class and distillation tokens
-    stay. A rule alone comes after every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after those. Merged
-    tokens count in attention as many times as tokens they stand for. Tokens get fewer behind a
-    layer, as in `models.ReducedViT`; `hf_reduce.trace` tells where they went.
+    stay; `Semantic` also Swin, which has its whole grid again behind it. A rule alone comes after
+    every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after those. Merged tokens count in attention as
+    many times as tokens they stand for. Tokens get fewer behind a layer, as in `models.ReducedViT`;
+    `hf_reduce.trace` tells where they went.
 
     Args:
         model: With weights of any task, such as `ViTForImageClassification`.
@@ -97,12 +95,25 @@ def apply(model: nn.Module, what: What) -> Applied:
     if not isinstance(what, (Reduce, Semantic)):
         expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
         raise TypeError(f"what: got {type(what).__name__}, {expected}")
-    made: ReductionHooks | SemanticHooks
-    made = ReductionHooks(model, what) if isinstance(what, Reduce) else SemanticHooks(model, what)
-    _take_out(model)
-    made.install()
-    setattr(model, INSTALLED, made)
+    if isinstance(what, Reduce):
+        put(model, ReductionHooks(HFLayers(model), what))
+    elif model.config.model_type == "swin":
+        put(model, SwinHooks(model, what))
+    else:
+        put(model, SemanticHooks(HFLayers(model), what))
     return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """A `TopK` in a model: it goes along with a copy of the model, and with what is unpickled."""
+
+    pattern: TopK
+    before: tuple[tuple[Any, str], ...]  # every configuration, and the attention that it had
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _register(self.pattern)
 
 
 def undo(model: nn.Module) -> None:
@@ -111,20 +122,11 @@ def undo(model: nn.Module) -> None:
     Raises:
         ValueError: Nothing was applied to this model.
     """
-    before = _before.pop(model, None)
-    if not _take_out(model) and before is None:
+    nearest = vars(model).pop(_NEAREST, None)
+    if not take_out(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
-    for config, kind in before or ():
+    for config, kind in () if nearest is None else nearest.before:
         config._attn_implementation_internal = kind
-
-
-def _take_out(model: nn.Module) -> bool:
-    """Take out what makes tokens fewer; whether there was anything."""
-    made = getattr(model, INSTALLED, None)
-    if made is not None:
-        made.remove()
-        delattr(model, INSTALLED)
-    return made is not None
 
 
 def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
@@ -135,8 +137,11 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
                 "transformers (AttentionInterface), expected one that does"
             )
-    before = _before.setdefault(model, [(p.config, p.config._attn_implementation) for p in parts])
+    earlier = getattr(model, _NEAREST, None)
+    before = tuple((p.config, p.config._attn_implementation) for p in parts)
+    before = before if earlier is None else earlier.before
     name = _register(pattern)
+    setattr(model, _NEAREST, _Nearest(pattern, before))
     for part in parts:
         part.config._attn_implementation_internal = name
     names = (type(part).__name__ for part in parts)
@@ -197,63 +202,12 @@ def topk_attention_forward(
     for name in _REFUSED:
         if options.get(name) is not None:
             raise ValueError(f"{name}: given, but k-nearest attention does not support it")
-    groups = query.size(1) // key.size(1)
-    key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))
     is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     windowed = hasattr(module, "relative_position_bias")
-    mask = _additive(attention_mask, query, key, bool(is_causal), _FAR if windowed else None)
-    if mask is not None and isinstance(pattern.k, float):
-        mask = _bar(mask, pattern, query, key, scaling)
-    (count, heads, dst, _), src = query.shape, key.size(2)
-    nb = _blocks(count, dst, src, query.device)
-    query, key, value = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))  # [B*T,H,D]
-    bias = None if mask is None else mask.permute(0, 2, 3, 1).reshape(-1, heads)  # [E, H]
-    out = pattern(query, key, value, nb, bias=bias, scale=scaling, dropout=dropout)
-    out = out.view(count, dst, heads, -1)
-    if not _asked(options):
-        return out, None
-    weights = pattern.weights(query, key, nb, bias, scaling)
-    return out, weights.view(count, dst, src, heads).permute(0, 3, 1, 2).to(query.dtype)
-
-
-def _additive(
-    mask: Tensor | None, query: Tensor, key: Tensor, causal: bool, far: float | None
-) -> Tensor | None:
-    """The mask [B, H, T, S] as a term of the logits, with -inf for who may not be seen.
-
-    Of numbers those up to `far` bar; None is the least finite one, with which transformers does.
-    """
-    dst, src = query.size(2), key.size(2)
-    if mask is None:
-        if not causal or dst == 1:  # a single new token sees all that is cached
-            return None
-        mask = torch.ones(dst, src, dtype=torch.bool, device=query.device).tril()
-    if mask.dtype == torch.bool:
-        mask = torch.where(mask, query.new_zeros(()), -torch.inf)
-    else:
-        far = torch.finfo(mask.dtype).min if far is None else far
-        mask = torch.where(mask <= far, -torch.inf, mask)
-    return mask[..., :src].expand(*query.shape[:3], src)
-
-
-def _bar(mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
-    """The mask, and -inf for who is not chosen, where rows differ in whom the mask leaves.
-
-    What is left of a row is at most the share of a whole one, so nobody is barred twice.
-    """
-    if not torch.compiler.is_compiling() and not bool(torch.isneginf(mask).any()):
-        return mask
-    scaling = query.size(3) ** -0.5 if scaling is None else scaling
-    with torch.no_grad():
-        logits = scaling * query.float() @ key.float().transpose(2, 3) + mask.float()
-        stays = pattern.mask(logits)
-    return torch.where(stays, mask, -torch.inf)
-
-
-@lru_cache(maxsize=8)
-def _blocks(count: int, dst: int, src: int, device: torch.device) -> Neighborhood:
-    with torch.inference_mode(False):
-        return bipartite([dst] * count, [src] * count).to(device)
+    return nearest_attention(
+        query, key, value, attention_mask, pattern, causal=bool(is_causal), scale=scaling,
+        dropout=dropout, far=FAR_IN_WINDOWS if windowed else None, with_weights=_asked(options),
+    )  # fmt: skip
 
 
 def _asked(options: dict[str, Any]) -> bool:

@@ -1,24 +1,73 @@
-"""Fewer tokens in ViT and DeiT of Hugging Face's transformers, by hooks on their layers."""
+"""Fewer tokens in the ViT and DeiT of other libraries, by hooks on their layers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import PreTrainedModel
 
 from graphtheory.nn import Merge, Reducer, follow
 
-PREFIX = {"vit": 1, "deit": 2}  # class token; class and distillation token
-# Who adds a mask of numbers to the logits, as `proportional` needs.
-_ADDING = ("sdpa", "eager", "graphtheory_")
-
 INSTALLED = "_fewer_tokens"  # attribute of a model: what was put into it
+
+
+class Layers(Protocol):
+    """How a library's model is read and called: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
+
+    Attributes:
+        layers: First to last.
+        prefix: Tokens before the patches.
+        base: The model to which parts that learn are added.
+        embedding: What the images come to first.
+        dim: Features of a token.
+        patch: Rows and columns of a patch, in pixels.
+    """
+
+    layers: list[Any]
+    prefix: int
+    base: Any
+    embedding: nn.Module
+    dim: int
+    patch: tuple[int, int]
+
+    def norm(self, layer: Any, x: Tensor) -> Tensor:
+        """What the attention of a layer sees of x [B, T, C]."""
+        ...
+
+    def attention(self, layer: Any) -> nn.Module:
+        """The attention of a layer, whose first argument is what it sees."""
+        ...
+
+    def heads(self, layer: Any, x: Tensor, part: int) -> Tensor:
+        """Query, key or value (part 0, 1, 2) of what it sees, [B, heads, T, D]."""
+        ...
+
+    def scale(self, layer: Any) -> float:
+        """Factor of the dot products."""
+        ...
+
+    def attend(self, layer: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+        """What the attention of a layer gives; options are those that it is called with."""
+        ...
+
+    def release(self, layer: Any) -> None:
+        """Take a `forward` out of the attention of a layer."""
+        ...
+
+    def check(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Raise where a layer is called in a way that does not go with fewer tokens."""
+        ...
+
+    def masked(
+        self, layer: Any, args: tuple[Any, ...], options: dict[str, Any], mask: Tensor
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call a layer with, so that the mask [B, 1, T, T] is added to its logits."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -91,62 +140,44 @@ def trace(model: nn.Module) -> Trace:
     return made.now
 
 
-def layers_of(model: PreTrainedModel) -> tuple[nn.ModuleList, int]:
-    """Layers of a ViT or DeiT, and how many tokens it has before the patches.
-
-    Raises:
-        ValueError: Another model, and why not that one; a version of transformers that builds them
-            otherwise.
-    """
-    kind, name = model.config.model_type, type(model).__name__
-    if kind in ("swin", "swinv2", "donut-swin", "maskformer-swin"):
-        raise ValueError(
-            f"model: {name} attends in windows of a whole grid, adds a bias for each relative "
-            "position and merges 2 x 2 neighbours, so no token may be missing; expected a ViT or "
-            "DeiT. TopK can be applied to it, and models.stvit_swin_tiny has semantic tokens"
-        )
-    if kind not in PREFIX or "MaskedImage" in name:
-        raise ValueError(
-            f"model: got {name} of model_type {kind!r}, expected a ViT or DeiT that does not need "
-            "every token at the end"
-        )
-    layers = getattr(model.base_model, "layers", None)
-    if not isinstance(layers, nn.ModuleList) or not hasattr(layers[0].attention, "q_proj"):
-        raise ValueError(f"model: {name} is not built as in transformers 5.23")
-    return layers, PREFIX[kind]
+def put(model: nn.Module, made: Any) -> None:
+    """Put hooks into a model, in the place of those that are in it."""
+    take_out(model)
+    made.install()
+    setattr(model, INSTALLED, made)
 
 
-def check_call(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Raise where a layer is called in a way that does not go with fewer tokens."""
-    mask = args[1] if len(args) > 1 else options.get("attention_mask")
-    if mask is not None:
-        raise ValueError("attention_mask: given, expected none where tokens get fewer")
-    if layer.training and getattr(layer, "gradient_checkpointing", False):
-        raise ValueError("gradient_checkpointing: on, expected off where tokens get fewer")
+def take_out(model: nn.Module) -> bool:
+    """Take out what makes tokens fewer; whether there was anything."""
+    made = getattr(model, INSTALLED, None)
+    if made is not None:
+        made.remove()
+        delattr(model, INSTALLED)
+    return made is not None
 
 
 class ReductionHooks:
     """The hooks of one model, and what they share during a forward pass.
 
     Args:
-        model: A ViT or DeiT.
+        read: Of that model.
         what: The rules.
 
     Raises:
-        ValueError: See `layers_of` and `Reduce.rules`; the model was not touched.
+        ValueError: See `Reduce.rules`; the model was not touched.
     """
 
-    def __init__(self, model: PreTrainedModel, what: Reduce) -> None:
-        self.layers, self.prefix = layers_of(model)
-        self.rules, self.proportional = what.rules(len(self.layers)), what.counts_sizes
+    def __init__(self, read: Layers, what: Reduce) -> None:
+        self.read = read
+        self.rules, self.proportional = what.rules(len(read.layers)), what.counts_sizes
         self.handles: list[RemovableHandle] = []
         self.now: Trace | None = None
         self.reduced = False
 
     def install(self) -> None:
         """Put the hooks in."""
-        self.handles.append(self.layers[0].register_forward_pre_hook(self.start))
-        for i, layer in enumerate(self.layers, 1):
+        self.handles.append(self.read.layers[0].register_forward_pre_hook(self.start))
+        for i, layer in enumerate(self.read.layers, 1):
             self.handles.append(layer.register_forward_pre_hook(self.weigh, with_kwargs=True))
             if i in self.rules:
                 hook = partial(self.reduce, i)
@@ -167,43 +198,35 @@ class ReductionHooks:
         self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Of each layer: log sizes as a mask that is added to the logits."""
-        check_call(layer, args, options)
+        self.read.check(layer, args, options)
         if not self.proportional or not self.reduced:
             return None
-        kind = layer.attention.config._attn_implementation
-        if not kind.startswith(_ADDING):
-            raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
         assert self.now is not None
         mask = self.now.size.log()[:, None, None].expand(-1, -1, args[0].size(1), -1)
-        options = {k: v for k, v in options.items() if k != "attention_mask"}
-        return (args[0], mask, *args[2:]), options
+        return self.read.masked(layer, args, options, mask)
 
     def reduce(self, number: int, layer: Any, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
         """After a layer that made `tokens`: the rule of that number."""
         rule, before = self.rules[number], self.now
         assert before is not None
-        seen = layer.layernorm_before(args[0]) if rule.needs else args[0]
+        seen = self.read.norm(layer, args[0]) if rule.needs else args[0]
         found = rule(
-            tokens, size=before.size, prefix=self.prefix,
+            tokens, size=before.size, prefix=self.read.prefix,
             received=self._received(layer, seen) if rule.needs == "received" else None,
-            keys=_heads(layer.attention, layer.attention.k_proj(seen)).mean(1)
-            if rule.needs == "keys" else None,
+            keys=self.read.heads(layer, seen, 1).mean(1) if rule.needs == "keys" else None,
         )  # fmt: skip
         self.now = Trace(found.size, follow(before.slot, found.slot))
         self.reduced = self.reduced or found.tokens.size(1) < tokens.size(1)
         return found.tokens
 
     def _received(self, layer: Any, seen: Tensor) -> Tensor:
-        """Attention that each token receives of the class token, heads averaged, [B, T]."""
-        attention = layer.attention
-        query = _heads(attention, attention.q_proj(seen[:, :1]))
-        key = _heads(attention, attention.k_proj(seen))
-        logits = attention.scaling * (query @ key.transpose(2, 3))[:, :, 0]  # [B, H, T]
+        """Attention that each token receives, heads averaged, [B, T].
+
+        Of the first token where there is one before the patches, else the mean of all.
+        """
+        asking = seen[:, :1] if self.read.prefix else seen
+        query, key = self.read.heads(layer, asking, 0), self.read.heads(layer, seen, 1)
+        logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]
         if self.proportional and self.now is not None:
-            logits = logits + self.now.size.log()[:, None]
-        return logits.softmax(2).mean(1)
-
-
-def _heads(attention: Any, x: Tensor) -> Tensor:
-    """[B, heads, T, head_dim] of [B, T, dim]."""
-    return x.unflatten(2, (-1, attention.head_dim)).transpose(1, 2)
+            logits = logits + self.now.size.log()[:, None, None]
+        return logits.softmax(3).mean((1, 2))

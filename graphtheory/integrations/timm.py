@@ -1,15 +1,32 @@
-"""State dicts of timm, and of the code that DeiT and Swin were released with, in our networks."""
+"""timm's models: their state dicts in our networks, nearest attention and fewer tokens in theirs.
+
+timm is not imported; what has the structure of its ViT, DeiT and Swin, as the code that DeiT and
+Swin were released with, is taken, too.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, put, take_out, trace
+from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
+from graphtheory.integrations.timm_attention import (
+    attention_layers,
+    attention_maps,
+    put_in,
+)
+from graphtheory.integrations.timm_attention import take_out as take_pattern_out
+from graphtheory.integrations.timm_layers import TimmLayers
 from graphtheory.integrations.weights import Rules, load_renamed
 from graphtheory.models.swin import Swin
 from graphtheory.models.vit import ViT
+from graphtheory.nn import Reducer
+from graphtheory.patterns import TopK
+
+__all__ = ["Reduce", "Semantic", "apply", "attention_maps", "load_timm", "trace", "undo"]
 
 _SWIN_BLOCK = r"layers\.(\d+)\.blocks\.(\d+)\."
 _DOWNSAMPLE = re.compile(r"layers\.(\d+)\.downsample\.")
@@ -68,3 +85,66 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
 
     renamed = {_DOWNSAMPLE.sub(stage_before, name): tensor for name, tensor in state.items()}
     return load_renamed(model, renamed, _SWIN_RULES)
+
+
+def apply(
+    model: nn.Module, what: TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
+) -> list[str]:
+    """Let a model of timm attend to the nearest, or go on with fewer tokens, in place.
+
+    As `integrations.hf_attention.apply` does for models of `transformers`: class, weights, mode and
+    names of the state dict stay, a second call replaces the first of its kind, and one of each kind
+    may be applied. `attention_maps` gives the weights.
+
+    `TopK`: every attention of a map `qkv` and a map `proj` to all tokens, as those of
+    VisionTransformer, DeiT and SwinTransformer. `Keep`, `Fuse`, `Merge`, `Reduce`, `Semantic`:
+    models of pre-norm blocks, as VisionTransformer and DeiT, whose class, distillation and register
+    tokens stay.
+
+    Args:
+        model: Such as ``timm.create_model("vit_small_patch16_224")``.
+        what: Such as ``TopK(0.5)``, ``Merge(8)``, ``{4: Keep(0.7), 7: Keep(0.7)}``.
+
+    Returns:
+        Names of the attention that attends to the nearest from now on; of a model with attention of
+        another build besides, which stays as it is, not all. None with fewer tokens.
+
+    Raises:
+        TypeError: Not a model, or nothing of the above.
+        ValueError: A model that this cannot be applied to, with the reason; nothing was changed. In
+            a forward pass with fewer tokens: a mask, or gradient checkpointing.
+
+    Example:
+        >>> model = timm.create_model("vit_tiny_patch16_224")  # doctest: +SKIP
+        >>> len(apply(model, TopK(0.5)))  # doctest: +SKIP
+        12
+        >>> undo(model)  # doctest: +SKIP
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: got {type(model).__name__}, expected a model of timm")
+    if isinstance(what, (Reducer, Mapping)):
+        what = Reduce(what)
+    if isinstance(what, TopK):
+        layers = attention_layers(model)
+        for layer in layers.values():
+            put_in(layer, what)
+        return list(layers)
+    if isinstance(what, Reduce):
+        put(model, ReductionHooks(TimmLayers(model), what))
+    elif isinstance(what, Semantic):
+        put(model, SemanticHooks(TimmLayers(model), what))
+    else:
+        expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
+        raise TypeError(f"what: got {type(what).__name__}, {expected}")
+    return []
+
+
+def undo(model: nn.Module) -> None:
+    """Give a model the attention and the tokens back that it had before `apply`.
+
+    Raises:
+        ValueError: Nothing was applied to this model.
+    """
+    found = [take_out(model), *map(take_pattern_out, model.modules())]
+    if not any(found):
+        raise ValueError(f"model: nothing was applied to this {type(model).__name__}")

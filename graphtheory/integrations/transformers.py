@@ -1,4 +1,8 @@
-"""Networks of Hugging Face's transformers as ours, with the same weights."""
+"""Networks of Hugging Face's transformers as ours, with the same weights, or changed in place.
+
+`apply`, `undo` and `Applied` are those of `hf_attention`, for which alone transformers has to be
+installed.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.integrations import gpt2
+from graphtheory.integrations.hf_reduce import Reduce, trace
+from graphtheory.integrations.hf_semantic import Semantic
 from graphtheory.integrations.weights import Rules, load_renamed
 from graphtheory.models.gpt import GPT
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.swin import Swin, swin
 from graphtheory.models.vit import ViT, vit
 from graphtheory.nn.patch import PositionEmbedding
+
+__all__ = ["Reduce", "Semantic", "from_huggingface", "load_huggingface", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Applied", "apply", "undo"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from graphtheory.integrations import hf_attention
+
+    return getattr(hf_attention, name)
+
 
 # A checkpoint on disk has the names before the bar, a model of version 5 those behind it.
 _VIT = r"(?:vit\.|deit\.)?"

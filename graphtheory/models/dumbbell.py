@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, bipartite, cliques
-from graphtheory.models.swin import SwinStage
-from graphtheory.nn import Block, SemanticBlock
+from graphtheory.models.swin import Rearranged, SwinStage
+from graphtheory.nn import AttentionMap, Block, SemanticBlock
 from graphtheory.nn.init import draw_parameter
 
 
@@ -94,7 +95,7 @@ def _bins(length: int, side: int) -> list[slice]:
     return [slice(i * length // side, -(-(i + 1) * length // side)) for i in range(side)]
 
 
-class WindowTokens(nn.Module):
+class WindowTokens(Rearranged):
     r"""Semantic tokens of windows: centres of each, two layers that attend to patches, and others.
 
     .. math:: S_1 = \operatorname{Block}(P; [P, X]_{\text{near}}), \quad
@@ -117,7 +118,7 @@ class WindowTokens(nn.Module):
         them row by row.
 
     Raises:
-        ValueError: Fewer than two blocks.
+        ValueError: Fewer than two blocks; in a forward pass images of another size than G.
 
     Source:
         Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
@@ -154,6 +155,19 @@ class WindowTokens(nn.Module):
         """Who attends to whom."""
         return dumbbell_sets(grid, self.window, self.side, self.reach, device)
 
+    def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
+        """Of the senders of a window the tokens and then the patches of the image, row by row."""
+        sets = self.sets(grid, x.device)
+        many, listed = sets.of_both.num_src, len(sets.near)
+
+        def near(found: AttentionMap) -> AttentionMap:
+            rows, places = found.neighborhood.indptr, found.neighborhood.indices
+            image = places.div(listed, rounding_mode="floor")
+            senders = image * (many // grid.count) + sets.near[places % listed]
+            return AttentionMap(Neighborhood(rows, senders, many, validate=False), found.weights)
+
+        return [near]
+
     def tokens(
         self, x: Tensor, grid: Grid, generator: torch.Generator | None = None, others: int = 0
     ) -> Tensor:
@@ -166,6 +180,9 @@ class WindowTokens(nn.Module):
         tokens = near(centres, sets.of_near, senders=senders, residual=residual, **options)
         senders = _beside(tokens, x, grid.count).flatten(0, 1)
         if self.global_centres is not None:
+            made, learned = len(tokens) // max(grid.count, 1), len(self.global_centres)
+            if made != learned:
+                raise ValueError(f"images: of {made} semantic tokens, expected {learned} as G has")
             tokens = tokens + self.global_centres.repeat(grid.count, 1)
         tokens = both(tokens, sets.of_both, senders=senders, **options)
         for i, block in enumerate(rest[:others]):

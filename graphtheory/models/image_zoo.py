@@ -13,7 +13,7 @@ from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.stvit import stvit
 from graphtheory.models.swin import swin
-from graphtheory.models.vig import vig_nano
+from graphtheory.models.vig import vig
 from graphtheory.models.vit import ViT, vit
 from graphtheory.nn import Fuse, Keep, Merge, PositionEmbedding, Reducer
 from graphtheory.nn.init import init_for_small, sine_positions
@@ -106,7 +106,7 @@ _BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
     "evit": lambda kind: _reduced(kind, Fuse(_HALF), Fuse(_HALF)),
     "tome": _tome,
     "random-drop": _random_drop,
-    "vig": lambda kind: vig_nano(**kind.options),
+    "vig": lambda kind: vig(_WIDTH, _DEPTH, neighbors=5, head_width=2 * _WIDTH, **kind.options),
     "cnn": lambda kind: SmallResNet(kind.classes, kind.channels),
 }
 NAMES = tuple(_BUILDERS)
@@ -119,8 +119,8 @@ def build(name: str, kind: ImageKind) -> nn.Module:
     it, kvt attends to the half of the patches with the largest logits; stvit goes on with 16
     semantic tokens after 1 block; evit keeps the half with most attention and a fused token, tome
     merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's products or
-    a little more. swin has windows on patches of 2 x 2, vig is `vig_nano`, cnn is a residual
-    network of convolutions.
+    a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near patches in
+    blocks of the same width and number, cnn is a residual network of convolutions.
 
     All but vig and cnn begin with Glorot's weights and, where they learn positions, with sines of
     the place in place of noise: of the recipes that were tried, what lets them learn in a few

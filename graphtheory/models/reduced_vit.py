@@ -50,6 +50,7 @@ class ReducedViT(ViT):
         proportional: Whether a token counts in attention as many times as tokens it stands for.
 
     Raises:
+        TypeError: Another kind of model, or something else than a rule.
         ValueError: A number of a block that does not exist, a rule before the first block that
             reads what only a block has, or a `proportional` model whose attention has a bias.
 
@@ -77,6 +78,11 @@ class ReducedViT(ViT):
         proportional: bool = False,
     ) -> None:
         nn.Module.__init__(self)  # the weights are drawn already
+        if not isinstance(model, ViT):
+            raise TypeError(f"model: got {type(model).__name__}, expected a ViT")
+        for rule in after.values():
+            if not isinstance(rule, Reducer):
+                raise TypeError(f"after: got {type(rule).__name__}, expected Keep, Fuse or Merge")
         parts = copy.deepcopy(model)
         self.embed, self.blocks = parts.embed, parts.blocks
         self.norm, self.head = parts.norm, parts.head

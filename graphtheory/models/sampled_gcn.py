@@ -43,6 +43,7 @@ class SampledGCN(nn.Module):
     Raises:
         ValueError: A width below 1, dropout outside [0, 1), or a number of neighbourhoods other
             than one or three.
+        TypeError: What it is called with are no neighbourhoods.
 
     Source:
         Li (2024), eq. (5.4) and section 5.3.3. Differs: B_2 has a row for each node, as the sum
@@ -118,6 +119,12 @@ class SampledGCN(nn.Module):
 def _three(given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhood]:
     if isinstance(given, Neighborhood):
         return [given] * NUM_LAYERS
+    parts = given if isinstance(given, Sequence) else [given]
+    if strangers := [type(part).__name__ for part in parts if not isinstance(part, Neighborhood)]:
+        raise TypeError(
+            f"neighborhoods: got {strangers[0]}, expected one Neighborhood or a list of "
+            f"{NUM_LAYERS}; graph.neighborhood_from reads an edge_index or PyG's Data"
+        )
     if len(given) != NUM_LAYERS:
         raise ValueError(f"neighborhoods: got {len(given)}, expected one or {NUM_LAYERS}")
     return given

@@ -9,6 +9,9 @@ from torch import Generator, Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.ops import BucketedBias
+
+_MOST_BUCKETS = 256  # of a table that `ops.attention` looks up on the way
 
 
 class ShallowAttention(nn.Module):
@@ -151,6 +154,8 @@ class ShallowAttention(nn.Module):
         query = self._query(x, neighborhood, receivers)
         logits = ops.edge_dot(query, x[:, None], neighborhood)
         bias = self._bias(neighborhood)
+        if isinstance(bias, BucketedBias):
+            bias = bias.table[bias.bucket.long()]
         return ops.edge_softmax(logits if bias is None else logits + bias, neighborhood)
 
     def _query(self, x: Tensor, rows: Neighborhood, receivers: Tensor | None) -> Tensor:
@@ -167,17 +172,21 @@ class ShallowAttention(nn.Module):
         query = own @ self.W_Q.transpose(1, 2) @ self.W_K
         return query.flatten(0, 1)[:, None]
 
-    def _bias(self, rows: Neighborhood) -> Tensor | None:
-        """u^T b of every edge, [num_edges, 1]."""
+    def _bias(self, rows: Neighborhood) -> Tensor | BucketedBias | None:
+        """u^T b of every edge."""
         if not self.buckets:
             return None
         if rows.distance is None:
             raise ValueError("neighborhood: has no distance, expected hops of each edge")
-        bucket = rows.distance.long().clamp(max=self.buckets - 1)
-        if self.trials > 1:
-            trial = rows.receivers() // (rows.num_dst // self.trials)
-            bucket = bucket + trial * self.buckets
-        return self.b.flatten()[:, None].index_select(0, bucket)
+        edges = rows.indptr[:: rows.num_dst // self.trials].diff()  # of each trial
+        few = self.b.numel() <= _MOST_BUCKETS
+        first = torch.arange(0, self.b.numel(), self.buckets, device=edges.device)
+        first = first.to(torch.uint8 if few else torch.int64)
+        bucket = first.repeat_interleave(edges, output_size=rows.num_edges)
+        bucket += rows.distance.clamp(max=self.buckets - 1)
+        if few:
+            return BucketedBias(bucket, self.b.view(-1, 1))
+        return self.b.flatten().index_select(0, bucket)[:, None]
 
 
 @dataclass(frozen=True)

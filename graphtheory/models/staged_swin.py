@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
-from graphtheory.models.swin import PatchMerging, SwinStage
-from graphtheory.nn import AttentionMap, BucketBias, attention_maps
+from graphtheory.models.swin import PatchMerging, SwinStage, maps_on_nodes
+from graphtheory.nn import Attention, AttentionMap, BucketBias
+from graphtheory.nn.attention import noted
 from graphtheory.nn.init import init_transformer
 
 
@@ -115,6 +116,29 @@ class StagedSwin(nn.Module):
     def attention_maps(self, images: Tensor) -> list[AttentionMap]:
         """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
 
-        Patches and semantic tokens count window by window where attention is in windows.
+        Patches are nodes of the layer's grid, image by image, row by row; semantic tokens count
+        window by window (`dumbbell.token_order`), those of an image before its patches where both
+        send.
         """
-        return attention_maps(self, images)
+        return maps_on_nodes(self, images)
+
+    def assignment(self, images: Tensor) -> Tensor:
+        """Weights [B, heads, M, N] of the patches in the layer that sees all of them; no dropout.
+
+        Of several such layers, in the units of STViT-R, the last. Tokens and patches count row by
+        row on their grids. A row has a sum below 1: the rest went to semantic tokens.
+        """
+        made: Any = [part for part in self.modules() if isinstance(part, WindowTokens)][-1]
+        asked = made.blocks[1].attention
+
+        def note(part: Any, *args: Any, **options: Any) -> Any:
+            if part is made:
+                return args[1]
+            return part.weights(*args, **options) if part is asked else None
+
+        found = noted(self, (Attention, WindowTokens), note, images)
+        grid, weights = (each for each in found if each is not None)
+        one = Grid(1, grid.height, grid.width)
+        order = token_order(one, made.window, made.side, images.device)[1]
+        weights = weights.view(len(images), len(order), -1, weights.size(1)).permute(0, 3, 1, 2)
+        return weights[:, :, order, len(order) :]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from graphtheory.graph import Grid
-from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
+from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.readout import MeanToken
 from graphtheory.models.staged_swin import DumbbellStage, SemanticStage, StagedSwin
 from graphtheory.models.swin import PatchMerging, SwinStage, window_block
@@ -45,28 +44,6 @@ class STViTSwin(StagedSwin):
         see `WindowTokens` and `Swin`.
     """
 
-    def assignment(self, images: Tensor) -> Tensor:
-        """Weights [B, heads, M, N] of the patches in the layer that sees all of them; no dropout.
-
-        Tokens and patches count row by row on their grids. A row has a sum below 1: the rest went
-        to semantic tokens.
-        """
-        (stage,) = (part for part in self.stages if isinstance(part, SemanticStage))
-        layer, grids = stage.semantic.blocks[1].attention, []
-        hook = stage.semantic.register_forward_pre_hook(lambda _, args: grids.append(args[1]))
-        try:
-            found = self.attention_maps(images)
-        finally:
-            hook.remove()
-        layers = [part for part in self.modules() if isinstance(part, Attention)]
-        chosen = found[next(i for i, part in enumerate(layers) if part is layer)]
-        assert chosen.neighborhood.blocks is not None
-        count, tokens, senders = chosen.neighborhood.blocks
-        weights = chosen.weights.view(count, tokens, senders, -1).permute(0, 3, 1, 2)
-        one = Grid(1, grids[0].height, grids[0].width)
-        order = token_order(one, stage.semantic.window, stage.semantic.side, images.device)[1]
-        return weights[:, :, order, tokens:]
-
 
 def stvit_swin(
     dim: int,
@@ -82,6 +59,7 @@ def stvit_swin(
     stem: nn.Module | None = None,
     in_channels: int = 3,
     drop_path: float = 0.2,
+    **attention: Any,
 ) -> STViTSwin:
     """STViT on Swin with stages of 2, 2, base + 2 + semantic and 2 blocks.
 
@@ -99,20 +77,23 @@ def stvit_swin(
             STViT-R.
         in_channels: Channels of an image.
         drop_path: Probability that an image skips the last block; earlier ones have less.
+        attention: Options of every `nn.Attention`, such as ``pattern=TopK(0.5)``.
     """
     depths = (2, 2, base, 2 + semantic, 2)
     rates = iter(depth_rates(drop_path, sum(depths)))
-    plain = [partial(window_block, dim * 2**i, heads * 2**i, window) for i in range(3)]
+    plain = [partial(window_block, dim * 2**i, heads * 2**i, window, **attention) for i in range(3)]
     first, second, third = (
         [make(drop_path=next(rates)) for _ in range(depth)]
         for make, depth in zip(plain, depths, strict=False)
     )
     blocks = [
-        SemanticBlock(Attention(4 * dim, 4 * heads), drop_path=next(rates), eps=1e-5)
+        SemanticBlock(Attention(4 * dim, 4 * heads, **attention), drop_path=next(rates), eps=1e-5)
         for _ in range(depths[3])
     ]
     made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=shortcut)
-    last = [window_block(8 * dim, 8 * heads, side, drop_path=next(rates)) for _ in range(2)]
+    last = [
+        window_block(8 * dim, 8 * heads, side, drop_path=next(rates), **attention) for _ in range(2)
+    ]
     stages: list[SwinStage | SemanticStage] = [
         SwinStage(first, window, PatchMerging(dim)),
         SwinStage(second, window, PatchMerging(2 * dim)),
@@ -158,6 +139,7 @@ def stvit_r_swin(
     tokens: int | None = None,
     in_channels: int = 3,
     drop_path: float = 0.3,
+    **attention: Any,
 ) -> STViTRSwin:
     """STViT-R on Swin with stages of 2, 2, 6 * units and 2 layers.
 
@@ -171,16 +153,17 @@ def stvit_r_swin(
         tokens: As in `Dumbbell`, of the first unit; 36 for 224 pixels.
         in_channels: Channels of an image.
         drop_path: Probability that an image skips the last block; earlier ones have less.
+        attention: Options of every `nn.Attention`, such as ``pattern=TopK(0.5)``.
     """
     rates = depth_rates(drop_path, 6 * units + 6)
-    plain = [partial(window_block, dim * 2**i, heads * 2**i, window) for i in range(4)]
+    plain = [partial(window_block, dim * 2**i, heads * 2**i, window, **attention) for i in range(4)]
     first, second, last = ([plain[i](drop_path=p) for p in rates[a:b]] for i, a, b in (
         (0, 0, 2), (1, 2, 4), (3, len(rates) - 2, len(rates))
     ))  # fmt: skip
     made = []
     for unit in range(units):
         p, *rest = rates[4 + 6 * unit : 10 + 6 * unit]
-        others = [_scaled_block(4 * dim, 4 * heads, rate) for rate in rest]
+        others = [_scaled_block(4 * dim, 4 * heads, rate, **attention) for rate in rest]
         made.append(
             Dumbbell(
                 plain[2](drop_path=p), others, window=window, side=side,
@@ -202,8 +185,9 @@ def _stem(dim: int, in_channels: int) -> ConvStem:
     return ConvStem(widths, (2, 2), in_channels, activation=nn.Hardswish, activate_last=True)
 
 
-def _scaled_block(dim: int, heads: int, drop_path: float) -> SemanticBlock:
-    return SemanticBlock(Attention(dim, heads), layer_scale=1e-5, drop_path=drop_path, eps=1e-5)
+def _scaled_block(dim: int, heads: int, drop_path: float, **attention: Any) -> SemanticBlock:
+    layer = Attention(dim, heads, **attention)
+    return SemanticBlock(layer, layer_scale=1e-5, drop_path=drop_path, eps=1e-5)
 
 
 def stvit_r_swin_small(**options: Any) -> STViTRSwin:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -14,7 +15,7 @@ from graphtheory.graph import Grid, Neighborhood, Windows
 from graphtheory.models.readout import MeanToken
 from graphtheory.models.token_sets import token_windows
 from graphtheory.models.vit import depth_rates
-from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
+from graphtheory.nn.attention import Attention, AttentionMap, noted
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.init import init_transformer
@@ -43,7 +44,37 @@ class PatchMerging(nn.Module):
         return self.reduction(self.norm(x)), grid
 
 
-class SwinStage(nn.Module):
+class Rearranged(nn.Module):
+    """A part whose attention counts nodes in another order than the part that it is in."""
+
+    def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
+        """What makes a map on nodes of the map of each of its attention layers, in order."""
+        raise NotImplementedError
+
+
+def maps_on_nodes(model: nn.Module, images: Tensor) -> list[AttentionMap]:
+    """`nn.attention_maps`, with nodes as they count outside of parts that are `Rearranged`."""
+    waiting: deque[Callable[[AttentionMap], AttentionMap]] = deque()
+
+    def note(part: Any, *args: Any, **options: Any) -> AttentionMap | None:
+        if isinstance(part, Rearranged):
+            waiting.extendleft(reversed(part.on_nodes(*args)))
+            return None
+        found = AttentionMap(args[1], part.weights(*args, **options))
+        return waiting.popleft()(found) if waiting else found
+
+    found = noted(model, (Attention, Rearranged), note, images)
+    return [each for each in found if each is not None]
+
+
+def _of_windows(windows: Windows, found: AttentionMap) -> AttentionMap:
+    nodes = windows.on_nodes()
+    assert nodes.perm is not None
+    rows = Neighborhood(nodes.indptr, nodes.indices, nodes.num_src, validate=False)
+    return AttentionMap(rows, found.weights[nodes.perm])
+
+
+class SwinStage(Rearranged):
     """Blocks on one grid, every second one on shifted windows, then a merging of patches.
 
     Args:
@@ -63,6 +94,10 @@ class SwinStage(nn.Module):
         shift = self.window // 2 if min(grid.height, grid.width) > self.window else 0
         shifts = [shift * (i % 2) for i in range(len(self.blocks))]
         return [token_windows(grid, self.window, s, device) for s in shifts]
+
+    def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
+        """Of places in windows nodes row by row."""
+        return [partial(_of_windows, found) for found in self.windows(grid, x.device)]
 
     def forward(
         self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
@@ -142,23 +177,7 @@ class Swin(nn.Module):
 
         Nodes are the patches of the layer's grid, image by image, row by row.
         """
-        grid = self.patch(images[:1])[1]
-        grid = Grid(len(images), grid.height, grid.width)
-        on_nodes = []
-        for windows, found in zip(
-            self._windows(grid, images.device), attention_maps(self, images), strict=True
-        ):
-            nodes = windows.on_nodes()
-            assert nodes.perm is not None
-            rows = Neighborhood(nodes.indptr, nodes.indices, nodes.num_src, validate=False)
-            on_nodes.append(AttentionMap(rows, found.weights[nodes.perm]))
-        return on_nodes
-
-    def _windows(self, grid: Grid, device: torch.device) -> Iterator[Windows]:
-        for stage in self.stages:
-            assert isinstance(stage, SwinStage)
-            yield from stage.windows(grid, device)
-            grid = Grid(grid.count, -(-grid.height // 2), -(-grid.width // 2))
+        return maps_on_nodes(self, images)
 
 
 def window_block(

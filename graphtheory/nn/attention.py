@@ -215,12 +215,14 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
 
 
 @torch.no_grad()
-def noted(model: nn.Module, kind: type, note: Callable[..., Any], *inputs: Any) -> list[Any]:
+def noted(
+    model: nn.Module, kind: type | tuple[type, ...], note: Callable[..., Any], *inputs: Any
+) -> list[Any]:
     """Run a model in evaluation mode; what `note` makes of each call of a kind of layer, in order.
 
     Args:
         model: Any module; its mode is the same afterwards.
-        kind: Class of the layers.
+        kind: Class of the layers, or several.
         note: Takes a layer and what it is called with.
         inputs: What the model takes.
     """

@@ -74,7 +74,8 @@ class DropPath(nn.Module):
         if images < 1 or len(x) % images:
             raise ValueError(f"images: got {images}, expected a divisor of the {len(x)} nodes")
         source = x.device if generator is None else generator.device
-        draw = torch.rand(images, 1, 1, generator=generator, device=source).to(x.device)
+        # torch.rand with a generator, None or not, does not compile for a second number of images
+        draw = torch.empty(images, 1, 1, device=source).uniform_(generator=generator).to(x.device)
         factor = (draw >= self.p).to(x.dtype) / (1 - self.p)
         return (x.view(images, -1, x.size(1)) * factor).view_as(x)
 

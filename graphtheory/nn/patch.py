@@ -23,7 +23,7 @@ class PatchEmbedding(nn.Module):
         images [B, in_channels, H, W] -> nodes [B * h * w, dim] and the `Grid` (B, h, w).
 
     Raises:
-        ValueError: Images of another number of axes or channels, or of a size that does not fit.
+        ValueError: No images, other axes or channels, or a size that does not fit.
 
     Example:
         >>> x, grid = PatchEmbedding(8, patch_size=4)(torch.randn(2, 3, 8, 12))
@@ -56,10 +56,9 @@ class PatchEmbedding(nn.Module):
         return self.norm(x), grid
 
     def _whole_patches(self, images: Tensor) -> Tensor:
-        if images.dim() != 4 or images.size(1) != self.in_channels:
-            raise ValueError(
-                f"images: shape {tuple(images.shape)}, expected [B, {self.in_channels}, H, W]"
-            )
+        if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
+            expected = f"expected [1 or more, {self.in_channels}, H, W]"
+            raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")
         height, width = images.shape[2:]
         below, right = -height % self.patch_size, -width % self.patch_size
         if not below and not right:

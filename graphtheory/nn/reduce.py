@@ -86,8 +86,8 @@ class Random:
     def __call__(self, part: Part, generator: torch.Generator | None) -> Tensor:
         """Uniform numbers."""
         device = part.tokens.device if generator is None else generator.device
-        draw = torch.rand(part.size.shape, generator=generator, device=device)
-        return draw.to(part.tokens.device)
+        draw = torch.empty(part.size.shape, device=device)  # torch.rand(generator=None) may not
+        return draw.uniform_(generator=generator).to(part.tokens.device)  # compile: see DropPath
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +156,9 @@ class Reducer(ABC):
                 raise ValueError(
                     f"{name}: shape {tuple(values.shape)}, expected {tuple(tokens.shape[:2])}"
                 )
+        if keys is not None and (keys.dim() != 3 or keys.shape[:2] != tokens.shape[:2]):
+            expected = f"[{tokens.size(0)}, {tokens.size(1)}, any]"
+            raise ValueError(f"keys: shape {tuple(keys.shape)}, expected {expected}")
         size = tokens.new_ones(tokens.shape[:2]) if size is None else size
         return self.reduce(Part(tokens, size, prefix, received, keys, score), generator)
 

@@ -25,7 +25,7 @@ class ConvStem(nn.Module):
         w); a stride of 2 makes ceil(H / 2) rows of H.
 
     Raises:
-        ValueError: Not as many strides as widths; images of another number of axes or channels.
+        ValueError: Not as many strides as widths; no images, or other axes or channels.
 
     Example:
         >>> import torch
@@ -59,8 +59,7 @@ class ConvStem(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
         """Nodes, and the grid on which they lie."""
-        if images.dim() != 4 or images.size(1) != self.in_channels:
-            raise ValueError(
-                f"images: shape {tuple(images.shape)}, expected [B, {self.in_channels}, H, W]"
-            )
+        if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
+            expected = f"expected [1 or more, {self.in_channels}, H, W]"
+            raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")
         return from_map(self.layers(images))

@@ -1,6 +1,7 @@
 """Models of `transformers` with random weights: what changes, what does not, and the way back."""
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -172,9 +173,27 @@ def test_grouped_heads_and_masks_of_numbers() -> None:
 
 def test_a_copy_keeps_the_pattern_and_nothing_of_it_is_saved() -> None:
     model, inputs = MODELS["vit"]()
+    before = logits(model, inputs)
     apply(model, TopK(2))
-    torch.testing.assert_close(logits(copy.deepcopy(model), inputs), logits(model, inputs))
+    other = copy.deepcopy(model)
+    torch.testing.assert_close(logits(other, inputs), logits(model, inputs))
     assert "graphtheory" not in model.config.to_json_string()
+    undo(other)
+    assert torch.equal(logits(other, inputs), before)
+    assert not torch.allclose(logits(model, inputs), before, atol=1e-4)
+
+
+def test_an_unpickled_model_runs_where_nothing_was_applied() -> None:
+    model, inputs = MODELS["vit"]()
+    before = logits(model, inputs)
+    apply(model, TopK(0.625))
+    found, kept = logits(model, inputs), pickle.dumps(model)
+    for registry in (hf.AttentionInterface, hf.AttentionMaskInterface):  # as in another process
+        del registry._global_mapping["graphtheory_topk_0.625"]
+    other = pickle.loads(kept)
+    torch.testing.assert_close(logits(other, inputs), found)
+    undo(other)
+    assert torch.equal(logits(other, inputs), before)
 
 
 def test_what_is_not_supported_is_named() -> None:

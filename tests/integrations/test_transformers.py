@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphtheory.integrations import transformers
 from graphtheory.integrations.transformers import from_huggingface, load_huggingface
 from graphtheory.models import vit_pico
 
@@ -179,3 +180,11 @@ def test_models_that_we_do_not_have_are_refused() -> None:
         from_huggingface(hf.ViTModel(hf.ViTConfig(**VIT, hidden_act="relu")))
     with pytest.raises(ValueError, match=r"config.image_size: got .32, 16., expected a square"):
         from_huggingface(hf.ViTModel(hf.ViTConfig(**{**VIT, "image_size": (32, 16)})))
+
+
+def test_what_changes_a_model_in_place_is_there_too() -> None:
+    from graphtheory.integrations import hf_attention
+
+    assert transformers.apply is hf_attention.apply and transformers.undo is hf_attention.undo
+    with pytest.raises(AttributeError, match="has no attribute 'aply'"):
+        _ = transformers.aply

@@ -2,10 +2,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.models import MeanToken, ReducedViT, ViT, vit_pico
+from graphtheory.models import MeanToken, ReducedViT, ViT, swin_pico, vit_pico
 from graphtheory.models.reduced_vit import _keys
 from graphtheory.nn import Attention, Fuse, Keep, Merge, Reducer, attention_maps, unmerge
 from graphtheory.nn.reduce import Oracle
+from graphtheory.patterns import TopK
 
 
 @pytest.fixture
@@ -86,6 +87,10 @@ def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
 def test_blocks_that_do_not_exist_are_named(model: ViT) -> None:
     with pytest.raises(ValueError, match=r"after: blocks \[-1, 5\], expected 0..4"):
         ReducedViT(model, {-1: Merge(), 5: Merge(), 4: Merge()})
+    with pytest.raises(TypeError, match="model: got Swin, expected a ViT"):
+        ReducedViT(swin_pico(), {1: Merge()})
+    with pytest.raises(TypeError, match="after: got TopK, expected Keep, Fuse or Merge"):
+        ReducedViT(model, {1: TopK()})
 
 
 def test_a_rule_before_the_first_block_leaves_tokens_unseen(model: ViT) -> None:

@@ -154,6 +154,15 @@ def test_one_or_three_neighbourhoods(tiny: Tiny) -> None:
         SampledGCN(6, 5, 3)(tiny.x, [tiny.graph] * 2)
 
 
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: [one] * 3])
+def test_what_is_no_neighbourhood_is_refused(tiny: Tiny, wrap: Any) -> None:
+    for given, kind in ((tiny.graph.edge_index(), "Tensor"), (Data(), "Data"), (None, "NoneType")):
+        with pytest.raises(
+            TypeError, match=f"neighborhoods: got {kind}, expected one Neighborhood"
+        ):
+            SampledGCN(6, 5, 3)(tiny.x, wrap(given))
+
+
 def karate() -> Data:
     data = graphs.load("karate")
     part = torch.arange(34) % 3

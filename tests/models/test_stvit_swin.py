@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from graphtheory import models
@@ -6,6 +7,7 @@ from graphtheory.metrics import count_macs
 from graphtheory.models import STViTSwin, stvit_r_swin_base, stvit_r_swin_small
 from graphtheory.models.stvit_swin import stvit_r_swin, stvit_swin
 from graphtheory.nn import PatchEmbedding
+from graphtheory.patterns import TopK
 
 
 def test_sizes_are_published() -> None:
@@ -41,6 +43,39 @@ def test_images_of_any_size_and_maps_of_each_layer() -> None:
         total = torch.zeros(nb.num_dst, found.weights.size(1))
         total = total.index_add(0, nb.receivers(), found.weights)
         torch.testing.assert_close(total, torch.ones_like(total))
+
+
+def test_edges_are_between_patches_of_the_grid_and_tokens() -> None:
+    model = stvit_r_swin(8, 1, units=1, window=4, side=2, out_channels=3).eval()
+    maps = [m.neighborhood for m in model.attention_maps(torch.randn(2, 3, 128, 96))]
+    assert maps[0].num_dst == 2 * 32 * 24 and maps[2].num_dst == 2 * 16 * 12
+    sent, heard = maps[2].edge_index() % 192  # windows of 4 x 4 of 16 x 12 patches, not shifted
+    assert torch.equal(sent // 48, heard // 48) and torch.equal(sent % 12 // 4, heard % 12 // 4)
+
+    inside, near, both, within, among, back = maps[4:10]  # 8 x 6 patches, 4 windows, 16 tokens
+    assert inside.num_dst == 96 and (near.num_src, both.num_src) == (2 * 64, 2 * 64)
+    sent, heard = near.edge_index()
+    assert torch.equal(sent // 64, heard // 16)
+    of_first = sent[heard == 16] - 64  # of the second image, the first token of the first window
+    rows, columns = (of_first[of_first >= 16] - 16) // 6, (of_first[of_first >= 16] - 16) % 6
+    assert of_first[:4].tolist() == [0, 1, 2, 3]
+    assert rows.unique().tolist() == list(range(7)) and columns.unique().tolist() == list(range(6))
+    assert (within.num_dst, among.num_edges, back.num_edges) == (32, 2 * 16 * 16, 2 * 48 * 16)
+
+
+def test_attention_may_be_to_the_nearest() -> None:
+    for make, options in ((stvit_swin, {"semantic": 1}), (stvit_r_swin, {"units": 1})):
+        model = make(8, 1, window=2, side=1, pattern=TopK(1), out_channels=3, **options)
+        for found in model.attention_maps(torch.randn(1, 3, 32, 32)):
+            assert int(
+                (found.weights > 0).sum()
+            ) == found.neighborhood.num_dst * found.weights.size(1)
+
+
+def test_images_of_another_size_than_g_are_named() -> None:
+    model = stvit_r_swin(8, 1, units=1, window=2, side=1, tokens=4)
+    with pytest.raises(ValueError, match="images: of 9 semantic tokens, expected 4 as G has"):
+        model(torch.randn(2, 3, 96, 96))
 
 
 def test_gradients_reach_every_parameter() -> None:
@@ -106,3 +141,11 @@ def test_assignment_has_a_row_for_each_token() -> None:
     torch.testing.assert_close(found[:, :, 2], weights[:, :, 4, 16:])  # first of the second window
     model.train()(images).sum().backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_assignment_of_units_that_give_back_is_the_last_ones() -> None:
+    model = stvit_r_swin(8, 1, units=2, window=4, side=2, out_channels=3).eval()
+    images = torch.randn(2, 3, 128, 128)
+    maps = [m for m in model.attention_maps(images) if m.neighborhood.blocks == (2, 16, 80)]
+    weights = maps[1].weights.view(2, 16, 80, 4).permute(0, 3, 1, 2)
+    torch.testing.assert_close(model.assignment(images)[:, :, 2], weights[:, :, 4, 16:])

@@ -56,6 +56,16 @@ def test_paths_drop_by_image_and_keep_their_mean(generator: torch.Generator) -> 
     assert torch.equal(drop.eval()(x, 4000), x)
 
 
+def test_compiled_paths_drop_in_batches_of_any_size() -> None:
+    drop = DropPath(0.5)
+    compiled = torch.compile(lambda x: drop(x, len(x) // 2), fullgraph=True, backend="aot_eager")
+    for images in (2, 3, 5):
+        torch.manual_seed(0)
+        expected = drop(torch.ones(2 * images, 4), images)
+        torch.manual_seed(0)
+        assert torch.equal(compiled(torch.ones(2 * images, 4)), expected)
+
+
 def test_a_block_draws_its_paths_from_the_generator() -> None:
     block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
 

@@ -60,8 +60,9 @@ def test_tokens_come_before_the_patches_of_each_image() -> None:
     ("images", "message"),
     [
         (torch.zeros(1, 3, 6, 8), "images: 6 x 8 pixels, expected multiples of patch_size=4; pad"),
-        (torch.zeros(1, 1, 8, 8), r"images: shape \(1, 1, 8, 8\), expected \[B, 3, H, W\]"),
-        (torch.zeros(3, 8, 8), r"images: shape \(3, 8, 8\), expected \[B, 3, H, W\]"),
+        (torch.zeros(1, 1, 8, 8), r"images: shape \(1, 1, 8, 8\), expected \[1 or more, 3"),
+        (torch.zeros(0, 3, 8, 8), r"images: shape \(0, 3, 8, 8\), expected \[1 or more, 3"),
+        (torch.zeros(3, 8, 8), r"images: shape \(3, 8, 8\), expected \[1 or more, 3"),
     ],
 )
 def test_images_that_do_not_fit_are_named(images: torch.Tensor, message: str) -> None:

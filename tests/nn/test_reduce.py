@@ -35,6 +35,7 @@ def test_slots_of_two_reductions_follow_each_other() -> None:
         ({"tokens": torch.ones(3, 4)}, "tokens: shape (3, 4), expected [B, 1 or more, dim]"),
         ({"received": torch.ones(1, 2)}, "received: shape (1, 2), expected (1, 3)"),
         ({"size": torch.ones(3)}, "size: shape (3,), expected (1, 3)"),
+        ({"keys": torch.ones(1, 2, 4)}, "keys: shape (1, 2, 4), expected [1, 3, any]"),
         ({}, "score: not given, expected [B, T], which this rule reads"),
     ],
 )
