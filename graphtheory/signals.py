@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,34 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
+def insistent_signals() -> Iterator[None]:
+    """Within the block Ctrl-C that meets a finalizer is not lost: it comes again a moment later.
+
+    Python prints an exception out of a finalizer or a weak reference's callback and goes on, and so
+    it does with the KeyboardInterrupt of a signal that arrives there.
+    """
+    report = sys.unraisablehook
+
+    def again(swallowed: sys.UnraisableHookArgs) -> None:
+        match swallowed.exc_value:
+            case _Signalled(number=number):
+                pass
+            case KeyboardInterrupt():
+                number = signal.SIGINT
+            case _:
+                return report(swallowed)
+        later = threading.Timer(0.05, signal.raise_signal, (number,))
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
+
+
+@contextmanager
 def prompt_signals() -> Iterator[None]:
     """SIGINT ends the block with KeyboardInterrupt, SIGTERM with SystemExit(143), both at once.
 
@@ -36,7 +65,8 @@ def prompt_signals() -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, _raise)
     try:
-        yield
+        with insistent_signals():
+            yield
     except _Signalled as stop:
         if stop.number == signal.SIGINT:
             raise KeyboardInterrupt from None

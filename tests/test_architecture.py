@@ -24,9 +24,10 @@ _STRUCTURE = {"ops", "graph"}
 _PATTERNS = {"structure"} | _STRUCTURE
 _LAYERS = {"patterns"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
-_EXPERIMENTS = {"train", "data", "metrics", "plot", "models"} | _MODELS
+_EXPERIMENTS = {"signals", "train", "data", "metrics", "plot", "models"} | _MODELS
 # Room -> the other rooms it may import. A room is a module or a folder directly in the package.
 MAY_IMPORT: dict[str, set[str]] = {
+    "signals": set(),
     "graph": set(),
     "ops": {"graph"},
     "structure": _STRUCTURE,
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": _LAYERS,
     "models": _MODELS,
     "integrations": {"models"} | _MODELS,
-    "train": _LAYERS,
+    "train": {"signals"} | _LAYERS,
     "data": _LAYERS,
     "metrics": _LAYERS,
     "plot": _LAYERS,

@@ -305,6 +305,9 @@ def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
     assert segments(plot.image_graph(IMAGE, PATCHES, LINKED)) == every
     one = plot.image_graph(IMAGE, PATCHES, LINKED, receiver=5, weight=[1, 1, 1, 1, 2])
     assert segments(one) == every[3:]
+    _, _, senders, receiver = one.axes[0].collections
+    assert senders.get_offsets().tolist() == [[3, 3]]
+    assert receiver.get_offsets().tolist() == [[5, 3]]
     assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
     grey = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
     assert grey.shape == (4, 6, 3) and (grey[..., 0] == grey[..., 2]).all()

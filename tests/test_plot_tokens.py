@@ -29,7 +29,7 @@ def test_patches_of_one_token_have_one_number_and_colour() -> None:
     colours = shown.to_rgba(shown.get_array())[..., :3]
     assert (colours[0, 0] == colours[0, 1]).all() and (colours[0, 2] == colours[1, 2]).all()
     assert len(np.unique(colours.reshape(-1, 3)[[0, 2, 3]], axis=0)) == 3
-    assert "white: left" in tokens.get_title()
+    assert "white: dropped" in tokens.get_title()
 
 
 def test_shapes_that_do_not_fit() -> None:

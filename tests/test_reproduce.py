@@ -117,14 +117,15 @@ def test_a_figure_of_the_shallow_network_prints_and_draws(
     assert (tmp_path / f"{figure}.csv").exists()
 
 
-def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run the quick form from seed 3 on and look at its files."""
+def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the quick form from seed 3 on, look at its files; the verdict."""
     assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     found = json.loads((out / f"{figure}.json").read_text())
     assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
     assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
     assert (out / f"{figure}.csv").exists()
+    return found["verdict"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,11 @@ def test_a_figure_of_the_shallow_vit_prints_and_draws(
         made = replace(study, cases=cases, values=study.values[:2], seeds=2)
         made = replace(made, labels=(4, 8) if isinstance(study.labels, tuple) else 8)
     monkeypatch.setattr(token_study, "quick", lambda given: replace(made, first=given.first))
-    _written(figure, tmp_path, capsys)
+    verdict = _written(figure, tmp_path, capsys)
+    if figure == "fig-2-1b":
+        assert "2 values of sigma, through which a line always goes" in verdict
+        made = replace(made, values=study.values[:3])
+        assert "claimed a falling line" in _written(figure, tmp_path / "three", capsys)
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(

@@ -1,10 +1,15 @@
 import os
 import signal
+import sys
 import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
-from graphtheory.train.signals import prompt_signals
+from graphtheory.signals import insistent_signals, prompt_signals
 
 
 @pytest.mark.parametrize(
@@ -18,6 +23,38 @@ def test_a_signal_ends_the_block(number: signal.Signals, error: type[BaseExcepti
     if isinstance(caught.value, SystemExit):
         assert caught.value.code == 143
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize("block", [prompt_signals, insistent_signals])
+def test_a_signal_that_meets_a_finalizer_comes_again(
+    block: Callable[[], AbstractContextManager[None]],
+) -> None:
+    class Subject:
+        pass
+
+    subject = Subject()
+    reference = weakref.ref(subject, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), block():
+        del subject
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert reference() is None
+
+
+def test_other_errors_of_finalizers_are_reported_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Subject:
+        pass
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: reported.append(report.exc_type))
+    subject = Subject()
+    reference = weakref.ref(subject, lambda _: {}["missing"])
+    with insistent_signals():
+        del subject
+    assert reference() is None and reported == [KeyError]
 
 
 def test_what_is_ignored_stays_ignored() -> None:

@@ -20,6 +20,7 @@ from graphtheory.cli.reproduce import Reproduce
 from graphtheory.cli.show import Command, RefusedError, Screen, console
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
+from graphtheory.signals import insistent_signals
 
 _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and MLP.
 
@@ -61,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = _parsed(words)
     screen = Screen(console(), console(stderr=True), shlex.join(["graphtheory", *words]))
     try:
-        command.run(screen)
+        with insistent_signals():
+            command.run(screen)
     except RefusedError as refusal:
         return screen.error(str(refusal), WRONG_INPUT)
     except KeyboardInterrupt:

@@ -64,16 +64,24 @@ class Nearest:
 
     Args:
         k: Neighbours of a patch.
+
+    Raises:
+        ValueError: k below 1.
     """
 
     k: int
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k: got {self.k}, expected 1 or more neighbours")
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
         """Edges by features."""
         k = min(self.k, grid.size - 1)
         if k < 1:
             return torch.empty(2, 0, dtype=torch.int64)
-        near = kneighbors_graph(x.flatten(1).numpy(), k)  # row: the patch, column: a neighbour
+        pixels = x.detach().flatten(1).cpu().double()
+        near = kneighbors_graph(pixels.numpy(), k)  # row: the patch, column: a neighbour
         return from_scipy_sparse_matrix(near)[0].flip(0)
 
 
@@ -100,11 +108,15 @@ def patch_graphs(
         >>> batch
         DataBatch(x=[8, 48], edge_index=[2, 16], pos=[8, 2], batch=[8], ptr=[3])
     """
+    if patch_size < 1:
+        raise ValueError(f"patch_size: got {patch_size}, expected 1 or more pixels")
     if images.dim() != 4 or any(side % patch_size for side in images.shape[2:]):
         raise ValueError(
             f"images: shape {tuple(images.shape)}, expected [B, C, H, W] with multiples of "
             f"patch_size={patch_size} for H and W"
         )
+    if not len(images) or not images.is_floating_point():
+        raise ValueError(f"images: {len(images)} of {images.dtype}, expected floating ones")
     if y is not None and len(y) != len(images):
         raise ValueError(f"y: {len(y)} labels, expected one an image: {len(images)}")
     height, width = (side // patch_size for side in images.shape[2:])
@@ -145,7 +157,8 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
     """
     if image.dim() != 3:
         raise ValueError(f"image: shape {tuple(image.shape)}, expected [C, H, W]")
-    data = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)(image)
+    segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
+    data = segment(image.contiguous())  # which [H, W, C] turned round is not
     seg = data.seg[0]
     across = torch.stack([seg[:, 1:].flatten(), seg[:, :-1].flatten()])
     down = torch.stack([seg[1:].flatten(), seg[:-1].flatten()])

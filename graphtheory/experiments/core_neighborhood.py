@@ -116,10 +116,14 @@ class Graph(NamedTuple):
 
     def candidates(self, network: str) -> Neighborhood:
         """T^n without n, of the labelled nodes alone."""
-        assert self.ball.distance is not None
-        mine = torch.zeros(len(self.y), dtype=torch.bool).index_fill(0, self.labelled, True)
-        other = self.ball.distance == CORE if network == GCN else self.ball.distance > 0
-        return self.ball.keep(mine[self.ball.receivers()] & other)
+        mine = self.labelled.sort().values
+        rows = self.ball.rows(mine)
+        assert rows.distance is not None
+        rows = rows.keep(rows.distance == CORE if network == GCN else rows.distance > 0)
+        degree = rows.indptr.new_zeros(len(self.y) + 1).index_copy(0, mine + 1, rows.degree())
+        return Neighborhood(
+            degree.cumsum(0), rows.indices, len(self.y), distance=rows.distance, validate=False
+        )
 
     def rest(self) -> Tensor:
         """Bool [N], the nodes that are not labelled."""

@@ -10,6 +10,7 @@ import numpy as np
 from graphtheory.experiments.core_neighborhood_study import SUCCESS
 from graphtheory.experiments.power_law import Successes, boundary, halves, regression_of
 from graphtheory.experiments.study import Row
+from graphtheory.experiments.trend import Level, Trend, levels, means, trend
 
 
 class Case(Protocol):
@@ -120,6 +121,29 @@ def last(rows: Sequence[Row], axis: str) -> dict[tuple[str, float], list[Row]]:
     for r in rows:
         out.setdefault((r["case"], r[axis]), {})[r["seed"]] = r
     return {key: list(of.values()) for key, of in out.items()}
+
+
+def ratios(rows: Sequence[Row], case: str) -> dict[float, Level]:
+    """eps_0 above 0 -> the loss at the end over 2 eps_0, which is claimed to be 1."""
+    ends = {eps: of for (name, eps), of in last(rows, "eps_0").items() if name == case and eps > 0}
+    by = {eps: [r["hinge"] / (2 * eps) for r in of] for eps, of in sorted(ends.items())}
+    return dict(zip(by, levels(means(by)), strict=True))
+
+
+def slower(rows: Sequence[Row], case: str) -> Trend:
+    """Whether the steps of `settling` rise with eps_0."""
+    values = sorted({r["eps_0"] for r in rows if r["case"] == case})
+    return trend(values, means({eps: settling(rows, case, eps) for eps in values}))
+
+
+def risen(rows: Sequence[Row], case: str, measure: str = "mass") -> tuple[Level, Trend]:
+    """A measure at the last step, and whether it rises over the steps."""
+    by: dict[float, list[float]] = {}
+    for r in rows:
+        if r["case"] == case:
+            by.setdefault(r["step"], []).append(r[measure])
+    sample = means(by)
+    return levels(sample)[-1], trend(sorted(by), sample)
 
 
 def settling(rows: Sequence[Row], case: str, eps_0: float, part: float = 0.1) -> list[float]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory import plot
-from graphtheory.models import ReducedViT, STViT, Swin, ViT
+from graphtheory.models import ReducedViT, STViT, Swin, ViG, ViT
 from graphtheory.nn import AttentionMap
 from graphtheory.patterns import TopK
 from graphtheory.train import ImageTask
@@ -25,7 +25,8 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
     patches, heads averaged, and "assignment", the token that looks at each patch most. vit and kvt:
     "class-attention", where the class token looks in each block; kvt also "k-nearest", whom the
     middle patch attends to in the last block, first head. evit, tome and random-drop: "assignment",
-    the token that each patch ended in. swin: "window-attention" of the middle patch.
+    the token that each patch ended in. swin: "window-attention" of the middle patch. vig:
+    "nearest-first" and "nearest-last", the patches that send to the middle one in these blocks.
 
     Args:
         task: Trained.
@@ -47,6 +48,7 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
 def _of(model: nn.Module) -> Callable[[Any, Tensor, Tensor], Pictures] | None:
     kinds: tuple[tuple[type[nn.Module], Any], ...] = (
         (STViT, _semantic), (ReducedViT, _reduced), (ViT, _class), (Swin, _window),
+        (ViG, _nearest),
     )  # fmt: skip
     return next((draw for kind, draw in kinds if isinstance(model, kind)), None)
 
@@ -96,6 +98,22 @@ def _window(model: Swin, given: Tensor, image: Tensor) -> Pictures:
     return {"window-attention": _edges(maps[1], image, grid.height, grid.width, 0, title)}
 
 
+def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
+    first, *_, last = model.graphs(given)
+    return {
+        f"nearest-{name}": plot.image_graph(
+            image, **found.drawing(0, image.size(1), image.size(2)),
+            receiver=_middle(found.grid.height, found.grid.width),
+            title=f"Whom the middle patch hears, {name} block",
+        )
+        for name, found in (("first", first), ("last", last))
+    }  # fmt: skip
+
+
+def _middle(height: int, width: int) -> int:
+    return height // 2 * width + width // 2
+
+
 def _edges(
     found: AttentionMap, image: Tensor, height: int, width: int, prefix: int, title: str
 ) -> Any:
@@ -106,5 +124,6 @@ def _edges(
     size = torch.tensor([image.size(2) / width, image.size(1) / height])
     nodes = torch.arange(height * width)
     pos = (torch.stack([nodes % width, nodes // width], 1) + 0.5) * size
-    middle = height // 2 * width + width // 2
-    return plot.image_graph(image, pos, edges, weight=weight[kept], receiver=middle, title=title)
+    return plot.image_graph(
+        image, pos, edges, weight=weight[kept], receiver=_middle(height, width), title=title
+    )

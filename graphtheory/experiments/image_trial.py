@@ -51,7 +51,7 @@ _NATURAL = ImageTrial(
 # One recipe for all models of a data set: chosen for vit on validation, and not again for others.
 _TRIALS = {
     "digits": ImageTrial("vit", Recipe(epochs=40, lr=2e-3, augment=Augmentation(crop=1)), 32),
-    "mnist": ImageTrial("vit", Recipe(epochs=6, lr=2e-3, augment=Augmentation(crop=2)), 64),
+    "mnist": ImageTrial("vit", Recipe(epochs=3, lr=2e-3, augment=Augmentation(crop=2)), 64),
     "cifar10": _NATURAL,
     "cifar10-jpeg": _NATURAL,
     "cifar10-lossless4000": replace(_NATURAL, recipe=replace(_NATURAL.recipe, epochs=100)),

@@ -24,7 +24,7 @@ from graphtheory.experiments.mixture_study import (
 )
 from graphtheory.experiments.power_law import Exponent, Successes, boundary, regression
 from graphtheory.experiments.study import Row
-from graphtheory.experiments.trend import Trend, Turn
+from graphtheory.experiments.trend import FEWEST, Trend, Turn
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,6 @@ and 4.7, and Sigma of figure C.1, of which the identity leaves the tensors under
 4.6b prints the mean (mu_2 - 2) 1; here it moves away from 0. So that each takes at most a quarter
 of an hour on one core: four values of d in figure 4.2, 8 trials in figures 4.4b and 4.5a, 3 in C.1.
 """
-FEWEST = 3
-"""Seeds that a verdict needs."""
 _NAN = math.nan
 _NOTHING: dict[str, Exponent | Trend | Turn] = {
     "power": Exponent(_NAN, _NAN, _NAN, _NAN),

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import isinf
-from statistics import mean
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -253,67 +250,3 @@ figures 5.3 and 5.4 the second p^, |Omega| and m. Figure 5.4 keeps "all the othe
 (0.9, 0.1) among them, yet says that both groups lose alike: every p* is set against every p^.
 FastGCN draws different nodes: with replacement the weights of rare ones, three layers deep, make
 SGD diverge at 1e-3, 3e-4 and 1e-4 alike."""
-
-
-def averages(rows: list[Row], axis: str, measure: str = "error") -> dict[str, dict[int, float]]:
-    """Name of a task -> labels or width -> mean over seeds."""
-    cells: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        cells.setdefault(row["name"], {}).setdefault(row[axis], []).append(row[measure])
-    return {name: {at: mean(of[at]) for at in sorted(of)} for name, of in cells.items()}
-
-
-def norm_verdict(rows: list[Row], axis: str, measure: str = "error") -> dict[str, Any]:
-    """Claims of figures 5.1 and 5.2: the error falls, and a larger norm of A* leaves more of it.
-
-    Returns:
-        `falls`, how many tasks end lower than they begin, of `tasks`; `spearman`, the correlation
-        over tasks of the norm with the error at the largest number of labels or width.
-    """
-    from scipy.stats import spearmanr
-
-    curves = averages(rows, axis, measure)
-    norm = {name: mean(r["norm"] for r in rows if r["name"] == name) for name in curves}
-    ends = {name: (of[min(of)], of[max(of)]) for name, of in curves.items()}
-    rho = spearmanr([norm[n] for n in curves], [ends[n][1] for n in curves])[0]
-    falls = sum(last < first for first, last in ends.values())
-    return {"falls": falls, "tasks": len(ends), "spearman": float(rho)}
-
-
-def best_target(rows: list[Row], measure: str = "error") -> dict[str, tuple[Pair | None, int, int]]:
-    """Claim of figures 5.3 and 5.4: the p^ that each learner learns best of the most labels.
-
-    Returns:
-        Learner -> p^ of the lowest mean, None where all diverged; in how many seeds it is lowest;
-        of how many.
-    """
-    return {
-        learner: _lowest([r for r in rows if r["learner"] == learner], "p_hat", measure)
-        for learner in dict.fromkeys(r["learner"] for r in rows)
-    }
-
-
-def best_sampler(rows: list[Row]) -> dict[Pair, tuple[Pair | None, int, int]]:
-    """The same the other way round: of each p^ the p* that learns it best.
-
-    Errors of one p^ are of the same targets, whose variance then decides nothing.
-    """
-    ours = [r for r in rows if r["sampler"] == GROUPS]
-    targets = dict.fromkeys(_pair(r["p_hat"]) for r in ours)
-    return {p: _lowest([r for r in ours if _pair(r["p_hat"]) == p], "p_star") for p in targets}
-
-
-def _lowest(rows: list[Row], key: str, measure: str = "error") -> tuple[Pair | None, int, int]:
-    by: dict[Pair, list[float]] = {}
-    most = max(r["labels"] for r in rows)
-    for row in sorted((r for r in rows if r["labels"] == most), key=lambda r: r["seed"]):
-        by.setdefault(_pair(row[key]), []).append(row[measure])
-    best = min(by, key=lambda p: mean(by[p]))
-    of = len(by[best])
-    if isinf(mean(by[best])):
-        return None, 0, of
-    return best, sum(min(by, key=lambda p: by[p][i]) == best for i in range(of)), of
-
-
-def _pair(of: Sequence[float]) -> Pair:
-    return (of[0], of[1])

@@ -12,12 +12,35 @@ from scipy.stats import rankdata
 from graphtheory.experiments.power_law import Successes, halves
 
 Array = NDArray[np.float64]
+FEWEST = 3
+"""Seeds that a verdict needs."""
+SURE = 0.95
+"""Share of resamples in which something must be so, to be sure of it."""
 _LEVEL = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
+class Level:
+    """The size of a measure.
+
+    Attributes:
+        value: It.
+        low: Lower end of its 95 % interval over resampled seeds.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """The size and its interval."""
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
 class Trend:
-    """Spearman's correlation of a setting with the median of a measure.
+    """Spearman's correlation of a setting with the median or mean of a measure.
 
     Attributes:
         rho: -1 falls always, 1 rises always.
@@ -54,7 +77,7 @@ class Turn:
     @property
     def holds(self) -> bool:
         """Whether it first falls and then rises, in 95 of 100 resamples."""
-        return self.inside >= 0.95
+        return self.inside >= SURE
 
     def __str__(self) -> str:
         """Where, and how sure it is that this is not an end."""
@@ -80,6 +103,21 @@ def medians(
     return whole, np.where(np.isnan(drawn), whole, drawn)
 
 
+def means(
+    by: Mapping[float, Sequence[float]], resamples: int = 1000, seed: int = 0
+) -> tuple[Array, Array]:
+    """`medians`, but means: of few seeds, whose differences then cancel; infinite where one is."""
+    table = np.array([list(by[value]) for value in sorted(by)], float)  # [V, seeds]
+    pick = np.random.default_rng(seed).integers(table.shape[1], size=(resamples, table.shape[1]))
+    return table.mean(1), table[:, pick].mean(2).T
+
+
+def levels(sample: tuple[Array, Array]) -> list[Level]:
+    """The size at each setting of `medians` or `means`, which are finite."""
+    ends = np.quantile(sample[1], _LEVEL, axis=0)
+    return [Level(*map(float, of)) for of in zip(sample[0], *ends, strict=True)]
+
+
 def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:
     """`halves` at each setting [V], and again of successes drawn anew in each cell [R, V]."""
     random = np.random.default_rng(seed)
@@ -92,7 +130,7 @@ def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[A
 
 
 def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Trend:
-    """The trend of `medians` or `boundaries` over the settings, which rise."""
+    """The trend of `medians`, `means` or `boundaries` over the settings, which rise."""
     whole, drawn = sample
     every = np.array([_spearman(np.asarray(values), line) for line in drawn])
     low, high = np.quantile(every, _LEVEL)

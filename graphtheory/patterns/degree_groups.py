@@ -128,7 +128,7 @@ class DegreeGroups(Pattern):
             given = 0.5 if self.share is None else self.share
             share = each_group("share", given, len(size), least=0.0, most=1.0, above=True)
             return (share * size).round().long().clamp(min=1)
-        count = each_group("count", self.count, len(size), least=1.0).long()
+        count = each_group("count", self.count, len(size), least=1.0, whole=True).long()
         if bool((count > size).any()):
             group = int((count > size).nonzero()[0])
             raise ValueError(

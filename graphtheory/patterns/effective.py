@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphtheory.graph import Neighborhood
+from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Compose, Pattern
 from graphtheory.patterns.draw import edge_weight
@@ -37,7 +38,7 @@ class EffectiveAdjacency:
 
 def effective_adjacency(
     pattern: Pattern,
-    neighborhood: Neighborhood,
+    neighborhood: Neighborhood | Any,
     *,
     draws: int | None = None,
     generator: torch.Generator | None = None,
@@ -51,13 +52,16 @@ def effective_adjacency(
 
     Args:
         pattern: The sampler.
-        neighborhood: A.
+        neighborhood: A, or a graph that `graph.neighborhood_from` reads, such as PyG's `Data`: A is
+            then its `edge_weight`, or ones. ``Compose(AddSelf(), SymmetricNormalize(), sampler)``
+            is the pattern that adds self-loops and the GCN's weights first.
         draws: Estimate from so many draws, at least 2. Default: the closed form, or 1000 draws of a
             pattern that has none.
         generator: Source of randomness of the draws.
 
     Raises:
         ValueError: Fewer than two draws, or what the pattern refuses.
+        TypeError: No pattern, or no graph.
 
     Source:
         Li (2024), eqs. (5.6), (5.7); other samplers by their mean, as section 5.4.2 reads FastGCN.
@@ -68,6 +72,9 @@ def effective_adjacency(
         >>> effective_adjacency(DegreeGroups(p_star=0.3), pair).neighborhood.weight.tolist()
         [0.3..., 0.3...]
     """
+    if not isinstance(pattern, Pattern):
+        raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
+    neighborhood = neighborhood_from(neighborhood)
     if draws is None:
         star, mean = pattern.effective(neighborhood), pattern.expected(neighborhood)
         if star is not None and mean is not None:

@@ -13,10 +13,13 @@ from torch import Tensor
 def check_boundaries(groups: int | tuple[float, ...]) -> None:
     """Raise unless this is a number of groups, or limits that grow."""
     if isinstance(groups, tuple):
-        if not groups or any(b <= a for a, b in pairwise(groups)):
+        if not groups or not all(a < b for a, b in pairwise((-math.inf, *groups))):
             raise ValueError(f"groups: got {groups}, expected degrees that grow, at least one")
     elif not isinstance(groups, int) or groups < 1:
-        raise ValueError(f"groups: got {groups!r}, expected a number of 1 or more, or degrees")
+        raise ValueError(
+            f"groups: got {groups!r}, expected a whole number of groups, at least 1, or a tuple of "
+            "the degrees at which the next one begins"
+        )
 
 
 def group_by_degree(degree: Tensor, groups: int | tuple[float, ...]) -> Tensor:
@@ -25,7 +28,18 @@ def group_by_degree(degree: Tensor, groups: int | tuple[float, ...]) -> Tensor:
     Args:
         degree: int64 [N].
         groups: How many, evenly on a log scale, or the degrees at which the next one begins.
+
+    Raises:
+        TypeError: Degrees that are no int64 [N].
+        ValueError: Fewer than one group, or limits that do not grow.
     """
+    if not isinstance(degree, Tensor) or degree.dtype != torch.int64 or degree.dim() != 1:
+        kind, shape = getattr(degree, "dtype", type(degree).__name__), getattr(degree, "shape", ())
+        raise TypeError(
+            f"degree: got {kind} of shape {tuple(shape)}, expected int64 [N], the senders of each "
+            "node"
+        )
+    check_boundaries(groups)
     if isinstance(groups, int):
         if groups == 1 or len(degree) == 0:
             return torch.zeros_like(degree)
@@ -60,22 +74,25 @@ def each_group(
     least: float,
     most: float = math.inf,
     above: bool = False,
+    whole: bool = False,
 ) -> Tensor:
     """One number for each group, float64 [L], from one for all or one each.
 
     Raises:
         ValueError: As many as there are not groups, or one out of range; `above` leaves `least`
-            itself out.
+            itself out, `whole` all fractions.
     """
     values = value if isinstance(value, tuple) else (value,) * groups
     if len(values) != groups:
         raise ValueError(f"{name}: {len(values)} numbers, expected one for each of {groups} groups")
     for group, number in enumerate(values):
         low = number > least if above else number >= least
-        if not (low and number <= most and math.isfinite(number)):
+        broken = whole and not float(number).is_integer()
+        if broken or not (low and number <= most and math.isfinite(number)):
             limits = f"{'above ' if above else ''}{least:g}" + (
                 " or more" if most == math.inf and not above else f" to {most:g}"
             )
+            limits = f"a whole number, {limits}" if whole else limits
             raise ValueError(f"{name}: got {number} for group {group}, expected {limits}")
     return torch.tensor(values, dtype=torch.float64)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
 from graphtheory.patterns.draw import draw_device, edge_weight, ranks
 from graphtheory.structure import shortest_path_distance
-from graphtheory.structure._subsets import floyd
+from graphtheory.structure._subsets import floyd, sample_rows, with_loops
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30
@@ -113,19 +112,13 @@ class Sample(Pattern):
         if nodes is not None:
             start, end = start[nodes], end[nodes]
         degree, device = end - start, draw_device(generator, neighborhood)
-        long = (degree > self.n).nonzero().flatten()
-        if self.n**2 * len(long) > _FLOYD * int(degree.sum()):
+        long = int((degree > self.n).sum())
+        if self.n**2 * long > _FLOYD * int(degree.sum()):
             rows = neighborhood if nodes is None else neighborhood.rows(nodes)
             place = ranks(rows.receivers(), generator, device)
             return rows.keep(place < self.n)
-        count = degree.clamp(max=self.n)
-        indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        first = (start - indptr[:-1]).repeat_interleave(count)
-        edges = first + torch.arange(len(first), device=first.device)  # rows that stay whole
-        drawn = distinct(len(long), self.n, degree[long].to(device), generator, device)
-        places = indptr[long][:, None] + torch.arange(self.n, device=long.device)
-        edges[places] = start[long][:, None] + _ascending(drawn.to(long.device))
-        return neighborhood.pick(indptr, edges)
+        draw = _places if device.type == "cpu" else _places_on_any_device
+        return neighborhood.pick(*draw(start, degree, self.n, generator, device))
 
     def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
         nodes = require_square(graph, "Sample(whole_graph=True)")
@@ -172,29 +165,58 @@ class AddSelf(Pattern):
 
 def add_self(rows: Neighborhood, receivers: Tensor) -> Neighborhood:
     """`AddSelf` where row i is the one of node receivers[i]; senders are all nodes."""
+    if rows.device.type == "cpu":
+        arrays = (t.numpy() for t in (rows.indptr, rows.indices, receivers))
+        indptr, edges = map(torch.from_numpy, with_loops(*arrays))
+    else:
+        indptr, edges = _with_loops(rows, receivers)
+    indices = torch.cat([rows.indices, receivers]).index_select(0, edges)
+    weight, distance = rows.weight, rows.distance
+    if weight is not None:
+        weight = torch.cat([weight, weight.new_ones(len(receivers))])[edges]
+    if distance is not None:
+        hops = torch.cat([distance, distance.new_zeros(len(receivers))])
+        distance = hops.index_select(0, edges)
+    return Neighborhood(
+        indptr, indices, rows.num_src, weight=weight, distance=distance, validate=False
+    )
+
+
+def _places(
+    start: Tensor, degree: Tensor, n: int, generator: torch.Generator | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Row pointers and edges of at most n edges a row, which begins at `start`; drawn on a CPU."""
+    size = degree.cpu()
+    shares = torch.rand(n, int((size > n).sum()), generator=generator, dtype=torch.float64)
+    found = sample_rows(start.cpu().numpy(), size.numpy(), shares.numpy())
+    indptr, edges = (torch.from_numpy(array).to(start.device) for array in found)
+    return indptr, edges
+
+
+def _places_on_any_device(
+    start: Tensor, degree: Tensor, n: int, generator: torch.Generator | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What `_places` does."""
+    count = degree.clamp(max=n)
+    indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    first = (start - indptr[:-1]).repeat_interleave(count)
+    edges = first + torch.arange(len(first), device=first.device)  # rows that stay whole
+    long = (degree > n).nonzero().flatten()
+    drawn = distinct(len(long), n, degree[long].to(device), generator, device)
+    places = indptr[long][:, None] + torch.arange(n, device=long.device)
+    edges[places] = start[long][:, None] + drawn.sort(1).values.to(long.device)
+    return indptr, edges
+
+
+def _with_loops(rows: Neighborhood, receivers: Tensor) -> tuple[Tensor, Tensor]:
+    """What `structure._subsets.with_loops` does, on any device."""
     row = rows.receivers()
     lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
     lacks[row[rows.indices == receivers[row]]] = False
     added = torch.cat([rows.indptr.new_zeros(1), lacks.cumsum(0)])
     indptr = rows.indptr + added
-    loops = indptr[1:][lacks] - 1  # at the ends of their rows
-    others = torch.arange(rows.num_edges, device=rows.device) + added[row]
-
-    def longer(old: Tensor, own: Tensor | int) -> Tensor:
-        out = old.new_empty(old.numel() + loops.numel())
-        out[others], out[loops] = old, own
-        return out
-
-    weight, distance = rows.weight, rows.distance
-    return Neighborhood(
-        indptr, longer(rows.indices, receivers[lacks]), rows.num_src,
-        weight=None if weight is None else longer(weight, 1),
-        distance=None if distance is None else longer(distance, 0), validate=False,
-    )  # fmt: skip
-
-
-def _ascending(drawn: Tensor) -> Tensor:
-    """Each row in order; numpy sorts rows of whole numbers in a fraction of torch's time."""
-    if drawn.device.type == "cpu":
-        return torch.from_numpy(np.sort(drawn.numpy(), axis=1))
-    return drawn.sort(1).values
+    edges = torch.empty(int(indptr[-1]), dtype=torch.int64, device=rows.device)
+    old = torch.arange(rows.num_edges, device=rows.device)
+    edges[old + added[row]] = old
+    edges[indptr[1:][lacks] - 1] = rows.num_edges + lacks.nonzero().flatten()
+    return indptr, edges

@@ -34,7 +34,8 @@ def image_graph(
         edge_index: Senders and receivers, [2, E].
         weight: One number of 0 or more an edge: wider and darker lines weigh more; None draws all
             alike.
-        receiver: Draw only what this node aggregates from, and mark it.
+        receiver: Draw only what this node aggregates from, and mark it and them: a line may pass
+            over other nodes.
         title: Above the picture.
 
     Raises:
@@ -61,8 +62,9 @@ def image_graph(
         place[:, 0], place[:, 1], s=size, color=_NODE, edgecolors="white", linewidths=0.5, zorder=3
     )
     if receiver is not None:
-        at = place[receiver]
-        axes.scatter(at[0], at[1], s=4 * size, color=_CHOSEN, edgecolors="white", zorder=4)
+        at, own = place[edges[0, drawn]], place[receiver]
+        axes.scatter(at[:, 0], at[:, 1], s=2 * size, color=_EDGE, edgecolors="white", zorder=4)
+        axes.scatter(own[0], own[1], s=4 * size, color=_CHOSEN, edgecolors="white", zorder=5)
     axes.set_xlabel("column (pixels)")
     axes.set_ylabel("row (pixels)")
     axes.set_title(title)

@@ -88,7 +88,7 @@ def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
     plain, tokens = figure.subplots(1, 2)
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     _bare(plain, "image")
-    _bare(tokens, "token of each patch" + (", white: left" if (place < 0).any() else ""))
+    _bare(tokens, "token of each patch" + (", white: dropped" if (place < 0).any() else ""))
     plain.imshow(pixels, interpolation="nearest")
     known = np.unique(place[place >= 0])
     rank = np.searchsorted(known, place).astype(float)

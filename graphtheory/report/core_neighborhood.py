@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -13,12 +12,14 @@ from graphtheory.experiments import core_neighborhood_claims as claims
 from graphtheory.experiments import core_neighborhood_study as studies
 from graphtheory.experiments.power_law import Exponent
 from graphtheory.experiments.rows import Row
-from graphtheory.report.study import StudyReport
+from graphtheory.report.study import StudyReport, became
 from graphtheory.report.table import Table
 
 _LETTER = {"eps_s": "1 - eps_S"}
 _LOOSE = 0.1  # a second threshold of the hinge loss, where the first one may never be reached
 _NO_LAW = 0.01  # p-value
+_NEAR = (0.75, 1.25)  # of 1
+CLOSE = 0.95  # of the attention is close to 1
 
 
 def core_neighborhood(figure: str, study: Any, rows: list[dict[str, Any]]) -> StudyReport:
@@ -119,24 +120,16 @@ def loss(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) -> 
     ends, title = claims.last(rows, study.axis), f"Figure 3.4, {study.seeds} trials"
     lines, results, told = [], [], []
     for case in study.cases:
-        settled = []
         for value in study.values:
             hinge = [r["hinge"] for r in ends[case.name, value]]
             about = {"case": case.name, "eps_0": value}
             results.append(Row.of(f"{figure} last test hinge loss", hinge, "1", **about))
             speed = claims.settling(rows, case.name, value)
             results.append(Row.of(f"{figure} steps to settle", speed, "1", **about))
-            settled.append(fmean(speed))
             ratio = f"{fmean(hinge) / (2 * value):.2f}" if value else "-"
             lines.append([case.name, f"{value:g}", f"{fmean(hinge):.4f}", f"{2 * value:g}", ratio,
                           f"{fmean(speed):.0f}"])  # fmt: skip
-        ratios = [float(line[4]) for line in lines if line[0] == case.name and line[4] != "-"]
-        slower = all(a < b for a, b in pairwise(settled))
-        told.append(
-            f"{case.name}: the last loss is {min(ratios):.2f} to {max(ratios):.2f} times 2 eps_0; "
-            f"a larger eps_0 {'always settles later' if slower else 'does not always settle later'}"
-            f" ({', '.join(f'{s:.0f}' for s in settled)} steps)."
-        )
+        told.append(_settled(rows, case.name, study.seeds))
     table = Table(
         f"{title}: test hinge loss after {max(r['step'] for r in rows)} steps",
         ["case", "eps_0", "last loss", "2 eps_0", "ratio", "steps to settle"], lines, words=1,
@@ -151,6 +144,17 @@ def loss(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) -> 
         curves, value="hinge", ylabel="test hinge loss (dotted: 2 eps_0)", title=title, marks=marks
     )
     return StudyReport(table, results, " ".join(told), picture)
+
+
+def _settled(rows: list[dict[str, Any]], case: str, seeds: int) -> str:
+    ratios, slower = claims.ratios(rows, case), claims.slower(rows, case)
+    near = all(_NEAR[0] <= of.low and of.high <= _NEAR[1] for of in ratios.values())
+    shown = ", ".join(f"{of} for eps_0 = {eps:g}" for eps, of in ratios.items())
+    return (
+        f"{case}: the last loss over 2 eps_0 is {shown}, claimed near 1 (within a quarter): "
+        f"{became(near, seeds)}. The steps to settle rise with eps_0 in rank by {slower}, claimed "
+        f"to rise: {became(slower.direction == 'rises', seeds)}."
+    )
 
 
 def attention(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]) -> StudyReport:
@@ -172,7 +176,13 @@ def attention(figure: str, study: studies.CurveStudy, rows: list[dict[str, Any]]
             shown.append(f"{means[0]:.3f} -> {means[1]:.3f}")
         error = fmean(r["error"] for r in mine if r["step"] == ends[1])
         lines.append([*shown, f"{100 * error:.1f}"])
-        told.append(f"{case.name}: {shown[1]}, claimed to rise to 1.")
+        end, over = claims.risen(mine, case.name)
+        rises = over.direction == "rises"
+        holds = "holds" if rises and end.low > CLOSE else "holds in part" if rises else False
+        told.append(
+            f"{case.name}: {shown[1]} [{end.low:.3f}, {end.high:.3f}], in rank over the steps "
+            f"{over}, claimed to rise to 1 (above {CLOSE}): {became(holds, study.seeds)}."
+        )
     table = Table(
         f"{title}: attention on class-relevant nodes",
         ["case", *names.values(), "test error %"], lines, words=1,

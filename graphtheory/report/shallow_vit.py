@@ -14,11 +14,9 @@ from graphtheory.experiments import token_patterns as tokens
 from graphtheory.experiments import token_study as studies
 from graphtheory.experiments import trend as trends
 from graphtheory.experiments.rows import Row
-from graphtheory.report.core_neighborhood import phase, speed
+from graphtheory.report.core_neighborhood import CLOSE, phase, speed
 from graphtheory.report.study import StudyReport
 from graphtheory.report.table import Table
-
-_ALL = 0.95  # of the attention is close to 1
 
 Rows = list[dict[str, Any]]
 
@@ -42,6 +40,8 @@ def _roots(study: studies.TokenPhases, rows: Rows, case: str) -> str:
     Beyond the grid N is its end.
     """
     grid = claims.successes(study, rows, case)
+    if len(grid.values) < 3:
+        return f"{case}: {len(grid.values)} values of sigma, through which a line always goes."
     whole, drawn = trends.boundaries(grid)
     ends = grid.labels[[0, -1]]
     lines = [linregress(grid.values, np.clip(h, *ends) ** -0.5) for h in (whole, *drawn)]
@@ -67,7 +67,7 @@ def attention(figure: str, study: studies.TokenCurves, rows: Rows) -> StudyRepor
         error = fmean(r["error"] for r in mine if r["step"] == step)
         first, last = means.values()
         lines.append([case.name, f"{first:.3f}", f"{last:.3f}", f"{100 * error:.1f}"])
-        found = "holds" if last > _ALL else "holds in part" if last > first else "not found"
+        found = "holds" if last > CLOSE else "holds in part" if last > first else "not found"
         told.append(f"{case.name}: {first:.3f} -> {last:.3f}, claimed to rise close to 1: {found}.")
     table = Table(
         f"{title}: attention on label-relevant tokens",

@@ -8,6 +8,7 @@ from typing import Any
 from graphtheory import plot
 from graphtheory.experiments import distance_study, encoding_study, label_study
 from graphtheory.experiments.rows import Row
+from graphtheory.experiments.trend import FEWEST
 from graphtheory.report.table import Table, counted
 
 
@@ -26,6 +27,13 @@ class StudyReport:
     rows: list[Row]
     verdict: str
     picture: Any
+
+
+def became(holds: bool | str, seeds: int) -> str:
+    """What became of a claim, in words; a text says more than whether it holds."""
+    if seeds < FEWEST:
+        return f"no verdict of fewer than {FEWEST} seeds"
+    return holds if isinstance(holds, str) else "holds" if holds else "not found"
 
 
 def distances(study: distance_study.DistanceStudy, rows: list[dict[str, Any]]) -> StudyReport:

@@ -10,12 +10,12 @@ from typing import Any
 
 from lightning import Callback
 
+from graphtheory.signals import prompt_signals
 from graphtheory.train.checkpoint import SafeCheckpointIO
 from graphtheory.train.contract import Source, Task
 from graphtheory.train.folder import Keep, RunFolder, describe_run
 from graphtheory.train.progress import Listener, Show, Tell
 from graphtheory.train.seeds import borrowed_randomness
-from graphtheory.train.signals import prompt_signals
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
 from graphtheory.train.watch import Row, Watch
 

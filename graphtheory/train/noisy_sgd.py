@@ -116,5 +116,6 @@ class Algorithm2:
         if not 0 < self.step_size < 1:
             raise ValueError(f"step_size: got {self.step_size}, expected above 0 and below 1")
         for name in ("outer", "inner", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: got {value!r}, expected a whole number, at least 1")

@@ -14,6 +14,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from graphtheory.signals import prompt_signals
 from graphtheory.train.checkpoint import (
     CheckpointError,
     SafeCheckpointIO,
@@ -25,7 +26,6 @@ from graphtheory.train.checkpoint import (
 from graphtheory.train.contrastive import Pretraining
 from graphtheory.train.folder import RunFolder
 from graphtheory.train.seeds import borrowed_randomness, derive, seed_all
-from graphtheory.train.signals import prompt_signals
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
 
 Row = dict[str, float]

@@ -17,11 +17,11 @@ from torch_geometric.loader import NeighborLoader
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places
 from graphtheory.patterns import Pattern
+from graphtheory.signals import leave_signals_to_parent
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.contract import Batches
 from graphtheory.train.full_graph import FullGraph, apply
 from graphtheory.train.seeds import derive
-from graphtheory.train.signals import leave_signals_to_parent
 
 _ORDER, _SAMPLE, _PATTERN = 2, 3, 4  # streams of randomness; 0 and 1 are FullGraph's
 Key = tuple[Tensor, int, int]  # seed nodes, epoch, step

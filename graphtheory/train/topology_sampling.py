@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import mse_loss
+from torch.nn.functional import cross_entropy, mse_loss
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Compose, Pattern, per_layer
@@ -75,14 +75,16 @@ def train_on_samples(
         generator: Source of all randomness; None draws a seed from torch's global state.
 
     Raises:
-        TypeError: The model has no parameters W and V that learn, or labelled is no mask.
-        ValueError: No labelled node.
+        TypeError: The model has no parameters W and V that learn, labelled is no mask, or y is of a
+            type that the loss does not compare with.
+        ValueError: No labelled node, or y of another shape than the outputs, or no class of theirs;
+            of losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
         FloatingPointError: A loss that is not finite.
 
     Source:
         Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
     """
-    _check(model, x, labelled)
+    _check(model, x, y, labelled)
     nodes = labelled.nonzero().flatten()
     if generator is None:
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
@@ -99,7 +101,7 @@ def train_on_samples(
             model.train(was_training)
 
 
-def _check(model: nn.Module, x: Tensor, labelled: Tensor) -> None:
+def _check(model: nn.Module, x: Tensor, y: Tensor, labelled: Tensor) -> None:
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     if not {"W", "V"} <= learning:
         raise TypeError(f"model: learns {sorted(learning)}, expected W and V among them")
@@ -110,6 +112,30 @@ def _check(model: nn.Module, x: Tensor, labelled: Tensor) -> None:
         )
     if not bool(labelled.any()):
         raise ValueError("labelled: no node, expected at least one")
+    if not isinstance(y, Tensor) or y.dim() == 0 or y.size(0) != x.size(0):
+        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"y: got {shape}, expected a row for each of the {x.size(0)} nodes")
+
+
+def _check_targets(loss: Loss, y: Tensor, outputs: int) -> None:
+    """Raise unless y [S, ...] of the labelled nodes is what a known loss compares [S, K] with."""
+    classes = loss is cross_entropy and not y.is_floating_point()
+    if loss not in (mse_loss, cross_entropy):
+        return
+    if not y.is_floating_point() and not (classes and y.dtype == torch.int64):
+        kinds = "floating numbers" + (" or int64 classes" if loss is cross_entropy else "")
+        raise TypeError(f"y: dtype {y.dtype}, expected {kinds}")
+    expected = (len(y),) if classes else (len(y), outputs)
+    if y.shape != expected:
+        raise ValueError(
+            f"y: shape {tuple(y.shape)} of the labelled nodes, expected {expected}, for the model "
+            f"has {outputs} outputs"
+        )
+    if classes and not 0 <= int(y.min()) <= int(y.max()) < outputs:
+        raise ValueError(
+            f"y: classes {int(y.min())} to {int(y.max())}, expected 0..{outputs - 1}, for the "
+            f"model has {outputs} outputs"
+        )
 
 
 @dataclass
@@ -123,6 +149,7 @@ class _Run:
     algorithm: Algorithm2
     loss: Loss
     generator: torch.Generator
+    fits: bool = False  # whether y was held against the outputs
 
     def __post_init__(self) -> None:
         own = dict(self.model.named_parameters())
@@ -148,6 +175,9 @@ class _Run:
         )
         batch = self.nodes[order[: self.algorithm.batch_size].to(self.nodes.device)]
         out = functional_call(self.model, self._weights(scale), (self.x, self._layers(batch)))
+        if not self.fits:
+            _check_targets(self.loss, self.y[self.nodes], out.size(1))
+            self.fits = True
         loss = self.loss(out[batch], self.y[batch])
         if not bool(loss.isfinite()):
             raise FloatingPointError(

@@ -48,6 +48,8 @@ def test_nearest_send_to_the_patch() -> None:
         wanted = distance[node].topk(3, largest=False).indices
         assert sorted(sender[receiver == node].tolist()) == sorted(wanted.tolist())
     assert Nearest(9)(x[:4], Grid(1, 2, 2)).shape == (2, 12)  # no more than there are
+    half = x.bfloat16().requires_grad_()
+    assert Nearest(3)(half, Grid(1, 4, 4)).shape == (2, 48)
 
 
 def test_superpixels_are_linked_where_they_touch() -> None:
@@ -58,6 +60,8 @@ def test_superpixels_are_linked_where_they_touch() -> None:
     assert data.x.tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
     assert data.edge_index.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3], [1, 2, 0, 3, 0, 3, 1, 2]]
     assert data.pos[2].tolist() == [3.5, 11.5] and data.seg.shape == (1, 16, 16)
+    turned = superpixel_graph(image.permute(1, 2, 0).contiguous().permute(2, 0, 1), num_segments=4)
+    assert torch.equal(turned.x, data.x) and torch.equal(turned.edge_index, data.edge_index)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,12 @@ def test_superpixels_are_linked_where_they_touch() -> None:
     [
         (lambda: patch_graphs(torch.rand(1, 1, 6, 8), 4, Beside()), r"images: shape \(1, 1, 6, 8"),
         (lambda: patch_graphs(torch.rand(1, 8, 8), 4, Beside()), r"images: shape \(1, 8, 8\)"),
+        (lambda: patch_graphs(torch.rand(1, 1, 8, 8), 0, Beside()), "patch_size: got 0, expected"),
+        (
+            lambda: patch_graphs(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), 4, Beside()),
+            "images: 1 of torch.uint8, expected floating ones",
+        ),
+        (lambda: Nearest(0), "k: got 0, expected 1 or more neighbours"),
         (
             lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
             "y: 1 labels, expected one an image: 2",

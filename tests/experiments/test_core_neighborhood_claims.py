@@ -68,3 +68,32 @@ def test_a_boundary_is_that_of_its_case() -> None:
     (of,) = claims.boundaries(study, rows).values()
     assert of["claimed"] == -2 and of["found"].exponent == pytest.approx(-1, abs=0.2)
     assert list(of["half"]) == [0.2, 0.4, 0.8] and 8 < of["half"][0.2] < 16
+
+
+def settles(eps: float, seed: int, at: int, end: float) -> list[dict[str, Any]]:
+    """A loss that falls in one step."""
+    looks = ((0, 1.0), (10, 1.0 if at > 10 else end), (20, end), (30, end))
+    return [row(eps_0=eps, seed=seed, step=step, hinge=hinge) for step, hinge in looks]
+
+
+def test_the_last_loss_over_twice_the_share_and_whether_more_is_slower() -> None:
+    rows = []
+    for seed, off in enumerate((0.9, 1.0, 1.1)):
+        rows += settles(0.0, seed, 10, 0.0) + settles(0.1, seed, 20, 0.2 * off)
+    ratios = claims.ratios(rows, CASES[0].name)
+    assert list(ratios) == [0.1] and ratios[0.1].value == pytest.approx(1)
+    assert 0.9 <= ratios[0.1].low < 1 < ratios[0.1].high <= 1.1
+    assert claims.slower(rows, CASES[0].name).direction == "rises"
+    same = [r for seed in range(3) for eps in (0.0, 0.1) for r in settles(eps, seed, 10, eps)]
+    assert claims.slower(same, CASES[0].name).direction == "no trend"
+
+
+def test_attention_at_the_end_and_over_the_steps() -> None:
+    rows = [
+        row(seed=seed, step=step, mass=mass + 0.01 * seed)
+        for seed in range(3)
+        for step, mass in ((0, 0.2), (20, 0.6), (10, 0.5), (30, 0.9))
+    ]
+    end, over = claims.risen([*rows, row(case="another", step=40, mass=0.0)], CASES[0].name)
+    assert end.value == pytest.approx(0.91) and end.low >= 0.9 - 1e-9
+    assert (over.rho, over.direction) == (1, "rises")

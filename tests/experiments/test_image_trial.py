@@ -61,6 +61,7 @@ def test_weights_and_images_follow_from_the_seed() -> None:
         ("stvit", {"semantic-attention", "assignment"}),
         ("evit", {"assignment"}),
         ("swin", {"window-attention"}),
+        ("vig", {"nearest-first", "nearest-last"}),
         ("cnn", set()),
     ],
 )

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -11,10 +10,6 @@ from graphtheory.experiments.topology_study import (
     SAMPLERS,
     STUDIES,
     Task,
-    averages,
-    best_sampler,
-    best_target,
-    norm_verdict,
 )
 from graphtheory.metrics import infinity_norm
 from graphtheory.patterns.draw import derive
@@ -24,10 +19,6 @@ TASKS = tuple(
     Task(sampler, (10, 30), (5, 2), (0.9, 0.1), EVEN, sampler=sampler) for sampler in SAMPLERS
 )
 SMALL = replace(STUDIES["fig-5-3"], tasks=TASKS, labels=(8, 12), widths=(6,), seeds=2)
-
-
-def row(**entries: Any) -> dict[str, Any]:
-    return {"name": "a", "norm": 1.0, "labels": 10, "width": 5, "seed": 0} | entries
 
 
 def test_rows_of_a_small_study() -> None:
@@ -72,18 +63,6 @@ def test_targets_are_those_of_the_formula() -> None:
     torch.testing.assert_close(trial.y, (heard.sin() * heard.tanh()) @ c)
 
 
-def test_norm_verdict_by_hand() -> None:
-    rows = [
-        row(name=name, norm=norm, labels=labels, error=error, mse=-error)
-        for name, norm, errors in (("a", 1.0, (0.9, 0.1)), ("b", 2.0, (0.9, 0.2)),
-                                   ("c", 3.0, (0.2, 0.3)))
-        for labels, error in zip((10, 20), errors, strict=True)
-    ]  # fmt: skip
-    assert averages(rows, "labels")["b"] == {10: 0.9, 20: 0.2}
-    assert norm_verdict(rows, "labels") == {"falls": 2, "tasks": 3, "spearman": 1.0}
-    assert norm_verdict(rows, "labels", "mse")["spearman"] == -1.0
-
-
 def test_held_out_errors_never_see_an_unlabelled_node() -> None:
     study = replace(SMALL, labels=(10,), tasks=TASKS[:1], readings=(ADAM,), held_out=0.3)
     trial = TASKS[0].trial(10, seed=1)[0]
@@ -98,29 +77,3 @@ def test_every_figure_learns_under_both_readings_and_the_search_holds_nodes_out(
         assert name == "steps-5" or [r.adam for r in study.readings] == [False, True]
     learners = [task.learner for task in STUDIES["fig-5-3"].tasks]
     assert learners[::3] == ["p* = (0.9, 0.1)", "p* = (0.1, 0.9)", "p* = (0.5, 0.5)", "FastGCN"]
-
-
-def test_best_target_and_best_sampler_by_hand() -> None:
-    a, b = (0.9, 0.1), (0.5, 0.5)
-    errors = {(a, a): (0.2, 0.5), (a, b): (0.3, 0.3), (b, a): (0.1, 9.0), (b, b): (0.2, 0.2)}
-    rows = [
-        row(learner=f"{p}", sampler=SAMPLERS[0], p_star=list(p), p_hat=list(q), seed=s, error=error)
-        for (p, q), both in errors.items()
-        for s, error in enumerate(both)
-    ]
-    lost = row(learner="F", sampler=SAMPLERS[1], p_star=[1, 1], p_hat=list(b), error=float("inf"))
-    assert best_target([*rows, lost]) == {f"{a}": (b, 1, 2), f"{b}": (b, 1, 2), "F": (None, 0, 1)}
-    assert best_sampler([*rows, lost]) == {a: (a, 1, 2), b: (b, 2, 2)}
-
-
-def test_of_several_numbers_of_labels_the_best_is_of_the_largest() -> None:
-    a, b = (0.9, 0.1), (0.5, 0.5)
-    rows = [
-        row(learner="L", sampler=SAMPLERS[0], p_star=list(q), p_hat=list(q), seed=s, labels=labels,
-            error=error)
-        for labels, errors in ((20, {a: 0.3, b: 0.2}), (10, {a: 0.1, b: 0.9}))
-        for q, error in errors.items()
-        for s in range(3)
-    ]  # fmt: skip
-    assert best_target(rows) == {"L": (b, 3, 3)}
-    assert best_sampler(rows) == {a: (a, 3, 3), b: (b, 3, 3)}

@@ -47,3 +47,14 @@ def test_trials_without_a_measure_do_not_count() -> None:
     nan = float("nan")
     whole, drawn = trends.medians({1: [1.0, nan, 3.0], 2: [nan, nan, 5.0]}, resamples=50)
     assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
+
+
+def test_means_of_few_seeds_and_their_intervals() -> None:
+    inf = float("inf")
+    by = {2: [1.0, 2.0, 6.0], 1: [1.0, 1.0, 1.0]}
+    assert trends.means(by | {3: [1.0, 2.0, inf]})[0].tolist() == [1, 3, inf]
+    still, wide = trends.levels(trends.means(by))
+    assert str(still) == "1.00 [1.00, 1.00]"
+    assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
+    paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.means(paired)).low == 1

@@ -130,10 +130,12 @@ def test_weights_stay_differentiable() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": 0}, "groups: got 0, expected a number of 1 or more"),
+        ({"groups": 0}, "groups: got 0, expected a whole number of groups, at least 1"),
         ({"groups": (5.0, 3.0)}, r"groups: got \(5.0, 3.0\), expected degrees that grow"),
         ({"groups": 2, "count": (7, 1)}, "count: S_l = 7 for group 0, expected at most its 6"),
-        ({"count": 0}, "count: got 0 for group 0, expected 1 or more"),
+        ({"count": 0}, "count: got 0 for group 0, expected a whole number, 1 or more"),
+        ({"count": 2.5}, "count: got 2.5 for group 0, expected a whole number, 1 or more"),
+        ({"groups": 2, "count": (2, 1.5)}, "count: got 1.5 for group 1, expected a whole number"),
         ({"share": 1.5}, "share: got 1.5 for group 0, expected above 0 to 1"),
         ({"share": 0.0}, "share: got 0.0 for group 0"),
         ({"share": 0.5, "count": 3}, "count: got 3 beside share=0.5"),

@@ -1,6 +1,10 @@
+from typing import Any
+
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
+from graphtheory.graph.interop import to_data
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -93,3 +97,25 @@ def test_effective_as_a_pattern() -> None:
 def test_too_few_draws(draws: int) -> None:
     with pytest.raises(ValueError, match=f"draws: got {draws}, expected at least 2"):
         effective_adjacency(FastGCN(), NB, draws=draws)
+
+
+def test_a_graph_of_pyg_is_read_as_it_is() -> None:
+    data = to_data(NB)
+    found = effective_adjacency(DegreeGroups(p_star=0.3), data)
+    torch.testing.assert_close(found.neighborhood.to_dense(), 0.3 * NB.to_dense())
+    gcn = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.3))
+    expected = 0.3 * Compose(AddSelf(), SymmetricNormalize())(NB).to_dense()
+    torch.testing.assert_close(effective_adjacency(gcn, data).neighborhood.to_dense(), expected)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "graph", "message"),
+    [
+        (FastGCN(), HeteroData(), "obj: got HeteroData, expected a Neighborhood or one of"),
+        (FastGCN(), 3, "obj: got int"),
+        ("fastgcn", NB, "pattern: got str, expected a Pattern"),
+    ],
+)
+def test_neither_a_graph_nor_a_pattern(pattern: Any, graph: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        effective_adjacency(pattern, graph)

@@ -1,3 +1,6 @@
+import math
+from typing import Any
+
 import pytest
 import torch
 
@@ -28,6 +31,36 @@ def test_one_number_is_for_all_groups() -> None:
     assert each_group("share", 0.5, 3, least=0.0).tolist() == [0.5, 0.5, 0.5]
     with pytest.raises(ValueError, match="share: 2 numbers, expected one for each of 3 groups"):
         each_group("share", (0.5, 0.5), 3, least=0.0)
+
+
+@pytest.mark.parametrize("counts", [(2, 2.5), 1.5])
+def test_a_fraction_of_a_node_is_refused(counts: float | tuple[float, ...]) -> None:
+    with pytest.raises(
+        ValueError, match=r"count: got \d\.5 for group \d, expected a whole number, 1"
+    ):
+        each_group("count", counts, 2, least=1.0, whole=True)
+    assert each_group("count", 2.0, 1, least=1.0, whole=True).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("degree", "groups", "error", "message"),
+    [
+        (torch.ones(3), 2, TypeError, r"degree: got torch.float32 of shape \(3,\), expected int64"),
+        (torch.ones(3, 2).long(), 2, TypeError, r"degree: got torch.int64 of shape \(3, 2\)"),
+        ([1, 2], 2, TypeError, r"degree: got list of shape \(\), expected int64 \[N\]"),
+        (torch.tensor([1, 2]), 0, ValueError, "groups: got 0, expected a whole number of groups"),
+        (torch.tensor([1, 2]), 2.5, ValueError, "groups: got 2.5, expected .* or a tuple of the"),
+        (torch.tensor([1, 2]), [1, 2], ValueError, r"groups: got \[1, 2\], expected .* or a tuple"),
+        (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected degrees that"),
+        (torch.tensor([1, 2]), (math.nan,), ValueError, r"groups: got \(nan,\), expected degrees"),
+        (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected degrees that grow"),
+    ],
+)
+def test_bad_degrees_and_limits_are_refused(
+    degree: Any, groups: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        group_by_degree(degree, groups)
 
 
 def test_equal_assignments_have_one_digest() -> None:

@@ -33,9 +33,11 @@ def test_penalties_by_hand() -> None:
         (Regularizers, {"lambda_v": -0.1}, "lambda_v: got -0.1"),
         (Algorithm2, {"step_size": 0.0}, "step_size: got 0.0, expected above 0 and below 1"),
         (Algorithm2, {"step_size": 1.0}, "step_size: got 1.0"),
-        (Algorithm2, {"outer": 0}, "outer: got 0, expected at least 1"),
+        (Algorithm2, {"outer": 0}, "outer: got 0, expected a whole number, at least 1"),
         (Algorithm2, {"inner": -1}, "inner: got -1"),
         (Algorithm2, {"batch_size": 0}, "batch_size: got 0"),
+        (Algorithm2, {"batch_size": 2.5}, "batch_size: got 2.5, expected a whole number"),
+        (Algorithm2, {"inner": 10.0}, "inner: got 10.0, expected a whole number"),
     ],
 )
 def test_what_does_not_fit_is_refused(kind: type, options: dict[str, Any], message: str) -> None:

@@ -251,3 +251,47 @@ def test_what_does_not_fit_is_refused() -> None:
         train_on_samples(Dense(), x, y, labelled & False, graph())
     with pytest.raises(FloatingPointError, match="loss: nan, expected a finite one"):
         train_on_samples(Dense(), x * torch.nan, y, labelled, graph(), algorithm=SHORT)
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "error", "message"),
+    [
+        (
+            torch.zeros(NODES - 1, 2),
+            mse_loss,
+            ValueError,
+            "expected a row for each of the 12 nodes",
+        ),
+        (None, mse_loss, ValueError, "y: got NoneType, expected a row"),
+        (torch.zeros(NODES), mse_loss, ValueError, r"y: shape \(8,\) .*, expected \(8, 2\)"),
+        (torch.zeros(NODES, 3), mse_loss, ValueError, r"y: shape \(8, 3\) .*, expected \(8, 2\)"),
+        (torch.zeros(NODES, 2).long(), mse_loss, TypeError, "y: dtype torch.int64, expected float"),
+        (
+            torch.zeros(NODES).int(),
+            cross_entropy,
+            TypeError,
+            "y: dtype torch.int32, expected .* or",
+        ),
+        (torch.zeros(NODES, 2).long(), cross_entropy, ValueError, r"y: shape \(8, 2\) .* \(8,\)"),
+        (torch.arange(NODES), cross_entropy, ValueError, r"y: classes 0 to \d, expected 0\.\.1"),
+        (-torch.ones(NODES).long(), cross_entropy, ValueError, "y: classes -1 to -1, expected"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused(
+    y: Any, loss: Any, error: type[Exception], message: str
+) -> None:
+    x, _, labelled = problem()
+    model, start = Dense(), Dense().W
+    with pytest.raises(error, match=message):
+        train_on_samples(model, x, y, labelled, graph(), algorithm=SHORT, loss=loss)
+    assert torch.equal(model.W, start)
+
+
+def test_a_loss_of_ones_own_may_compare_with_anything() -> None:
+    x, _, labelled = problem()
+
+    def hinge(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (1 - y * out[:, 0]).relu().mean()
+
+    sign = torch.arange(NODES) % 2 * 2 - 1
+    assert train_on_samples(Dense(), x, sign, labelled, graph(), algorithm=SHORT, loss=hinge).losses

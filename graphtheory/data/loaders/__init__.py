@@ -5,7 +5,8 @@ Example:
 """
 
 from graphtheory.data.loaders.attention_sets import AttentionSetLoader, SharedAnchors
+from graphtheory.data.loaders.layer_wise import LayerWiseLoader
 from graphtheory.data.loaders.node_sets import NodeSetLoader
 from graphtheory.data.loaders.seeds import SeedLoader
 
-__all__ = ["AttentionSetLoader", "NodeSetLoader", "SeedLoader", "SharedAnchors"]
+__all__ = ["AttentionSetLoader", "LayerWiseLoader", "NodeSetLoader", "SeedLoader", "SharedAnchors"]

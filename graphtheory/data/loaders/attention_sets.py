@@ -75,13 +75,15 @@ class AttentionSetLoader(SeedLoader):
     becomes of attributes is as in `NodeSetLoader`.
 
     Args:
-        data: `Data`, or a pair (FeatureStore, GraphStore) of one node type and without weights.
+        data: `Data`, `HeteroData` with `edge_type`, or a pair (FeatureStore, GraphStore) of one
+            node type and without weights.
         pattern: A pattern, such as ``Compose(KHop(2), Sample(60), AddSelf())``, or
             ``Compose(Sample(20, whole_graph=True), AddSelf())``, which cost what the seeds' rows
             cost (`on_rows`); or `SharedAnchors`.
         input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        edge_type: Of `HeteroData` the relation to take, as in `NodeSetLoader`.
         attributes: Names of what travels with the nodes; None is all that can.
-        options: Those of `SeedLoader`.
+        options: Those of `SeedLoader`, `transform` among them.
 
     Raises:
         TypeError, ValueError, IndexError: As in `NodeSetLoader`.
@@ -107,13 +109,14 @@ class AttentionSetLoader(SeedLoader):
         pattern: Pattern | SharedAnchors,
         *,
         input_nodes: Any = None,
+        edge_type: tuple[str, str, str] | None = None,
         attributes: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(pattern, (Pattern, SharedAnchors)):
             kind = type(pattern).__name__
             raise TypeError(f"pattern: got {kind}, expected a Pattern or SharedAnchors")
-        source = source_of(data, attributes)
+        source = source_of(data, attributes, edge_type)
         super().__init__(_AttentionSets(source, input_nodes, pattern), **options)
 
 

@@ -47,16 +47,20 @@ class NodeSetLoader(SeedLoader):
     everything gives the aggregation of the whole graph.
 
     Args:
-        data: `Data`, or a pair (FeatureStore, GraphStore) of one node type and without weights.
+        data: `Data`, `HeteroData` with `edge_type`, or a pair (FeatureStore, GraphStore) of one
+            node type and without weights.
         pattern: Who aggregates from whom; a sampler, perhaps at the end of a `Compose`.
         num_layers: At least 1.
         input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
+            its one type of nodes, whose ids all ids then are. None for other data.
         attributes: Names of what travels with the nodes; None is all that can.
-        options: Those of `SeedLoader`: `batch_size`, `shuffle`, `drop_last`, `seed`, `num_workers`
-            and what else torch's loader knows.
+        options: Those of `SeedLoader`: `batch_size`, `shuffle`, `drop_last`, `seed`, `transform`,
+            `num_workers` and what else torch's loader knows.
 
     Raises:
-        TypeError: `HeteroData` or no graph at all, no pattern, or seeds that are no node ids.
+        TypeError: `HeteroData` without a relation or no graph at all, no pattern, or seeds that are
+            no node ids.
         ValueError: An attribute that cannot be cut (it is named), no nodes, no seeds, a seed that
             comes twice, or a number out of its range.
         IndexError: A seed that does not exist.
@@ -81,6 +85,7 @@ class NodeSetLoader(SeedLoader):
         num_layers: int,
         *,
         input_nodes: Any = None,
+        edge_type: tuple[str, str, str] | None = None,
         attributes: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
@@ -88,7 +93,7 @@ class NodeSetLoader(SeedLoader):
             raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
         if not isinstance(num_layers, int) or num_layers < 1:
             raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
-        source = source_of(data, attributes)
+        source = source_of(data, attributes, edge_type)
         super().__init__(_NodeSets(source, input_nodes, pattern, num_layers), **options)
 
 

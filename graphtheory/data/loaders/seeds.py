@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from graphtheory.data.loaders.source import Source
 from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
-_ORDER, _DRAW = 0, 1  # streams of randomness
+_ORDER, _DRAW, _TRANSFORM = 0, 1, 2  # streams of randomness
 _OURS = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
 Key = tuple[Tensor, int, int]  # positions among the seeds, epoch, place in the epoch
 
@@ -26,6 +26,7 @@ class Batches(Dataset[Data]):
 
     def __init__(self, source: Source, input_nodes: Any) -> None:
         self.source, self.seed = source, 0
+        self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
 
     @abstractmethod
@@ -36,12 +37,17 @@ class Batches(Dataset[Data]):
         position, epoch, place = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
-        return Data.from_dict(
+        batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
                 "num_nodes": len(nodes), "n_id": nodes, "input_id": self.input_id[position],
                 "batch_size": len(position),
             }
         )  # fmt: skip
+        if self.transform is None:
+            return batch
+        with torch.random.fork_rng(devices=[]):  # transforms draw from global state
+            torch.manual_seed(derive(self.seed, _TRANSFORM, epoch, place))
+            return self.transform(batch)
 
 
 class SeedLoader(DataLoader[Data]):
@@ -54,6 +60,9 @@ class SeedLoader(DataLoader[Data]):
 
     Args:
         batches: What draws a batch.
+        transform: Called on each finished batch, by the process that made it: a worker where there
+            are any, to which it must pickle unless they are forked. What it draws from torch's
+            global state is a function of (seed, epoch, place), too. None changes nothing.
         batch_size: Seeds in a batch, at least 1.
         shuffle: Put the seeds into another order in every epoch.
         drop_last: Leave a last batch of fewer seeds out.
@@ -68,13 +77,15 @@ class SeedLoader(DataLoader[Data]):
 
     Raises:
         ValueError: A number out of its range, or a last batch with fewer seeds than processes.
-        TypeError: An option that the loader decides itself, or one that torch does not know.
+        TypeError: An option that the loader decides itself, or one that torch does not know; a
+            transform that cannot be called.
     """
 
     def __init__(
         self,
         batches: Batches,
         *,
+        transform: Callable[[Data], Any] | None = None,
         batch_size: int = 1,
         shuffle: bool = False,
         drop_last: bool = False,
@@ -94,7 +105,10 @@ class SeedLoader(DataLoader[Data]):
         for name in _OURS:
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
-        batches.seed = seed
+        if transform is not None and not callable(transform):
+            kind = type(transform).__name__
+            raise TypeError(f"transform: got {kind}, expected a function of a batch, or None")
+        batches.seed, batches.transform = seed, transform
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())

@@ -26,19 +26,21 @@ class Source(ABC):
         """The attributes of some nodes, int64 ids."""
 
 
-def source_of(data: Any, attributes: Sequence[str] | None) -> Source:
+def source_of(
+    data: Any, attributes: Sequence[str] | None, edge_type: tuple[str, str, str] | None = None
+) -> Source:
     """Read `data`, which a loader was given.
 
     Raises:
-        TypeError: It is neither `Data` nor a pair of stores, or has several node types.
-        ValueError: No nodes, no edges, not on the CPU, or an attribute that cannot be cut.
+        TypeError: It is neither `Data` nor a pair of stores, or it is `HeteroData` and no relation
+            is named.
+        ValueError: No nodes, no edges, not on the CPU, an attribute that cannot be cut, or a
+            relation that is not there or joins two node types.
     """
     if isinstance(data, HeteroData):
-        raise TypeError(
-            "data: got HeteroData, expected Data of one node type; take one relation, "
-            "Data(x=data['paper'].x, edge_index=data['paper', 'cites', 'paper'].edge_index), or "
-            "all as one, data.to_homogeneous()"
-        )
+        data = relation_of(data, edge_type)
+    elif edge_type is not None:
+        raise TypeError(f"edge_type: got {edge_type} beside {type(data).__name__}, expected None")
     source: Source
     if isinstance(data, Data):
         source = OfData(data, attributes)
@@ -57,6 +59,20 @@ def source_of(data: Any, attributes: Sequence[str] | None) -> Source:
             f"data: lies on {source.graph.device}, expected the CPU; move the batches instead"
         )
     return source
+
+
+def relation_of(data: HeteroData, edge_type: tuple[str, str, str] | None) -> Data:
+    """A relation of one node type, with the attributes of its nodes, as a graph of its own."""
+    known = [kind for kind in data.edge_types if kind[0] == kind[-1]]
+    expected = f"expected one of {known}, or data.to_homogeneous() for all as one"
+    if edge_type is None:
+        raise TypeError(f"edge_type: got None beside HeteroData, {expected}")
+    if edge_type not in known:
+        kind = "joins two node types" if edge_type in data.edge_types else "is not there"
+        raise ValueError(f"edge_type: {edge_type!r} {kind}, {expected}")
+    nodes, edges = data[edge_type[0]], data[edge_type]
+    graph = {name: edges[name] for name in STRUCTURE if name in edges}
+    return Data.from_dict(nodes.to_dict() | graph | {"num_nodes": nodes.num_nodes})
 
 
 class OfData(Source):

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from graphtheory import ops
-from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader
 from graphtheory.graph import neighborhood_from
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import (
@@ -15,6 +15,7 @@ from graphtheory.patterns import (
     DegreeGroups,
     FastGCN,
     GraphSAGE,
+    KHop,
     Sample,
     SymmetricNormalize,
     UniformNodes,
@@ -147,16 +148,56 @@ def test_refusals_name_what_was_wrong(data, change, error, match):
         NodeSetLoader(given["data"], given["pattern"], given["num_layers"])
 
 
-def test_ways_out_that_the_refusal_of_types_names():
+CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
+
+
+def citations(one):
+    """Papers are the nodes of `one`; a paper's `year` and a citation's are different numbers."""
     hetero = HeteroData()
-    hetero["paper"].x, hetero["author"].x = torch.eye(3), torch.eye(3)[:2]
-    hetero["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
-    hetero["author", "writes", "paper"].edge_index = torch.tensor([[0, 1], [0, 2]])
-    with pytest.raises(TypeError, match="HeteroData"):
-        NodeSetLoader(hetero, GraphSAGE(2), 1)
-    cites = hetero["paper", "cites", "paper"].edge_index
-    one = Data(x=hetero["paper"].x, edge_index=cites)
-    (batch,) = NodeSetLoader(one, GraphSAGE(2), 1, batch_size=3)
-    assert batch.neighborhoods[0].num_edges == 2
-    (batch,) = NodeSetLoader(hetero.to_homogeneous(), GraphSAGE(2), 1, batch_size=5)
-    assert batch.neighborhoods[0].num_edges == 4
+    hetero["paper"].x, hetero["paper"].year = one.x, torch.arange(40)
+    hetero["author"].x = torch.eye(2)
+    hetero["author", "knows", "author"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    hetero[CITES].edge_index, hetero[CITES].edge_weight = one.edge_index, one.edge_weight
+    hetero[CITES].year = torch.arange(90)
+    hetero[WRITES].edge_index = torch.tensor([[0, 1], [0, 2]])
+    one.year = hetero["paper"].year
+    del one.y
+    return hetero
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_a_relation_of_one_node_type_is_a_graph_of_its_own(data, sampler, same):
+    hetero = citations(data)
+    options = {"batch_size": 9, "shuffle": True, "input_nodes": range(30)}
+    found = NodeSetLoader(hetero, sampler, 2, edge_type=CITES, **options)
+    assert same(list(found), list(NodeSetLoader(data, sampler, 2, **options)))
+    sets = AttentionSetLoader(hetero, KHop(2), edge_type=CITES, **options)
+    assert same(list(sets), list(AttentionSetLoader(data, KHop(2), **options)))
+
+
+@pytest.mark.parametrize(
+    ("edge_type", "error", "match"),
+    [
+        (
+            None,
+            TypeError,
+            r"edge_type: got None beside HeteroData, expected one of \[\('author', 'kn",
+        ),
+        (WRITES, ValueError, "joins two node types, expected one of"),
+        (("paper", "likes", "paper"), ValueError, "is not there, expected one of"),
+        ("cites", ValueError, "edge_type: 'cites' is not there"),
+    ],
+)
+def test_a_relation_is_named(data, edge_type, error, match):
+    with pytest.raises(error, match=match):
+        NodeSetLoader(citations(data), GraphSAGE(2), 1, edge_type=edge_type)
+
+
+def test_other_data_have_no_relations_and_all_can_be_one(data):
+    with pytest.raises(TypeError, match=r"edge_type: got .* beside Data, expected None"):
+        NodeSetLoader(data, GraphSAGE(2), 1, edge_type=CITES)
+    hetero = citations(data)
+    del hetero["paper"].year, hetero[CITES].year
+    whole = hetero.to_homogeneous(node_attrs=[], edge_attrs=[])
+    (batch,) = NodeSetLoader(whole, GraphSAGE(100), 1, batch_size=42)
+    assert batch.neighborhoods[0].num_edges == 94

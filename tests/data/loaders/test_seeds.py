@@ -170,3 +170,32 @@ def test_batches_can_be_sent_to_a_process_that_was_not_forked(data, same):
     sent = pickle.loads(pickle.dumps(loader.dataset))
     key = (torch.tensor([3, 1]), 4, 2)
     assert same([sent[key]], [loader.dataset[key]])
+
+
+def noisy(batch):
+    """A transform that draws, as PyG's do, from global state."""
+    batch.noise = torch.rand(2)
+    batch.twice = 2 * batch.x
+    return batch
+
+
+@forking
+@pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2]])
+def test_a_transform_sees_each_finished_batch_wherever_it_is_made(data, make, same):
+    state = torch.get_rng_state()
+    plain, found = list(make(data, **OPTIONS)), list(make(data, transform=noisy, **OPTIONS))
+    assert all(torch.equal(batch.twice, 2 * batch.x) for batch in found)
+    assert len({tuple(batch.noise.tolist()) for batch in found}) == len(found) == 7
+    assert torch.equal(torch.get_rng_state(), state)
+    for workers in (1, 2):
+        assert same(list(make(data, transform=noisy, num_workers=workers, **OPTIONS)), found)
+    for batch in found:
+        del batch.noise, batch.twice
+    assert same(found, plain)
+
+
+def test_what_a_transform_returns_is_the_batch(data):
+    loader = MAKERS[0](data, transform=lambda batch: (batch.x, batch.batch_size), **OPTIONS)
+    assert [size for _, size in loader] == [6, 6, 6, 6, 6, 6, 4]
+    with pytest.raises(TypeError, match="transform: got str, expected a function of a batch"):
+        MAKERS[0](data, transform="noisy")

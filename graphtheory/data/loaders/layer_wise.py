@@ -1,0 +1,160 @@
+"""PyG's `NodeLoader` for samplers that draw layer by layer: batches with an `edge_index`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import BaseSampler, SamplerOutput
+
+from graphtheory.data.loaders.attributes import SPD
+from graphtheory.data.loaders.source import source_of
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import distinct_ids
+from graphtheory.patterns import Compose, Pattern, on_rows
+from graphtheory.patterns.draw import edge_weight
+from graphtheory.patterns.layers import begun
+
+
+class LayerWiseLoader(NodeLoader):
+    r"""PyG's `NodeLoader` with one of our samplers: batches for PyG's own layers.
+
+    ==================  =============  ======================================================
+    of a batch          shape          content
+    ==================  =============  ======================================================
+    `edge_index`        int64 [2, E]   what the seeds hear first, then what those senders
+                                       hear, and so on
+    `edge_weight`       [E]            the weights of the draw, whose mean is A* in every layer
+    `n_id`, `e_id`      [n], [E]       nodes and edges in the whole graph, seeds first
+    `num_sampled_...`   lists          nodes and edges of each hop, as `trim_to_layer` takes them
+    ==================  =============  ======================================================
+
+    Every hop has copies of the nodes that it reached, with rows of their own draw, so that a node
+    may come several times in `n_id`: one list of edges then holds a draw for each layer, and layer
+    k of ``conv(x, edge_index, edge_weight)`` computes for the seeds what the k-th of
+    `NodeSetLoader`'s neighbourhoods does, with `trim_to_layer` or without. Layers must take the
+    weights and make none of their own: ``GCNConv(normalize=False)``, ``GraphConv(aggr="add")``.
+    A norm over the nodes of a batch sees copies.
+
+    Draws follow torch's global random state, as PyG's samplers do. PyG's `NodeLoader` itself is not
+    enough: it has no place for the weights of a draw, without which the mean is not A*.
+
+    Args:
+        data: `Data` with `edge_index`, its `edge_weight` (or ones) A:
+            ``torch_geometric.transforms.GCNNorm()(data)`` for a GCN.
+        pattern: A sampler that draws among these edges and adds none.
+        num_layers: At least 1.
+        input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        options: Those of PyG's `NodeLoader`, such as `transform`, and of torch's loader.
+
+    Raises:
+        TypeError: Other data, no pattern, or `transform_sampler_output`, which could change edges
+            that have their weights.
+        ValueError: A pattern that adds edges, fewer than one layer, or an attribute that cannot be
+            cut, distances of pairs among them.
+
+    Source:
+        Zou et al. (2019), algorithm 1, for the samplers here.
+
+    Example:
+        >>> from graphtheory.patterns import FastGCN
+        >>> path = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> loader = LayerWiseLoader(path, FastGCN(4, replace=False), 2, input_nodes=[3])
+        >>> batch = next(iter(loader))
+        >>> batch.n_id.tolist(), batch.edge_index.tolist(), batch.num_sampled_nodes
+        ([3, 2, 1], [[1, 2], [0, 1]], [1, 1, 1])
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern,
+        num_layers: int,
+        *,
+        input_nodes: Any = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(data, Data) or "edge_index" not in data:
+            kind = type(data).__name__
+            raise TypeError(f"data: got {kind}, expected Data with edge_index")
+        if not isinstance(pattern, Pattern):
+            raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+        if options.get("transform_sampler_output") is not None:
+            raise TypeError("transform_sampler_output: edges have weights here, expected None")
+        if pairs := [name for name in SPD if name in data]:
+            raise ValueError(f"{pairs[0]}: holds pairs of nodes; compute them in `transform`")
+        self._then = options.pop("transform", None)
+        drawn = _LayerWise(pattern, data, source_of(data, None).graph, num_layers)
+        super().__init__(data, drawn, input_nodes, **options)
+
+    def filter_fn(self, out: SamplerOutput) -> Any:
+        """The batch of a draw, with its weights."""
+        batch = super().filter_fn(out)
+        batch.edge_weight = out.metadata[2]
+        return batch if self._then is None else self._then(batch)
+
+
+class _LayerWise(BaseSampler):
+    """Draws for `LayerWiseLoader`; the weights are the third part of the metadata."""
+
+    def __init__(self, pattern: Pattern, data: Data, graph: Neighborhood, num_layers: int) -> None:
+        self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
+        self.base, sampler = begun(pattern, graph)
+        self.sampler = Compose() if sampler is None else sampler
+        everyone, generator = torch.arange(graph.num_dst), torch.Generator()
+        self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])
+
+    def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        out, weight = unrolled(
+            self.sampler, self.base, index.node, self.num_layers, generator=generator
+        )
+        self._check(out)
+        out.metadata = (index.input_id, index.time, weight)
+        return out
+
+    def sample_from_edges(self, *_: Any, **__: Any) -> SamplerOutput:
+        raise NotImplementedError("LayerWiseLoader: seeds are nodes, expected no edges")
+
+    def _check(self, out: SamplerOutput) -> None:
+        """Raise unless these are edges of the data: others have no ids in it."""
+        drawn = out.node[torch.stack([out.row, out.col])]
+        known = (out.edge >= 0) & (out.edge < self.edge_index.size(1))
+        if (
+            self.base.perm is None
+            or not bool(known.all())
+            or not torch.equal(self.edge_index[:, out.edge].long(), drawn)
+        ):
+            raise ValueError(
+                f"pattern: {self.pattern} adds edges, expected one that draws among those of data; "
+                "give data the others first, as transforms.GCNNorm does self-loops"
+            )
+
+
+def unrolled(
+    sampler: Pattern,
+    graph: Neighborhood,
+    seeds: Tensor,
+    num_layers: int,
+    *,
+    generator: torch.Generator | None = None,
+) -> tuple[SamplerOutput, Tensor]:
+    """A draw for each layer, hop by hop from the seeds, and the weight of each edge."""
+    nodes, parts, first = [seeds], [], 0
+    for _ in range(num_layers):
+        rows = on_rows(sampler, graph, nodes[-1], generator=generator)
+        senders, place = distinct_ids(rows.indices, rows.num_src)
+        after = first + len(nodes[-1])
+        edge = torch.full_like(place, -1) if rows.perm is None else rows.perm
+        parts.append((place + after, rows.receivers() + first, edge, edge_weight(rows)))
+        nodes.append(senders)
+        first = after
+    row, col, edge, weight = (torch.cat(part) for part in zip(*parts, strict=True))
+    counts = [len(part[0]) for part in parts]
+    node = torch.cat(nodes)
+    return SamplerOutput(node, row, col, edge, None, [len(n) for n in nodes], counts), weight
