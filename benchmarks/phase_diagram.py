@@ -7,7 +7,8 @@ trials of figure 3.3, each step with fresh batches of labelled nodes and 60 fres
 The loop is plain PyTorch as one would write it: it draws with `torch.multinomial` from a table of
 who is near whom, gathers the senders' features, multiplies, and takes a step of `torch.optim.SGD`.
 Before anything is timed, both get the same batches and senders and must end with the same weights.
-Graphs are drawn outside the clock. Times are for a step of one trial.
+Graphs are drawn outside the clock. Times are for a step of one trial. Several cells are trained as
+a study does it: two of them in one computation on each thread.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.experiments import core_neighborhood as core
 from graphtheory.experiments.core_neighborhood import Graph, Learner
 from graphtheory.experiments.rows import Row
+from graphtheory.experiments.side_by_side import side_by_side
 from graphtheory.graph import Neighborhood
 from graphtheory.models import ShallowAttention
 
@@ -135,8 +137,8 @@ def times(learner: Learner, trials: int, cells: int, labels: int, repeats: int) 
             loop(learner, start, graph, hops, fresh(graph, hops, learner.batch_size, generator))
 
     def several() -> None:
-        for start in range(0, trials * cells, 2 * trials):
-            core.run(learner, graphs[start : start + 2 * trials], 0)
+        pairs = [graphs[start : start + 2 * trials] for start in range(0, len(graphs), 2 * trials)]
+        side_by_side(lambda pair: core.run(learner, pair, 0), pairs)
 
     works = {
         f"loop, {trials} trials": one_by_one,
@@ -172,7 +174,7 @@ def main(
 
     Args:
         trials: In a cell.
-        cells: Trained together on the side of this library, in groups of two cells.
+        cells: Of the second row of this library, two on each thread at a time.
         labels: Labelled nodes of each trial; the batch is all of them, at most 40.
         steps: Of SGD, of each trial.
         threads: Of torch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.experiments import core_neighborhood as core
@@ -67,6 +67,7 @@ class PhaseStudy(Study):
     gamma_d: float = 0.4
     seeds: int = 20
     first: int = 0
+    side_by_side: ClassVar[bool] = True
 
     def steps(self) -> list[Step]:
         """Rows: case, the axis, labels, seed, hinge, error, steps."""
@@ -130,6 +131,7 @@ class CurveStudy(Study):
     gamma_d: float = 0.4
     seeds: int = 10
     first: int = 0
+    side_by_side: ClassVar[bool] = True
 
     def steps(self) -> list[Step]:
         """Rows: case, the axis, seed, step, hinge, error, and of a GT mass, decisive, other."""

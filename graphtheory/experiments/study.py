@@ -6,13 +6,16 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, ClassVar
 
 from graphtheory.experiments.lines import add_line, whole_lines
+from graphtheory.experiments.side_by_side import side_by_side
 
 Progress = Callable[[str, int, int], None]
-"""(name, runs done, runs in all), called before each run."""
+"""(name, runs done or begun, runs in all), called before each run."""
 Row = dict[str, Any]
 
 
@@ -32,7 +35,14 @@ class Step:
 
 
 class Study(ABC):
-    """A list of steps, and the rows that all of them make."""
+    """A list of steps, and the rows that all of them make.
+
+    Attributes:
+        side_by_side: Whether several steps may run at once, on a thread each: they must draw from
+            generators of their own.
+    """
+
+    side_by_side: ClassVar[bool] = False
 
     @abstractmethod
     def steps(self) -> list[Step]:
@@ -52,16 +62,26 @@ class Study(ABC):
         steps = self.steps()
         lines = [] if kept is None else whole_lines(kept, {"settings", "rows"})
         known = {_key(line["settings"]): line["rows"] for line in lines}
-        rows: list[Row] = []
-        for done, step in enumerate(steps):
-            key = _key(step.settings)
-            if key not in known:
-                progress(step.name, done, len(steps))
-                known[key] = step.run()
+        keys = [_key(step.settings) for step in steps]
+        todo = {key: step for key, step in zip(keys, steps, strict=True) if key not in known}
+        begun, alone = count(len(steps) - len(todo)), Lock()
+
+        def finish(item: tuple[str, Step]) -> None:
+            key, step = item
+            with alone:
+                progress(step.name, next(begun), len(steps))
+            rows = step.run()
+            with alone:
+                known[key] = rows
                 if kept is not None:
-                    add_line(kept, {"settings": step.settings, "rows": known[key]})
-            rows += known[key]
-        return rows
+                    add_line(kept, {"settings": step.settings, "rows": rows})
+
+        if self.side_by_side:
+            side_by_side(finish, list(todo.items()))
+        else:
+            for item in todo.items():
+                finish(item)
+        return [row for key in keys for row in known[key]]
 
 
 def _key(settings: dict[str, Any]) -> str:

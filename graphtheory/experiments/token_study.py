@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from math import nan
-from typing import Literal
+from typing import ClassVar, Literal
 
 from graphtheory.data.token_patterns import TokenPatterns
 from graphtheory.experiments import token_patterns as tokens
@@ -71,6 +71,7 @@ class TokenPhases(Study):
     claims: tuple[float, ...]
     seeds: int = 20
     first: int = 0
+    side_by_side: ClassVar[bool] = True
 
     def steps(self) -> list[Step]:
         """Rows: case, the axis, labels, seed, hinge, error, steps."""
@@ -125,6 +126,7 @@ class TokenCurves(Study):
     claims: tuple[float, ...] = ()
     seeds: int = 10
     first: int = 0
+    side_by_side: ClassVar[bool] = True
 
     @property
     def axis(self) -> Axis:
@@ -183,6 +185,7 @@ class SparseStudy(Study):
     labels: int = 80
     seeds: int = 20
     first: int = 0
+    side_by_side: ClassVar[bool] = True
 
     def steps(self) -> list[Step]:
         """Rows: rule, kept, seed, hinge, error, alpha_star (after sparsification)."""

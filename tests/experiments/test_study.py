@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphtheory.experiments.study import Row, Step, Study
 
@@ -43,6 +44,22 @@ def test_an_interrupted_study_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     told: list[int] = []
     assert later.run(lambda _, done, __: told.append(done), kept=kept) == Squares(4).run()
     assert later.ran == told == [2, 3]
+
+
+def test_steps_side_by_side_make_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(Squares, "side_by_side", True)
+    kept, told = tmp_path / "study.jsonl", list[tuple[int, int]]()
+    with pytest.raises(KeyboardInterrupt):
+        Squares(9, fails=5).run(kept=kept)
+    done = len(kept.read_text().splitlines())
+    assert done < 9
+    later = Squares(9)
+    rows = later.run(lambda _, done, total: told.append((done, total)), kept=kept)
+    assert told == [(i, 9) for i in range(done, 9)] and len(later.ran) == 9 - done
+    assert [row["i"] for row in rows[::2]] == list(range(9))
 
 
 def test_more_steps_are_added(tmp_path: Path) -> None:

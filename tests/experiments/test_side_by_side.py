@@ -1,0 +1,54 @@
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from graphtheory.experiments.side_by_side import side_by_side
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_are_in_the_order_of_the_items(threads: int) -> None:
+    def work(item: int) -> tuple[int, int]:
+        time.sleep(0.02 * (3 - item))
+        return item, torch.get_num_threads()
+
+    assert side_by_side(work, range(3)) == [(0, 1), (1, 1), (2, 1)]
+    assert torch.get_num_threads() == threads
+    assert side_by_side(work, []) == []
+
+
+def test_as_many_run_at_once_as_torch_has_threads(threads: int) -> None:
+    meet = threading.Barrier(threads)
+    assert side_by_side(lambda item: meet.wait(5) >= 0, range(2 * threads)) == [True] * 2 * threads
+
+
+def test_an_error_ends_what_is_under_way() -> None:
+    ended = []
+
+    def work(item: int) -> None:
+        if item == 0:
+            time.sleep(0.05)
+            raise KeyError("first")
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.append(item)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError, match="first"):
+            side_by_side(work, range(4))
+        assert 1 in ended and 3 not in ended and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
