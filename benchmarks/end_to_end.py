@@ -88,8 +88,7 @@ def extra_peak(example: str, place: Place, library: Library, nodes: int, edges: 
     """Bytes that the first epoch on the graph needs on top of it and the model."""
     trainer(example, graph_of("random", 100, 200), library)()
     epoch = trainer(example, graph_of(place, nodes, edges), library)
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     epoch()
     return resident("VmHWM") - before
 

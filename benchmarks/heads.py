@@ -147,8 +147,7 @@ def extra_peak(form: Form, batch: int, **sizes: int) -> int:
     step(module, *draw(8, sizes["width"]))
     x, grad = draw(batch, sizes["width"])
     batch_clique(batch, x.device)
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     step(module, x, grad)
     return resident("VmHWM") - before
 

@@ -183,8 +183,7 @@ def extra_peak(name: str, graph: Graph, seeds: int, batch_size: int) -> int:
     """Bytes that an epoch needs on top of the graph and the model."""
     trainer(*way(name, data_of("small"), 100, 50))()
     epoch = trainer(*way(name, data_of(graph), seeds, batch_size))
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     epoch()
     return resident("VmHWM") - before
 
@@ -207,11 +206,11 @@ def time_rows(
     """Time of an epoch of each way, of its loading alone, and ours as a part of the others'."""
     works: dict[str, Callable[[], object]] = {}
     for name, (batches, model) in ways.items():
-        works[f"epoch, {name}"] = trainer(batches, model)
+        works[f"an epoch, {name}"] = trainer(batches, model)
         works[f"loading an epoch, {name}"] = lambda batches=batches: sum(1 for _ in batches())
     times = seconds(works, repeats, warmup=1)
-    rows = [Row.of(f"time of an {name}", of, "s", **about) for name, of in times.items()]
-    for kind in ("epoch", "loading an epoch"):
+    rows = [Row.of(f"time of {name}", of, "s", **about) for name, of in times.items()]
+    for kind in ("an epoch", "loading an epoch"):
         for name in [n for n in ways if n in THEIRS]:
             mine = times[f"{kind}, NodeSetLoader, GraphSAGE"]
             found = ratios(times[f"{kind}, {name}"], mine)

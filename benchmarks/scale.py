@@ -94,8 +94,7 @@ def trained(
     data: Data, network: Network, epochs: int, batch_size: int, seed: int
 ) -> dict[str, Any]:
     """Seconds of CPU of each epoch, extra peak memory in MiB, accuracy in per cent."""
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     job = job_of(network, data, batch_size=batch_size, seed=seed)
     step, seconds, best = step_of(job), [], (-1.0, -1.0)
     for epoch in range(epochs):
@@ -159,8 +158,7 @@ def step_memory(loader: Loader, num_nodes: int, batch_size: int, steps: int) -> 
     """KiB a seed that steps need on top of the graph and its loader."""
     job = sampled_job(loader, flat_graph(num_nodes), batch_size)
     step, batches = step_of(job), iter(job.batches(0))
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     for _ in range(steps):
         step(next(batches))
     return (resident("VmHWM") - before) / 1024 / batch_size

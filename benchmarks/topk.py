@@ -104,8 +104,7 @@ def extra_peak(form: Form, batch: int, tokens: int, k: int, heads: int, head_dim
     step(attention_of(form, 1, tokens, k), *draw(tokens, heads, head_dim))  # compilers, threads
     leaves, grad = draw(batch * tokens, heads, head_dim)
     attention = attention_of(form, batch, tokens, k)
-    before = resident("VmRSS")
-    forget_peak()
+    before = forget_peak()
     step(attention, leaves, grad)
     return resident("VmHWM") - before
 
