@@ -30,8 +30,11 @@ def insistent_signals() -> Iterator[None]:
     it does with the KeyboardInterrupt of a signal that arrives there.
     """
     report = sys.unraisablehook
+    coming: list[threading.Timer] = []
 
     def again(swallowed: sys.UnraisableHookArgs) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return report(swallowed)  # no signal: those reach the main thread alone
         match swallowed.exc_value:
             case _Signalled(number=number):
                 pass
@@ -40,14 +43,36 @@ def insistent_signals() -> Iterator[None]:
             case _:
                 return report(swallowed)
         later = threading.Timer(0.05, signal.raise_signal, (number,))
-        later.daemon = True
+        coming.append(later)
         later.start()
 
     sys.unraisablehook = again
     try:
         yield
     finally:
+        for later in coming:
+            later.join()  # not after the block
         sys.unraisablehook = report
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block with SystemExit(143), as Ctrl-C does with KeyboardInterrupt."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

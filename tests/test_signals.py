@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from graphtheory.signals import insistent_signals, prompt_signals
+from graphtheory.signals import exit_on_sigterm, insistent_signals, prompt_signals
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,31 @@ def test_a_signal_that_meets_a_finalizer_comes_again(
         while time.monotonic() < deadline:
             time.sleep(0.01)
     assert reference() is None
+
+
+def test_it_comes_before_the_block_ends() -> None:
+    class Subject:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):
+                pass
+
+    with pytest.raises(KeyboardInterrupt), insistent_signals():
+        Subject()
+
+
+def test_sigterm_is_an_exit() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as caught, exit_on_sigterm():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        assert caught.value.code == 143 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with exit_on_sigterm():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_other_errors_of_finalizers_are_reported_as_before(

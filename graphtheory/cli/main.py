@@ -20,7 +20,7 @@ from graphtheory.cli.reproduce import Reproduce
 from graphtheory.cli.show import Command, RefusedError, Screen, console
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
-from graphtheory.signals import insistent_signals
+from graphtheory.signals import exit_on_sigterm, insistent_signals
 
 _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and MLP.
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = _parsed(words)
     screen = Screen(console(), console(stderr=True), shlex.join(["graphtheory", *words]))
     try:
-        with insistent_signals():
+        with insistent_signals(), exit_on_sigterm():
             command.run(screen)
     except RefusedError as refusal:
         return screen.error(str(refusal), WRONG_INPUT)

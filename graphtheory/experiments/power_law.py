@@ -91,7 +91,8 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
     fitted, loss = _fit(found, design)
     steepness, shift, slope = fitted
     free_loss = _fit(found, np.eye(len(log)))[1]
-    misfit = chi2.sf(2 * (loss - free_loss), max(len(log) - 2, 1))
+    freedom = len(log) - 2
+    misfit = chi2.sf(2 * (loss - free_loss), freedom) if freedom > 0 else np.nan
     random = np.random.default_rng(seed)
     share = found.counts / found.trials
     drawn = []

@@ -56,12 +56,11 @@ class Plan:
 
 
 _FACEBOOK: tuple[Options, ...] = (
-    {},
     {"dropout": 0.2},
-    {"average": 0.98},
-    {"dropout": 0.2, "average": 0.98},
+    {"dropout": 0.2, "average": 0.98, "lr": 0.02},
+    {"dropout": 0.0, "average": 0.98, "lr": 0.02},
 )
-PLANS = {"facebook": Plan(200, 60, 60, 3, 1, 3, _FACEBOOK)}
+PLANS = {"facebook": Plan(600, 100, 600, 3, 1, 3, _FACEBOOK)}
 
 
 def plan_of(dataset: str) -> Plan:

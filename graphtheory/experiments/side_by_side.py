@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from threading import get_ident
 from typing import TypeVar
@@ -13,6 +14,7 @@ import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_PATIENCE = 0.05  # seconds
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -37,17 +39,20 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     begin = partial(torch.set_num_threads, 1)  # of the thread, and of those that begin after it
     with ThreadPoolExecutor(min(threads, len(items)), initializer=begin) as pool:
         try:
-            return list(pool.map(on_thread, items))
+            futures = [pool.submit(on_thread, item) for item in items]
+            for ended in wait(futures, return_when=FIRST_EXCEPTION).done:
+                ended.result()  # raises what it raised
+            return [future.result() for future in futures]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for thread in tuple(busy):
-                _interrupt(thread)
+            while any([_interrupt(thread) for thread in tuple(busy)]):
+                time.sleep(_PATIENCE)  # a finalizer may have swallowed it
             raise
         finally:
             torch.set_num_threads(threads)
 
 
-def _interrupt(thread: int) -> None:
-    """Raise KeyboardInterrupt in a thread, at its next line of Python."""
+def _interrupt(thread: int) -> bool:
+    """Raise KeyboardInterrupt in a thread, at its next line of Python; whether it lives."""
     error = ctypes.py_object(KeyboardInterrupt)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
+    return bool(ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error))

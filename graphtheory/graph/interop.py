@@ -46,7 +46,8 @@ def neighborhood_from(
 
     Where an edge holds one number, that becomes the `weight`, integers and Booleans as floating
     numbers; so do `edge_weight` of `Data` and the attribute "weight" of networkx edges (1 where
-    some lack it). Several numbers an edge are features, left to the caller. Undirected networkx
+    some lack it), the former as [E] or [E, 1]. Several numbers an edge are features, left to the
+    caller. Undirected networkx
     graphs send both ways. `torch.compile` traces a `Neighborhood` and an edge list of given size,
     no others.
 
@@ -252,9 +253,18 @@ def _from_data(data: Any, asked: Sizes, weight: Tensor | None) -> Neighborhood:
     if graph is None:
         raise ValueError(f"obj: {data} has neither edge_index nor adj_t")
     if weight is None:
-        weight = _as_weight(data.get("edge_weight"))
+        weight = _edge_weight(data.get("edge_weight"))
     size = (data.num_nodes, data.num_nodes) if asked == (None, None) else asked
     return neighborhood_from(graph, size=size, weight=weight)
+
+
+def _edge_weight(value: Tensor | None) -> Tensor | None:
+    """[E] or [E, 1] as a weight; unlike values of `adj_t` these are never features."""
+    if value is not None and value.dim() == 2 and value.size(1) == 1:
+        value = value.squeeze(1)
+    if value is not None and value.dim() != 1:
+        raise ValueError(f"edge_weight: shape {tuple(value.shape)}, expected [num_edges]")
+    return _as_weight(value)
 
 
 def _from_sparse_tensor(adj_t: Any, asked: Sizes, weight: Tensor | None) -> Neighborhood:

@@ -121,8 +121,9 @@ class ShallowAttention(nn.Module):
         """A copy of the network of one trial by itself."""
         (_, width, m_b), (_, m_a, dim) = self.W_O.shape, self.W_K.shape
         alone = ShallowAttention(
-            dim, (m_a, m_b), width, buckets=self.buckets, scale=self.scale, positions=self.positions
-        )
+            dim, (m_a, m_b), width, buckets=self.buckets, scale=self.scale,
+            positions=self.positions, generator=Generator(),  # of a start that is overwritten
+        )  # fmt: skip
         alone.load_state_dict({n: v[index : index + 1] for n, v in self.state_dict().items()})
         return alone
 

@@ -66,10 +66,11 @@ def check_size(count: int | None, share: float | None) -> None:
     """Raise unless at most one of the two ways to give a sample's size is used, and in range."""
     if count is not None and share is not None:
         raise ValueError(f"count: got {count} beside share={share}, expected one of the two")
-    if count is not None and (not isinstance(count, int) or count < 1):
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise ValueError(f"count: got {count!r}, expected a whole number of nodes, at least 1")
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"share: got {share}, expected a part of the nodes, above 0 and at most 1")
+    number = isinstance(share, (int, float)) and not isinstance(share, bool)
+    if share is not None and not (number and 0 < share <= 1):
+        raise ValueError(f"share: got {share!r}, expected a part of the nodes, in (0, 1]")
 
 
 def sample_size(count: int | None, share: float | None, nodes: int) -> int:
@@ -126,7 +127,12 @@ def importance_factor(
         count: Draws.
         replace: Whether a node can come twice.
         generator: Source of randomness.
+
+    Raises:
+        ValueError: A mass that is not finite.
     """
+    if not bool(mass.isfinite().all()):
+        raise ValueError("weight: NaN, infinite, or too large to square, expected finite weights")
     factor = torch.zeros_like(mass)
     alive = mass.nonzero().flatten()
     if len(alive):

@@ -106,6 +106,9 @@ def _boundary(name: str, of: dict[str, Any], letter: str) -> str:
     claimed = of["claimed"]
     if math.isnan(claimed):
         return f"{name}: labels ~ ({letter})^{found}."
+    if math.isnan(found.misfit):
+        told = f"{name}: labels ~ ({letter})^{found}, claimed {claimed:g}"
+        return f"{told}: no verdict of two values."
     holds = found.low <= claimed <= found.high
     law = "no power law" if found.misfit < _NO_LAW else "a power law fits"
     return (

@@ -22,6 +22,12 @@ def test_a_planted_exponent_lies_in_its_interval(exponent: float) -> None:
     assert found.at(0.5) == pytest.approx(6 * 0.5**exponent, rel=0.2)
 
 
+def test_two_values_do_not_test_a_law() -> None:
+    whole = grid(-2.0)
+    two = Successes(VALUES[::4], LABELS, whole.counts[::4], 20)
+    assert np.isnan(boundary(two, resamples=20).misfit)
+
+
 def test_half_of_the_trials_and_what_lies_outside() -> None:
     wanted = 6 * VALUES**-2.0
     np.testing.assert_allclose(halves(grid(-2.0, trials=2000)), wanted, rtol=0.05)

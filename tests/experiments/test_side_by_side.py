@@ -1,3 +1,4 @@
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -6,6 +7,7 @@ import pytest
 import torch
 
 from graphtheory.experiments.side_by_side import side_by_side
+from graphtheory.signals import insistent_signals
 
 
 @pytest.fixture(params=[1, 2])
@@ -52,3 +54,35 @@ def test_an_error_ends_what_is_under_way() -> None:
         assert 1 in ended and 3 not in ended and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_first_error_ends_an_earlier_item_and_survives_a_finalizer() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            start = time.monotonic()
+            while time.monotonic() - start < 0.3:
+                pass
+
+    begun = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 1:
+            time.sleep(0.1)
+            raise ValueError("of item 1")
+        Slow()
+        while True:
+            time.sleep(0.01)
+
+    before, start = torch.get_num_threads(), time.monotonic()
+    hook, ignored = sys.unraisablehook, list[object]()
+    torch.set_num_threads(2)
+    sys.unraisablehook = lambda report: ignored.append(report.exc_type)
+    try:
+        with pytest.raises(ValueError, match="of item 1"), insistent_signals():
+            side_by_side(work, range(9))
+    finally:
+        torch.set_num_threads(before)
+        sys.unraisablehook = hook
+    assert time.monotonic() - start < 5 and set(begun) <= {0, 1, 2}
+    assert set(ignored) <= {KeyboardInterrupt}

@@ -179,7 +179,14 @@ def test_values_that_are_no_weight() -> None:
     features = sparse_tensor(EDGES, torch.ones(6, 2), NODES, NODES)
     assert neighborhood_from(features).weight is None
     data = Data(edge_index=EDGES, edge_weight=torch.ones(6, 2), num_nodes=NODES)
-    assert neighborhood_from(data).weight is None
+    with pytest.raises(ValueError, match=r"edge_weight: shape \(6, 2\), expected \[num_edges\]"):
+        neighborhood_from(data)
+    weight = torch.arange(6.0)
+    flat, column = (
+        neighborhood_from(Data(edge_index=EDGES, edge_weight=w, num_nodes=NODES))
+        for w in (weight, weight[:, None])
+    )
+    assert torch.equal(flat.weight, column.weight)
     assert neighborhood_from(sparse_tensor(EDGES, None, NODES, NODES)).weight is None
 
 

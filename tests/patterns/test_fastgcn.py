@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, bipartite
-from graphtheory.patterns import FastGCN
+from graphtheory.patterns import LADIES, FastGCN, Pattern
 from tests.patterns.laws import GRAPHS, pairs, source, weighted
 
 
@@ -55,6 +55,15 @@ def test_biased_draws_divide_by_the_probability_of_one_draw() -> None:
     torch.testing.assert_close(effective[0, 1:], torch.full((6,), 4 / 3))
     with pytest.raises(ValueError, match="unbiased: got False with replace=True"):
         FastGCN(unbiased=False)
+
+
+@pytest.mark.parametrize("pattern", [FastGCN(2), FastGCN(2, replace=False), LADIES(2)], ids=repr)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused(pattern: Pattern, value: float) -> None:
+    weight = torch.tensor([1.0, value])
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)
+    with pytest.raises(ValueError, match="weight: NaN, infinite"):
+        pattern(nb, generator=source())
 
 
 def test_a_silent_sender_is_never_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,11 +12,12 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
 from graphtheory.data.loaders.attributes import SPD
+from graphtheory.data.loaders.seeds import seeds_of
 from graphtheory.data.loaders.source import source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
-from graphtheory.patterns.draw import edge_weight
+from graphtheory.patterns.draw import derive, edge_weight
 from graphtheory.patterns.layers import begun
 
 
@@ -39,15 +41,17 @@ class LayerWiseLoader(NodeLoader):
     weights and make none of their own: ``GCNConv(normalize=False)``, ``GraphConv(aggr="add")``.
     A norm over the nodes of a batch sees copies.
 
-    Draws follow torch's global random state, as PyG's samplers do. PyG's `NodeLoader` itself is not
-    enough: it has no place for the weights of a draw, without which the mean is not A*.
+    An epoch takes one number from torch's global random state, and each batch draws by that and by
+    its seeds, so that it is the same for any number of workers. `persistent_workers` outlive the
+    epoch: with them each draw follows the random state of its worker. PyG's `NodeLoader` itself is
+    not enough: it has no place for the weights of a draw, without which the mean is not A*.
 
     Args:
         data: `Data` with `edge_index`, its `edge_weight` (or ones) A:
             ``torch_geometric.transforms.GCNNorm()(data)`` for a GCN.
         pattern: A sampler that draws among these edges and adds none.
         num_layers: At least 1.
-        input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        input_nodes: The seeds, ids (which may come again) or a Bool mask; None is all nodes.
         options: Those of PyG's `NodeLoader`, such as `transform`, and of torch's loader.
 
     Raises:
@@ -89,8 +93,15 @@ class LayerWiseLoader(NodeLoader):
         if pairs := [name for name in SPD if name in data]:
             raise ValueError(f"{pairs[0]}: holds pairs of nodes; compute them in `transform`")
         self._then = options.pop("transform", None)
-        drawn = _LayerWise(pattern, data, source_of(data, None).graph, num_layers)
-        super().__init__(data, drawn, input_nodes, **options)
+        graph = source_of(data, None).graph
+        seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
+        drawn = _LayerWise(pattern, data, graph, num_layers)
+        super().__init__(data, drawn, seeds, input_id=input_id, **options)
+
+    def __iter__(self) -> Iterator[Any]:
+        """An epoch, with draws of its own."""
+        self.node_sampler.epoch = None if self.persistent_workers else _number()
+        return super().__iter__()
 
     def filter_fn(self, out: SamplerOutput) -> Any:
         """The batch of a draw, with its weights."""
@@ -104,13 +115,16 @@ class _LayerWise(BaseSampler):
 
     def __init__(self, pattern: Pattern, data: Data, graph: Neighborhood, num_layers: int) -> None:
         self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
+        self.epoch: int | None = None
         self.base, sampler = begun(pattern, graph)
         self.sampler = Compose() if sampler is None else sampler
         everyone, generator = torch.arange(graph.num_dst), torch.Generator()
         self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])
 
     def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
-        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        epoch = self.epoch
+        seed = _number() if epoch is None else derive(epoch, *index.input_id.tolist())
+        generator = torch.Generator().manual_seed(seed)
         out, weight = unrolled(
             self.sampler, self.base, index.node, self.num_layers, generator=generator
         )
@@ -134,6 +148,11 @@ class _LayerWise(BaseSampler):
                 f"pattern: {self.pattern} adds edges, expected one that draws among those of data; "
                 "give data the others first, as transforms.GCNNorm does self-loops"
             )
+
+
+def _number() -> int:
+    """A seed that torch's global random state gives."""
+    return int(torch.randint(2**62, ()))
 
 
 def unrolled(

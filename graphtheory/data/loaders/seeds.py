@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -174,19 +176,22 @@ def _unchanged(batch: Data) -> Data:
     return batch
 
 
-def seeds_of(input_nodes: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
+def seeds_of(
+    input_nodes: Any, num_nodes: int, *, repeated: bool = False
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes.
 
     Raises:
         TypeError: Neither None, nor int64 or int32 ids, nor a Bool mask.
-        ValueError: No seed, one that comes twice, or a mask of another size.
+        ValueError: No seed, one that comes twice (unless `repeated`), or a mask of another size.
         IndexError: A node that does not exist.
     """
     everyone = torch.arange(num_nodes)
     if input_nodes is None:
         return everyone, everyone
-    if isinstance(input_nodes, (list, range)) and len(input_nodes):
-        input_nodes = torch.tensor(input_nodes)
+    if isinstance(input_nodes, (list, range, np.ndarray)) and len(input_nodes):
+        with suppress(ValueError, TypeError):  # of what is no number; it is named below
+            input_nodes = torch.as_tensor(input_nodes)
     if not isinstance(input_nodes, Tensor) or input_nodes.dim() != 1:
         shape = tuple(input_nodes.shape) if isinstance(input_nodes, Tensor) else repr(input_nodes)
         raise TypeError(f"input_nodes: got {shape}, expected ids [S], a Bool mask [N], or None")
@@ -201,7 +206,7 @@ def seeds_of(input_nodes: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
     check_index("input_nodes", nodes, num_nodes)
     if len(nodes) == 0:
         raise ValueError("input_nodes: empty, expected at least one node")
-    if bool((twice := torch.bincount(nodes) > 1).any()):
+    if not repeated and bool((twice := torch.bincount(nodes) > 1).any()):
         raise ValueError(
             f"input_nodes: node {int(twice.nonzero()[0])} comes twice, expected each once"
         )

@@ -225,3 +225,43 @@ def test_it_is_a_node_loader(data):
     assert loader(torch.tensor([2, 4])).n_id[:2].tolist() == [2, 4]
     with pytest.raises(NotImplementedError, match="seeds are nodes"):
         loader.node_sampler.sample_from_edges(None)
+
+
+def test_a_seed_gives_the_same_epochs_for_any_number_of_workers(data):
+    def epochs(workers, **options):
+        torch.manual_seed(3)
+        loader = LayerWiseLoader(
+            data, LADIES(4), 2, batch_size=15, shuffle=True, num_workers=workers, **options
+        )
+        return [[(b.n_id.tolist(), b.edge_weight.tolist()) for b in loader] for _ in range(2)]
+
+    first, second = epochs(0)
+    assert first != second
+    assert epochs(1) == epochs(2) == [first, second]
+    first, second = epochs(2, persistent_workers=True)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "message"),
+    [
+        (torch.ones(3, dtype=torch.bool), ValueError, "mask of 3, expected 40 nodes"),
+        ([True, False] * 7, ValueError, "mask of 14, expected 40 nodes"),
+        ([-1], IndexError, "input_nodes"),
+        (torch.tensor([40]), IndexError, "input_nodes"),
+        ([], TypeError, "expected ids"),
+        (torch.zeros(40, dtype=torch.bool), ValueError, "empty"),
+        (torch.tensor([0.5]), TypeError, "dtype"),
+        (torch.zeros(2, 2, dtype=torch.int64), TypeError, "expected ids"),
+        (3, TypeError, "expected ids"),
+        (["a"], TypeError, "expected ids"),
+    ],
+)
+def test_seeds_that_are_no_nodes_are_refused(data, nodes, error, message):
+    with pytest.raises(error, match=message):
+        LayerWiseLoader(data, LADIES(4), 2, input_nodes=nodes)
+
+
+def test_a_seed_may_come_again(data):
+    batch = next(iter(LayerWiseLoader(data, LADIES(4), 1, input_nodes=[5, 5], batch_size=2)))
+    assert batch.n_id[:2].tolist() == [5, 5] and batch.input_id.tolist() == [0, 1]
