@@ -2,6 +2,8 @@
 
 import csv
 import json
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,23 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
     assert main(words) == 130
     assert "Earlier runs are now in" in capsys.readouterr().out
     assert len((tmp_path / "fig-3-9-karate.1.jsonl").read_text().splitlines()) == 12
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_sigterm_tells_what_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told_to_leave(*_: Any, **__: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(label_study, "run_trial", told_to_leave)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            main(["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught.value.code == 143 and "Finished runs are in" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
