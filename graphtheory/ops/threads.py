@@ -8,18 +8,20 @@ code runs in sequence there.
 
 from __future__ import annotations
 
+import atexit
 import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
 _turn = Lock()
+_LAST_WAIT = 5.0  # seconds
 
 
 def on_threads(
@@ -63,31 +65,43 @@ def on_threads(
 class Helpers:
     """Threads that wait for work: to wake one takes less than to start one.
 
-    They wait for as long as the process lives; a forked child, which has none of them, starts its
-    own.
+    They wait until the interpreter ends, which is held up until they have left: a thread that came
+    back from a compiled loop later would be cut off there and abort the process. A forked child,
+    which has none of them, starts its own.
     """
 
     def __init__(self) -> None:
         self._renew()
+        atexit.register(self._end)
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
             os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._left: SimpleQueue[None] = SimpleQueue()
         self._waiting = 0
 
     def ask(self, job: Callable[[], object], threads: int) -> None:
         """Have `job`, which must not raise, called by so many threads, at once or later."""
         while self._waiting < threads:
             self._waiting += 1
-            start_new_thread(self._work, (self._jobs,))
+            start_new_thread(self._work, (self._jobs, self._left))
         for _ in range(threads):
             self._jobs.put(job)
 
     @staticmethod
-    def _work(jobs: SimpleQueue[Callable[[], object]]) -> None:
-        while True:
-            jobs.get()()  # what it worked on must not stay alive until the next job
+    def _work(jobs: SimpleQueue[Callable[[], object] | None], left: SimpleQueue[None]) -> None:
+        while (job := jobs.get()) is not None:
+            job()
+            del job  # what it worked on must not stay alive until the next one
+        left.put(None)
+
+    def _end(self) -> None:
+        for _ in range(self._waiting):
+            self._jobs.put(None)
+        with suppress(Empty):  # one that is stuck in a job does not hold the process for long
+            for _ in range(self._waiting):
+                self._left.get(timeout=_LAST_WAIT)
 
 
 helpers = Helpers()

@@ -1,8 +1,11 @@
 import os
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +98,19 @@ def test_a_forked_child_has_helpers_of_its_own() -> None:
         helpers.ask(done.release, 1)
         os._exit(0 if done.acquire(timeout=10) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_process_ends_after_its_helpers(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\n"
+        "from graphtheory.ops.threads import helpers\n"
+        "def job():\n"
+        "    time.sleep(0.3)\n"
+        "    print('ended', flush=True)\n"
+        "helpers.ask(job, 2)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (found.returncode, found.stdout.count("ended")) == (0, 2), found.stderr
