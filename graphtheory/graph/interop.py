@@ -47,9 +47,8 @@ def neighborhood_from(
     Where an edge holds one number, that becomes the `weight`, integers and Booleans as floating
     numbers; so do `edge_weight` of `Data` and the attribute "weight" of networkx edges (1 where
     some lack it), the former as [E] or [E, 1]. Several numbers an edge are features, left to the
-    caller. Undirected networkx
-    graphs send both ways. `torch.compile` traces a `Neighborhood` and an edge list of given size,
-    no others.
+    caller. Undirected networkx graphs send both ways. `torch.compile` traces a `Neighborhood` and
+    an edge list of given size, no others.
 
     Args:
         obj: The graph.
