@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphtheory.ops.kernels import structure
 from graphtheory.ops.operator import operator
 
 
+@cache
 def _module(backend: str) -> Any:
     return import_module(f"graphtheory.ops.backends.{backend}")
 

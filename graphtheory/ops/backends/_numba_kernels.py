@@ -12,17 +12,31 @@ Node arrays are C-contiguous [N, H, D], edge arrays [E, H].
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
-from graphtheory.ops.backends._numba_lanes import MATH, add, dot, warm
+from graphtheory.ops.backends._numba_lanes import (
+    MATH,
+    add,
+    add_product,
+    dot,
+    exp,
+    invert,
+    largest,
+    multiply,
+    no_infinity,
+    put,
+    raise_to,
+    softmax_slope,
+    subtract,
+    warm,
+)
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 MOST_CHUNKS = 128
 AHEAD = 8  # edges whose rows are loaded while as many before them are worked on
 _CHUNK = 1024  # rows and edges that are worth a chunk
+HARMLESS = 60  # logits up to this size have exponentials that sum without a shift
 
 
 def count_chunks(num_rows: int, num_edges: int) -> int:
@@ -57,32 +71,6 @@ def cut(indptr, i, start, stop):
     return max(indptr[i], start - i - 1), min(indptr[i + 1], stop - i - 1)
 
 
-@njit(cache=True, fastmath={"contract", "nsz"})  # reassociation would undo the two-part logarithm
-def exp_(x):
-    """Replace x, flat and at most 0, by its exponential."""
-    if x.itemsize == 8:
-        for n in range(x.shape[0]):
-            x[n] = math.exp(x[n])
-        return
-    # In float32 a polynomial on half a binade, which the compiler does for many numbers at once;
-    # its error is below 2e-7 of the result, and results below 1e-38 are 0.
-    one, bias, shift = np.float32(1), np.int32(127), np.int32(23)
-    for n in range(x.shape[0]):
-        v = x[n]
-        whole = np.floor(v * np.float32(1.44269504) + np.float32(0.5))
-        r = v - whole * np.float32(0.693359375) + whole * np.float32(2.12194440e-4)
-        y = np.float32(1.9875691500e-4)
-        y = y * r + np.float32(1.3981999507e-3)
-        y = y * r + np.float32(8.3334519073e-3)
-        y = y * r + np.float32(4.1665795894e-2)
-        y = y * r + np.float32(1.6666665459e-1)
-        y = y * r + np.float32(5.0000001201e-1)
-        y = y * r * r + r + one
-        power = whole if whole > np.float32(-126) else np.float32(-126)  # of NaN too
-        binade = np.int32((np.int32(power) + bias) << shift).view(np.float32)
-        x[n] = np.float32(0) if v < np.float32(-87) else y * binade
-
-
 @njit(cache=True)
 def _mix(x):
     x = ((x ^ (x >> np.uint64(16))) * np.uint64(0x7FEB352D)) & np.uint64(0xFFFFFFFF)
@@ -115,7 +103,8 @@ def edge_dot(turns, chunks, indptr, indices, query, key, head, out):
                 for e in range(low, mid):
                     j = indices[e]
                     for h in range(heads):
-                        out[e, h] = dot(query, i, key, j, head + h)
+                        at_i, at_j = (i * of_all + head + h) * dim, (j * of_all + head + h) * dim
+                        out[e, h] = dot(query, at_i, key, at_j, dim)
                 low = mid
         chunk = next_chunk(turns)
 
@@ -123,39 +112,32 @@ def edge_dot(turns, chunks, indptr, indices, query, key, head, out):
 @njit(cache=True, fastmath=MATH)
 def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out):
     """Softmax of rows first..last-1, see `softmax`."""
-    heads = logits.shape[1]
-    real = out.dtype.type
-    flat = out.reshape(-1)
-    top = np.empty(heads, out.dtype)
-    total = np.empty(heads, out.dtype)
+    heads, one = logits.shape[1], out.dtype.type(1)
+    begin, size = indptr[first] * heads, (indptr[last] - indptr[first]) * heads
+    put(out, begin, scale, logits, begin, size)
+    if bias.shape[0] > 0:
+        for e in range(indptr[first], indptr[last]):
+            add(out, e * heads, one, bias, e * bias.shape[1] + head, heads)
+    if table.shape[0] > 0:
+        for e in range(indptr[first], indptr[last]):
+            add(out, e * heads, one, table, bucket[e] * table.shape[1] + head, heads)
+    each = np.empty(heads, out.dtype)
+    if not largest(out, begin, size) < HARMLESS:
+        for i in range(first, last):
+            each[:] = -np.inf
+            for e in range(indptr[i], indptr[i + 1]):
+                raise_to(each, 0, out, e * heads, heads)
+            no_infinity(each, 0, heads)
+            for e in range(indptr[i], indptr[i + 1]):
+                subtract(out, e * heads, each, 0, heads)
+    exp(out, begin, size)
     for i in range(first, last):
-        top[:] = real(-np.inf)
+        each[:] = 0
         for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                s = logits[e, h] * scale
-                if bias.shape[0] > 0:
-                    s += bias[e, head + h]
-                if table.shape[0] > 0:
-                    s += table[bucket[e], head + h]
-                out[e, h] = s
-                top[h] = max(top[h], s)
-        for h in range(heads):
-            if top[h] == -np.inf:
-                top[h] = real(0)
+            add(each, 0, one, out, e * heads, heads)
+        invert(each, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                out[e, h] -= top[h]
-    exp_(flat[indptr[first] * heads : indptr[last] * heads])
-    for i in range(first, last):
-        total[:] = real(0)
-        for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                total[h] += out[e, h]
-        for h in range(heads):
-            total[h] = real(1) / total[h] if total[h] != 0 else real(1)
-        for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                out[e, h] *= total[h]
+            multiply(out, e * heads, each, 0, heads)
 
 
 def softmax(turns, chunks, indptr, logits, bias, bucket, table, scale, head, out):
@@ -175,27 +157,26 @@ def softmax_backward_rows(
     first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
 ):  # fmt: skip
     """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`."""
-    heads = weights.shape[1]
-    real = out.dtype.type
+    heads, real = weights.shape[1], out.dtype.type
+    begin, size = indptr[first] * heads, (indptr[last] - indptr[first]) * heads
+    put(out, begin, real(1), grad, begin, size)
+    if p > 0:
+        for e in range(indptr[first], indptr[last]):
+            for h in range(heads):
+                stays = kept(e * of_all + head + h, p, seed)
+                out[e, h] = out[e, h] / real(1 - p) if stays else real(0)
     mean = np.empty(heads, out.dtype)
+    for i in range(first, last):
+        mean[:] = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            add_product(mean, 0, weights, e * heads, out, e * heads, heads)
+        for e in range(indptr[i], indptr[i + 1]):
+            softmax_slope(out, e * heads, weights, e * heads, mean, 0, heads)
     if tables.shape[0] > 0:
         tables[chunk] = 0
-    for i in range(first, last):
-        mean[:] = real(0)
-        for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                g = grad[e, h]
-                if p > 0:
-                    stays = kept(e * of_all + head + h, p, seed)
-                    g = g / real(1 - p) if stays else real(0)
-                out[e, h] = g
-                mean[h] += weights[e, h] * g
-        for e in range(indptr[i], indptr[i + 1]):
-            for h in range(heads):
-                g = weights[e, h] * (out[e, h] - mean[h])
-                out[e, h] = g
-                if tables.shape[0] > 0:
-                    tables[chunk, bucket[e] * heads + h] += g
+        for e in range(indptr[first], indptr[last]):
+            place = chunk * tables.shape[1] + bucket[e] * heads
+            add(tables, place, real(1), out, e * heads, heads)
 
 
 def softmax_backward(
@@ -218,7 +199,7 @@ def softmax_backward(
 @njit(inline="always", fastmath=MATH)
 def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed, head):
     """Add scale * sum of the kept weights[e, h] * value[j, head + h] of entries low..high-1."""
-    heads, of_all = weights.shape[1], value.shape[1]
+    heads, of_all, dim = weights.shape[1], value.shape[1], value.shape[2]
     real = target.dtype.type
     for t in range(low, high):
         j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
@@ -227,7 +208,8 @@ def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, se
             if p > 0:
                 stays = kept(e * of_all + head + h, p, seed)
                 w = w / real(1 - p) if stays else real(0)
-            add(target, at, w, value, j, head + h)
+            place, near = (at * of_all + head + h) * dim, (j * of_all + head + h) * dim
+            add(target, place, w, value, near, dim)
 
 
 def aggregate(

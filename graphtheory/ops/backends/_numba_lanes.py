@@ -1,129 +1,137 @@
-"""Short vectors in registers: what loops over a head's features are made of.
+"""Short vectors in registers: what loops over heads and over a head's features are made of.
 
 LLVM turns a loop into vector code for 32 numbers at a time and does what remains one by one, which
-for heads of 8 or 16 features is everything. These two take 16 and 8 at a time as well.
+for the features of small heads and the heads of an edge is everything. These functions do 16
+numbers at a time, and what remains by vectors of 8, 4, 2 and 1. Arrays are contiguous and entered
+at flat positions; `n` is how many numbers.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
+
+from graphtheory.ops.backends._numba_vectors import (
+    call_llvm,
+    dot_product,
+    lane_by_lane,
+    largest_size,
+    pointer,
+)
 
 MATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums may be reassociated; NaN and infinity keep their meaning."""
 
-
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any, vector: Any) -> Any:
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
-
-
-def _lanes(width: int) -> tuple[Any, Any]:
-    """Dot product of `width` numbers of two arrays, from flat positions; their sum onto such."""
-
-    @intrinsic
-    def dot(_, x, at_x, y, at_y):
-        def code(context, builder, _signature, args):
-            number = context.get_value_type(x.dtype)
-            vector = ir.VectorType(number, width)
-            align = x.dtype.bitwidth // 8
-            a, b = (
-                builder.load(_pointer(context, builder, kind, array, at, vector), align=align)
-                for kind, array, at in ((x, *args[:2]), (y, *args[2:]))
-            )
-            total = cgutils.get_or_insert_function(
-                builder.module,
-                ir.FunctionType(number, [number, vector]),
-                f"llvm.vector.reduce.fadd.v{width}f{x.dtype.bitwidth}",
-            )
-            zero = ir.Constant(number, 0.0)
-            return builder.call(total, [zero, builder.fmul(a, b)], fastmath=("reassoc", "nsz"))
-
-        return x.dtype(x, at_x, y, at_y), code
-
-    @intrinsic
-    def add(_, out, at_out, weight, x, at_x):
-        def code(context, builder, _signature, args):
-            vector = ir.VectorType(context.get_value_type(x.dtype), width)
-            align = x.dtype.bitwidth // 8
-            place = _pointer(context, builder, out, args[0], args[1], vector)
-            more = builder.load(
-                _pointer(context, builder, x, args[3], args[4], vector), align=align
-            )
-            none, lane = ir.Constant(vector, ir.Undefined), ir.IntType(32)
-            first = builder.insert_element(none, args[2], ir.Constant(lane, 0))
-            weights = builder.shuffle_vector(
-                first, none, ir.Constant(ir.VectorType(lane, width), [0] * width)
-            )
-            product = builder.fmul(weights, more, flags=("contract",))
-            total = builder.fadd(builder.load(place, align=align), product, flags=("contract",))
-            builder.store(total, place, align=align)
-            return context.get_dummy_value()
-
-        return types.void(out, at_out, weight, x, at_x), code
-
-    return dot, add
-
-
-_dot16, _add16 = _lanes(16)
-_dot8, _add8 = _lanes(8)
-
 _LINE = 64  # bytes of a cache line
+
+_put = lane_by_lane(lambda v, old, w, x: v.times(w, x))
+_add = lane_by_lane(lambda v, old, w, x: v.plus(old, v.times(w, x)))
+_multiply = lane_by_lane(lambda v, old, x: v.times(old, x))
+_raise_to = lane_by_lane(lambda v, old, x: v.larger(x, old))
+_subtract = lane_by_lane(lambda v, old, x: v.minus(old, x))
+_exp = lane_by_lane(lambda v, old: v.exp(old))
+_add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
+_softmax_slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
+_no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
+_invert = lane_by_lane(lambda v, old: v.where("!=", old, 0.0, v.over(1.0, old), 1.0))
+
+
+@njit(inline="always")
+def dot(x, at_x, y, at_y, n):
+    """Sum of x * y."""
+    return dot_product(x, at_x, y, at_y, n)
+
+
+@njit(inline="always")
+def largest(x, at, n):
+    """The largest |x|, NaN passed over; of nothing 0."""
+    return largest_size(x, at, n)
+
+
+@njit(inline="always")
+def put(out, at, w, x, at_x, n):
+    """Out = w * x, w a number."""
+    _put(out, at, n, w, x, at_x)
+
+
+@njit(inline="always")
+def add(out, at, w, x, at_x, n):
+    """Out += w * x, w a number."""
+    _add(out, at, n, w, x, at_x)
+
+
+@njit(inline="always")
+def add_product(out, at, x, at_x, y, at_y, n):
+    """Out += x * y."""
+    _add_product(out, at, n, x, at_x, y, at_y)
+
+
+@njit(inline="always")
+def multiply(out, at, x, at_x, n):
+    """Out *= x."""
+    _multiply(out, at, n, x, at_x)
+
+
+@njit(inline="always")
+def raise_to(out, at, x, at_x, n):
+    """Out = x where x is larger."""
+    _raise_to(out, at, n, x, at_x)
+
+
+@njit(inline="always")
+def no_infinity(out, at, n):
+    """Out = 0 where it is -inf."""
+    _no_infinity(out, at, n)
+
+
+@njit(inline="always")
+def subtract(out, at, x, at_x, n):
+    """Out -= x."""
+    _subtract(out, at, n, x, at_x)
+
+
+@njit(inline="always")
+def exp(out, at, n):
+    """Out = the exponential of out, which is at most 80."""
+    _exp(out, at, n)
+
+
+@njit(inline="always")
+def invert(out, at, n):
+    """Out = 1 / out, and 1 where it is 0."""
+    _invert(out, at, n)
+
+
+@njit(inline="always")
+def softmax_slope(out, at, w, at_w, mean, at_mean, n):
+    """Out = w * (out - mean)."""
+    _softmax_slope(out, at, n, w, at_w, mean, at_mean)
 
 
 @intrinsic
 def _prefetch(_, x, at):
     def code(context, builder, _signature, args):
-        place = _pointer(context, builder, x, args[0], args[1], ir.IntType(8))
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(fetch, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])  # read, keep
+        place = pointer(context, builder, x, args[0], args[1], ir.IntType(8))
+        read_and_keep = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
+        call_llvm(builder, "prefetch.p0", ir.VoidType(), place, *read_and_keep)
         return context.get_dummy_value()
 
     return types.void(x, types.int64), code
 
 
+@njit(inline="always")
+def ask_for(x, at, n):
+    """Begin to load: the processor does not guess which numbers come next."""
+    for place in range(at, at + n, _LINE // x.itemsize):
+        _prefetch(x, place)
+
+
 @njit(cache=True)
 def warm(indices, low, high, x, of_row, first, width):
-    """Begin to load the `width` numbers from `first` on of row j of x, of entries low..high-1.
+    """Ask for the `width` numbers from `first` on of row j of x, of entries low..high-1.
 
-    The processor does not guess which rows come next; asked for ahead of their use they are there.
     Rows have `of_row` numbers; entries beyond the last are left out.
     """
     for t in range(min(low, indices.shape[0]), min(high, indices.shape[0])):
-        at = indices[t] * of_row + first
-        for place in range(at, at + width, _LINE // x.itemsize):
-            _prefetch(x, place)
-
-
-@njit(inline="always", fastmath=MATH)
-def dot(x, i, y, j, h):
-    """Dot product of x[i, h] and y[j, h]; arrays [N, H, D], contiguous."""
-    heads, dim = x.shape[1], x.shape[2]
-    total = x.dtype.type(0)
-    if dim == 16:
-        total = _dot16(x, (i * heads + h) * 16, y, (j * heads + h) * 16)
-    elif dim == 8:
-        total = _dot8(x, (i * heads + h) * 8, y, (j * heads + h) * 8)
-    else:
-        for d in range(dim):
-            total += x[i, h, d] * y[j, h, d]
-    return total
-
-
-@njit(inline="always", fastmath=MATH)
-def add(out, i, weight, x, j, h):
-    """Add weight * x[j, h] to out[i, h]; arrays [N, H, D], contiguous."""
-    heads, dim = x.shape[1], x.shape[2]
-    if dim == 16:
-        _add16(out, (i * heads + h) * 16, weight, x, (j * heads + h) * 16)
-    elif dim == 8:
-        _add8(out, (i * heads + h) * 8, weight, x, (j * heads + h) * 8)
-    else:
-        for d in range(dim):
-            out[i, h, d] += weight * x[j, h, d]
+        ask_for(x, indices[t] * of_row + first, width)

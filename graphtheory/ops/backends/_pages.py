@@ -14,11 +14,63 @@ from torch import Tensor
 _PAGE = 2**21
 _LARGE = 2**20  # bytes of an output that is worth a room of its own
 _KEPT = 2**26  # bytes that are kept for the next outputs, as many as malloc would keep
-_rooms: list[np.ndarray] = []  # nobody's, the last freed at the end
+_NUMPYS = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+class _Lease(weakref.ref):
+    """Ends with the array that was given out; a `weakref.finalize` costs ten times as much."""
+
+    __slots__ = ("room",)
+    room: np.ndarray
+
+
+class Rooms:
+    """Memory that outputs have left, for the next ones."""
+
+    def __init__(self) -> None:
+        self.free: list[np.ndarray] = []  # the last freed at the end
+        self._leases: dict[int, _Lease] = {}
+
+    def lend(self, shape: Sequence[int], size: int, dtype: torch.dtype) -> Tensor:
+        """An uninitialised tensor, `size` bytes at the start of a large page."""
+        room = self.take(size)
+        part = room[:size].view(_NUMPYS[dtype]).reshape(shape)
+        lease = _Lease(part, self._end)
+        lease.room = room
+        self._leases[id(lease)] = lease
+        return torch.from_numpy(part)
+
+    def _end(self, lease: _Lease) -> None:
+        del self._leases[id(lease)]
+        self.put_back(lease.room)
+
+    def take(self, size: int) -> np.ndarray:
+        """A room of as many pages as that many bytes need."""
+        wanted = -(-size // _PAGE) * _PAGE
+        with suppress(IndexError):  # other threads take and free rooms meanwhile
+            for place in reversed(range(len(self.free))):
+                if self.free[place].size == wanted:
+                    room = self.free.pop(place)
+                    if room.size == wanted:
+                        return room
+                    self.put_back(room)
+        space = np.empty(wanted + _PAGE, np.uint8)
+        first = -space.ctypes.data % _PAGE
+        return space[first : first + wanted]
+
+    def put_back(self, room: np.ndarray) -> None:
+        """Keep a room for the next output, and let go of the oldest that are too many."""
+        self.free.append(room)
+        with suppress(IndexError):
+            while sum(map(len, self.free)) > _KEPT:
+                del self.free[0]
+
+
+_rooms = Rooms()
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """An uninitialised tensor on the CPU, of the type of another.
+    """An uninitialised tensor on the CPU, of the type of another, float32 or float64.
 
     New memory costs a fault for each page and is cleared by the system, which together take as long
     as the sums that are written there, on a virtual machine longer. So memory of freed outputs is
@@ -27,28 +79,4 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     size = prod(shape) * like.element_size()
     if size < _LARGE:
         return like.new_empty(tuple(shape))
-    room = _take(size)
-    first = -room.ctypes.data % _PAGE
-    part = room[first : first + size]
-    weakref.finalize(part, _give_back, room).atexit = False
-    return torch.from_numpy(part).view(like.dtype).view(tuple(shape))
-
-
-def _take(size: int) -> np.ndarray:
-    """A room with that many bytes after its first large page begins."""
-    wanted = (-(-size // _PAGE) + 1) * _PAGE
-    with suppress(IndexError):  # other threads take and free rooms meanwhile
-        for place in reversed(range(len(_rooms))):
-            if _rooms[place].size == wanted:
-                room = _rooms.pop(place)
-                if room.size == wanted:
-                    return room
-                _give_back(room)
-    return np.empty(wanted, np.uint8)
-
-
-def _give_back(room: np.ndarray) -> None:
-    _rooms.append(room)
-    with suppress(IndexError):
-        while sum(r.size for r in _rooms) > _KEPT:
-            del _rooms[0]
+    return _rooms.lend(shape, size, like.dtype)

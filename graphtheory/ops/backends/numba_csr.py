@@ -26,6 +26,9 @@ _EXP = 32  # an exponential costs as much as so many multiply-adds
 # NumPy's: where this module is imported while torch traces, torch would make fake ones.
 _NO_EDGES: Any = np.empty(0, np.int64)
 _NO_BUCKETS: Any = np.empty(0, np.uint8)
+_NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
+    (torch.float32, np.float32), (torch.float64, np.float64)
+)}  # fmt: skip
 
 
 def _arrays(*args: Any) -> list[Any]:
@@ -72,7 +75,7 @@ def _options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    none = like.new_empty(0, like.size(1))
+    none = _NO_ROWS[like.dtype]
     bias, table = (
         none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
     )
@@ -84,7 +87,16 @@ def _buckets(bucket: Tensor | None) -> Tensor:
 
 
 def _tables(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
-    return weights.new_empty(chunks if num_buckets else 0, num_buckets * weights.size(1))
+    """One [Z * H] a chunk."""
+    if num_buckets == 0:
+        return _NO_ROWS[weights.dtype]
+    return weights.new_empty(chunks, num_buckets * weights.size(1))
+
+
+def _of_table(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
+    """Their sum [Z, H]."""
+    heads = weights.size(1)
+    return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
 
 
 def _few(indices: Tensor, value: Tensor) -> bool:
@@ -123,7 +135,7 @@ def softmax_backward_(
     heads = (head, weights.size(1) if of_all is None else of_all)
     arrays = (weights, grad, _buckets(bucket), dropout, seed, *heads, grad, tables)
     run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
-    return tables.sum(0).view(num_buckets, weights.size(1))
+    return _of_table(tables, num_buckets, weights)
 
 
 def sums(
@@ -201,7 +213,7 @@ def attention(
     kept = bias is not None or hands_over(edges, heads, size)
     if kept and _few(indices, value):
         weights = empty((edges, heads), query)
-        arrays = (indptr, indices, _NO_EDGES, query, key, value)
+        arrays = (indptr, indices, query, key, value)
         options = (*_options(weights, bias, bucket, table), _number(scale, weights))
         numbers = (_number(1.0, weights), dropout, drawn)
         _run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
@@ -234,14 +246,14 @@ def attention_backward(
     if kept and _few(indices, value):
         logits, one, times = empty(weights.shape, grad), _number(1.0, grad), _number(scale, grad)
         tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
-        arrays = (indptr, indices, _NO_EDGES, key, value, grad, weights, _buckets(bucket))
+        arrays = (indptr, indices, key, value, grad, weights, _buckets(bucket))
         outs = (logits, of_query, tables)
-        _run_whole(whole.backward, weights, value, *arrays, times, dropout, drawn, *outs)
+        _run_whole(whole.backward, weights, value, *arrays, times, one, dropout, drawn, *outs)
         if t_indptr.numel():
             back = (t_indptr, receivers, perm, query, grad, logits, weights)
             numbers = (times, one, dropout, drawn)
             _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
-        of_table = tables.sum(0).view(num_buckets, heads)
+        of_table = _of_table(tables, num_buckets, weights)
         return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
     part = heads if kept else _heads_at_once(edges, heads, query.element_size())
     logits, of_tables = empty((edges, part), grad), []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -112,26 +113,76 @@ def test_a_hub_is_shared_out_and_summed_in_one_order() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponential(dtype: type) -> None:
-    x = np.concatenate([np.linspace(-86, 0, 4001), [0.0, -1e-8, -500, -np.inf]]).astype(dtype)
+    x = np.linspace(-86, 60, 4001)
+    x = np.concatenate([x, [0.0, -1e-8, 1e-8, -500, -np.inf]]).astype(dtype)
     with np.errstate(under="ignore"):
         true = np.exp(x.astype(np.float64))
     out = x.copy()
-    loops.exp_(out)
+    lanes.exp(out, 0, len(out))
     np.testing.assert_allclose(out, true, rtol=2e-7 if dtype == np.float32 else 1e-15, atol=2e-38)
     assert out[-1] == 0
-    unknown = np.full(9, np.nan, dtype)
-    loops.exp_(unknown)
+    unknown = np.full(31, np.nan, dtype)
+    lanes.exp(unknown, 0, 31)
     assert np.isnan(unknown).all()
 
 
-@pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 24, 32, 33])
+LANES: dict[str, tuple[Callable[..., None], Callable[..., np.ndarray]]] = {
+    "put": (lanes.put, lambda old, w, x: w * x),
+    "add": (lanes.add, lambda old, w, x: old + w * x),
+    "add_product": (lanes.add_product, lambda old, x, y: old + x * y),
+    "multiply": (lanes.multiply, lambda old, x: old * x),
+    "subtract": (lanes.subtract, lambda old, x: old - x),
+    "raise_to": (lanes.raise_to, lambda old, x: np.maximum(old, x)),
+    "softmax_slope": (lanes.softmax_slope, lambda old, x, y: x * (old - y)),
+    "invert": (lanes.invert, lambda old: 1 / old),
+}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 32, 33, 47])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_lanes(dim: int, dtype: type) -> None:
-    x, y = draw(3, 2, dim).astype(dtype), draw(3, 2, dim).astype(dtype)[::-1].copy()
+def test_lanes(n: int, dtype: type) -> None:
+    x, y = draw(60).astype(dtype), draw(61).astype(dtype)
     exact = 1e-5 if dtype == np.float32 else 1e-13
-    assert lanes.dot(x, 1, y, 2, 1) == pytest.approx((x[1, 1] * y[2, 1]).sum(), abs=exact)
-    out = x.copy()
-    lanes.add(out, 1, dtype(0.5), y, 2, 0)
-    true = x.copy()
-    true[1, 0] += dtype(0.5) * y[2, 0]
-    np.testing.assert_allclose(out, true, rtol=exact, atol=exact)
+    u, v = x[5 : 5 + n], y[7 : 7 + n]
+    assert lanes.dot(x, 5, y, 7, n) == pytest.approx((u * v).sum(), abs=exact)
+    assert lanes.largest(x, 5, n) == np.abs(u).max()
+    given = {"w": [dtype(0.5)], "x": [x, 5], "y": [y, 7]}
+    for name, (function, formula) in LANES.items():
+        names = list(inspect.signature(formula).parameters)[1:]
+        out = draw(62).astype(dtype)
+        true = out.copy()
+        values = {"w": dtype(0.5), "x": u, "y": v}
+        true[3 : 3 + n] = formula(true[3 : 3 + n], *(values[k] for k in names))
+        function(out, 3, *(part for k in names for part in given[k]), n)
+        np.testing.assert_allclose(out, true, rtol=exact, atol=exact, err_msg=name)
+
+
+def test_lanes_of_no_numbers_and_of_special_ones() -> None:
+    x = np.array([np.nan, -np.inf, 0.0, -3.0])
+    assert lanes.dot(x, 0, x, 0, 0) == 0 == lanes.largest(x, 0, 0)
+    assert lanes.largest(x, 0, 4) == np.inf
+    assert lanes.largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
+    for change, true in (
+        (lanes.invert, [np.nan, -0.0, 1.0, -1 / 3]),
+        (lanes.no_infinity, [np.nan, 0.0, 0.0, -3.0]),
+    ):
+        out = x.copy()
+        change(out, 0, 4)
+        np.testing.assert_array_equal(out, true)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_of_small_and_of_large_logits(dtype: type) -> None:
+    exact = 1e-6 if dtype == np.float32 else 1e-14
+    for size in (1.0, 59.0, 61.0, 300.0):  # without and with a shift
+        logits = (draw(*EDGES) * size / np.abs(draw(*EDGES)).max()).astype(dtype)
+        logits[4:, 1] = -np.inf  # a row all of which is barred
+        none, nothing = np.empty((0, 2), dtype), np.empty(0, np.uint8)
+        out = np.empty_like(logits)
+        _compiled(loops.softmax)(turns(), 2, INDPTR, logits, none, nothing, none, dtype(1), 0, out)
+        for low, high in pairwise(INDPTR):
+            part = logits[low:high].astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                true = np.exp(part - part.max(0, initial=-1e300))
+            true = np.nan_to_num(true / np.maximum(true.sum(0), 1e-300))
+            np.testing.assert_allclose(out[low:high], true, rtol=0, atol=exact)

@@ -13,8 +13,8 @@ PAGE = 2**21
 
 
 @pytest.fixture(autouse=True)
-def rooms(monkeypatch: pytest.MonkeyPatch) -> Iterator[list]:
-    monkeypatch.setattr(_pages, "_rooms", [])
+def rooms(monkeypatch: pytest.MonkeyPatch) -> Iterator[_pages.Rooms]:
+    monkeypatch.setattr(_pages, "_rooms", _pages.Rooms())
     yield _pages._rooms
 
 
@@ -28,12 +28,12 @@ def test_large_outputs_begin_a_large_page_and_are_whole(dtype: torch.dtype) -> N
 
 
 def test_small_outputs_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pages, "_take", lambda size: pytest.fail(f"took a room of {size}"))
+    monkeypatch.setattr(_pages.Rooms, "lend", lambda *given: pytest.fail(f"lent {given}"))
     assert _pages.empty((2**18 - 1,), LIKE).shape == (2**18 - 1,)
     assert _pages.empty((0, 4), LIKE).shape == (0, 4)
 
 
-def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: list) -> None:
+def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: _pages.Rooms) -> None:
     first = _pages.empty((2**19,), LIKE)
     place = first.data_ptr()
     second = _pages.empty((2**19,), LIKE)
@@ -41,30 +41,28 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: list) -> Non
     part = first[5:]  # a view keeps it in use
     del first
     gc.collect()
-    assert rooms == []
+    assert rooms.free == []
     del part
     gc.collect()
-    assert len(rooms) == 1
+    assert len(rooms.free) == 1
     assert _pages.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
 
 
-def test_little_is_kept(rooms: list) -> None:
+def test_little_is_kept(rooms: _pages.Rooms) -> None:
     many = [_pages.empty((2**20,), LIKE) for _ in range(30)]  # 4 MiB and a page each
     del many
     gc.collect()
-    assert 0 < sum(room.size for room in rooms) <= 2**26
+    assert 0 < sum(room.size for room in rooms.free) <= 2**26
 
 
-def test_a_room_that_moved_while_it_was_chosen_is_not_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_room_that_moved_while_it_was_chosen_is_not_taken(rooms: _pages.Rooms) -> None:
     class Moving(list):
         def pop(self, place: int) -> np.ndarray:  # what another thread may do just before
-            self.insert(0, np.empty(PAGE, np.uint8))
+            self.insert(0, np.empty(3 * PAGE, np.uint8))
             return super().pop(place)
 
-    monkeypatch.setattr(_pages, "_rooms", Moving([np.empty(2 * PAGE, np.uint8)]))
-    assert _pages._take(PAGE).size == 2 * PAGE
+    rooms.free = Moving([np.empty(2 * PAGE, np.uint8)])
+    assert rooms.take(PAGE + 1).size == 2 * PAGE
 
 
 def test_threads_never_share_a_room() -> None:
