@@ -34,6 +34,14 @@ _exp = lane_by_lane(lambda v, old: v.exp(old))
 _add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
 _softmax_slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
+_rectify = lane_by_lane(
+    lambda v, old, slope: v.where(
+        ">", old, 0.0, old, v.where(">", old, float("-inf"), v.times(old, slope), old)
+    )
+)
+_rectify_backward = lane_by_lane(
+    lambda v, old, slope, x: v.where(">", x, 0.0, old, v.times(old, slope))
+)
 _invert = lane_by_lane(lambda v, old: v.where("!=", old, 0.0, v.over(1.0, old), 1.0))
 
 
@@ -107,6 +115,18 @@ def invert(out, at, n):
 def softmax_slope(out, at, w, at_w, mean, at_mean, n):
     """Out = w * (out - mean)."""
     _softmax_slope(out, at, n, w, at_w, mean, at_mean)
+
+
+@njit(inline="always")
+def rectify(out, at, slope, n):
+    """Out *= slope where it is negative but not -inf."""
+    _rectify(out, at, n, slope)
+
+
+@njit(inline="always")
+def rectify_backward(out, at, slope, x, at_x, n):
+    """Out *= slope where x is not positive."""
+    _rectify_backward(out, at, n, slope, x, at_x)
 
 
 @intrinsic

@@ -14,37 +14,60 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
-from graphtheory.ops.backends._numba_kernels import first_row
-from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._numba_kernels import (
+    first_row,
+    softmax_backward_rows,
+    softmax_rows,
+)
+from graphtheory.ops.backends._numba_lanes import MATH, add, put, rectify, rectify_backward
+from graphtheory.ops.backends._numba_whole import dot_rows, spread, spread_kept, sum_rows
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 
-@njit(cache=True, fastmath=MATH)
-def edge_sum(sent, received, edge, i, j, e, h):
-    """What edge e from j to i adds up to, before the rectifier."""
-    z = sent[j, h]
+@njit(inline="always", fastmath=MATH)
+def edge_sum(out, at, one, sent, received, edge, i, j, e):
+    """Write what edge e from j to i adds up to, before the rectifier; `one` is 1."""
+    heads = sent.shape[1]
+    put(out, at, one, sent, j * heads, heads)
     if received.shape[0] > 0:
-        z += received[i, h]
+        add(out, at, one, received, i * heads, heads)
     if edge.shape[0] > 0:
-        z += edge[e, h]
-    return z
+        add(out, at, one, edge, e * heads, heads)
+
+
+@njit(cache=True, fastmath=MATH)
+def score_rows(first, last, indptr, indices, sent, received, edge, slope, out):
+    """The part of `scores_loop` of rows first..last-1."""
+    heads, one = sent.shape[1], out.dtype.type(1)
+    for i in range(first, last):
+        for e in range(indptr[i], indptr[i + 1]):
+            edge_sum(out, e * heads, one, sent, received, edge, i, indices[e], e)
+    rectify(out, indptr[first] * heads, slope, (indptr[last] - indptr[first]) * heads)
+
+
+@njit(cache=True, fastmath=MATH)
+def flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, of_received):
+    """The part of `rows_loop` of rows first..last-1."""
+    heads, one = sent.shape[1], grad.dtype.type(1)
+    z = np.empty(heads, grad.dtype)
+    for i in range(first, last):
+        if received.shape[0] > 0:
+            of_received[i] = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            edge_sum(z, 0, one, sent, received, edge, i, indices[e], e)
+            rectify_backward(grad, e * heads, slope, z, 0, heads)
+            if received.shape[0] > 0:
+                add(of_received, i * heads, one, grad, e * heads, heads)
 
 
 def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out):
     """Write out[e, h] = leaky(sent[j, h] + received[i, h] + edge[e, h])."""
-    zero = out.dtype.type(0)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                for h in range(sent.shape[1]):
-                    z = edge_sum(sent, received, edge, i, j, e, h)
-                    if z < zero and z > -np.inf:
-                        z *= slope
-                    out[e, h] = z
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        score_rows(first, last, indptr, indices, sent, received, edge, slope, out)
         chunk = next_chunk(turns)
 
 
@@ -52,35 +75,76 @@ def rows_loop(
     turns, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
 ):  # fmt: skip
     """Replace the gradient of the scores by that of the sums, and add it up by receiver."""
-    zero = grad.dtype.type(0)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
-            if received.shape[0] > 0:
-                of_received[i] = zero
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                for h in range(sent.shape[1]):
-                    z = edge_sum(sent, received, edge, i, j, e, h)
-                    g = grad[e, h]
-                    if not z > zero:
-                        g *= slope
-                    grad[e, h] = g
-                    if received.shape[0] > 0:
-                        of_received[i, h] += g
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, of_received)
         chunk = next_chunk(turns)
 
 
 def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
     """Add up the gradient of the sums by sender."""
+    heads, one = grad.shape[1], grad.dtype.type(1)
     chunk = take_chunk(turns)
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             of_sent[j] = 0
             for t in range(t_indptr[j], t_indptr[j + 1]):
-                e = perm[t]
-                for h in range(grad.shape[1]):
-                    of_sent[j, h] += grad[e, h]
+                add(of_sent, j * heads, one, grad, perm[t] * heads, heads)
+        chunk = next_chunk(turns)
+
+
+def forward(
+    turns, chunks, indptr, indices, sent, received, edge, slope, value, nothing, no_bucket, p, seed,
+    weights, out,
+):  # fmt: skip
+    """Whole rows: write the weights of the edges and the sums of the values."""
+    one = weights.dtype.type(1)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        score_rows(first, last, indptr, indices, sent, received, edge, slope, weights)
+        softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, 0, weights)
+        sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
+        chunk = next_chunk(turns)
+
+
+def backward(
+    turns, chunks, indptr, indices, sent, received, edge, slope, value, grad, weights, nothing,
+    no_bucket, p, seed, flow, of_received,
+):  # fmt: skip
+    """Whole rows: write the gradient of the sums of the edges, and add it up by receiver."""
+    heads = weights.shape[1]
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        dot_rows(first, last, indptr, indices, grad, value, flow)
+        softmax_backward_rows(
+            first, last, indptr, weights, flow, no_bucket, p, seed, 0, heads, flow, nothing, chunk
+        )
+        flow_rows(first, last, indptr, indices, sent, received, edge, slope, flow, of_received)
+        chunk = next_chunk(turns)
+
+
+def backward_senders(
+    turns, chunks, t_indptr, receivers, perm, grad, flow, weights, p, seed, of_value, of_sent
+):  # fmt: skip
+    """Whole rows: write the gradients of the values and of what senders add."""
+    heads, one = weights.shape[1], weights.dtype.type(1)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
+            low, high = t_indptr[j], t_indptr[j + 1]
+            of_sent[j] = 0
+            if low == high:
+                of_value[j] = 0
+            for t in range(low, high):
+                e, i = perm[t], receivers[t]
+                add(of_sent, j * heads, one, flow, e * heads, heads)
+                if p > 0:
+                    spread_kept(t == low, of_value, j, weights, e, p, seed, grad, i)
+                else:
+                    spread(t == low, of_value, j, weights, e, one, grad, i)
         chunk = next_chunk(turns)
 
 
@@ -88,10 +152,9 @@ def _options(
     sent: Tensor, received: Tensor | None, edge: Tensor | None, slope: float
 ) -> tuple[Any, ...]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    none = sent.new_empty(0, sent.size(1))
-    parts = (received, edge)
+    none, parts = csr.NO_ROWS[sent.dtype], (received, edge)
     given = (none if t is None else t.detach().to(sent.dtype).contiguous() for t in parts)
-    return sent, *given, sent.numpy().dtype.type(slope)
+    return sent, *given, csr.number(slope, sent)
 
 
 def attention(
@@ -103,6 +166,14 @@ def attention(
     value, sent = widened(value, sent)
     weights = empty((indices.size(0), sent.size(1)), sent)
     options = _options(sent, received, edge, slope)
+    if csr.few(indices, value):
+        out, absent = (
+            empty((indptr.size(0) - 1, *value.shape[1:]), value),
+            (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS),
+        )
+        arrays = (indptr, indices, *options, value, *absent, dropout, drawn, weights, out)
+        csr.run_whole(forward, weights, value, *arrays)
+        return out.to(dtype), weights
     chunks = csr.chunks_of(indptr, weights)
     csr.run(scores_loop, 4 * weights.numel(), chunks, indptr, indices, *options, weights)
     csr.softmax_(indptr, weights)
@@ -118,11 +189,20 @@ def attention_backward(
     """Gradients of value, sent, received (no rows without it) and the sums [E, H]."""
     dtypes, drawn = (value.dtype, sent.dtype), 0 if seed is None else int(seed)
     grad, value, sent, weights = widened(grad, value, sent, weights)
+    options = _options(sent, received, edge, slope)
+    of_sent, rows = torch.empty_like(sent), 0 if received is None else received.size(0)
+    of_received = sent.new_empty(rows, sent.size(1))
+    if csr.few(indices, value):
+        flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
+        absent = (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
+        arrays = (indptr, indices, *options, value, grad, weights, *absent, dropout, drawn)
+        csr.run_whole(backward, weights, value, *arrays, flow, of_received)
+        back = (t_indptr, receivers, perm, grad, flow, weights, dropout, drawn)
+        csr.run_whole(backward_senders, weights, value, *back, of_value, of_sent)
+        return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow
     of_value = csr.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
     flow = csr.dot(indptr, indices, grad, value)  # so far the gradient of the weights
     csr.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
-    options = _options(sent, received, edge, slope)
-    of_received, of_sent = torch.empty_like(options[1]), torch.empty_like(sent)
     chunks, work = csr.chunks_of(indptr, flow), 8 * flow.numel()
     csr.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
     csr.run(columns_loop, work, csr.chunks_of(t_indptr, flow), t_indptr, perm, flow, of_sent)

@@ -19,27 +19,54 @@ from graphtheory.ops.backends._numba_lanes import MATH, add, dot, put
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 
+@njit(cache=True, fastmath=MATH)
+def dot_rows(first, last, indptr, indices, x, y, out):
+    """Write out[e, h] = <x[i, h], y[j, h]> of the edges of rows first..last-1."""
+    heads, dim = x.shape[1], x.shape[2]
+    for i in range(first, last):
+        for e in range(indptr[i], indptr[i + 1]):
+            for h in range(heads):
+                out[e, h] = dot(x, (i * heads + h) * dim, y, (indices[e] * heads + h) * dim, dim)
+
+
 @njit(inline="always", fastmath=MATH)
-def _spread(begin, out, at, weights, e, scale, value, near, dim):
-    """Put, or add, what an edge brings: scale times its weights times the rows of its heads."""
-    for h in range(weights.shape[1]):
-        w = weights[e, h] * scale
+def spread(begin, out, i, weights, e, scale, x, j):
+    """Put, or add, to out[i] what an edge brings: scale * weights[e, h] * x[j, h]."""
+    heads, dim = x.shape[1], x.shape[2]
+    for h in range(heads):
+        w, here, there = weights[e, h] * scale, (i * heads + h) * dim, (j * heads + h) * dim
         if begin:
-            put(out, at + h * dim, w, value, near + h * dim, dim)
+            put(out, here, w, x, there, dim)
         else:
-            add(out, at + h * dim, w, value, near + h * dim, dim)
+            add(out, here, w, x, there, dim)
 
 
-@njit(fastmath=MATH)
-def _spread_kept(begin, out, at, weights, e, p, seed, value, near, dim):
+@njit(cache=True, fastmath=MATH)
+def spread_kept(begin, out, i, weights, e, p, seed, x, j):
     """The same with the weights that dropout keeps."""
-    heads, real = weights.shape[1], weights.dtype.type
+    heads, dim = x.shape[1], x.shape[2]
+    real = weights.dtype.type
     for h in range(heads):
         w = weights[e, h] / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+        here, there = (i * heads + h) * dim, (j * heads + h) * dim
         if begin:
-            put(out, at + h * dim, w, value, near + h * dim, dim)
+            put(out, here, w, x, there, dim)
         else:
-            add(out, at + h * dim, w, value, near + h * dim, dim)
+            add(out, here, w, x, there, dim)
+
+
+@njit(cache=True, fastmath=MATH)
+def sum_rows(first, last, indptr, indices, weights, scale, p, seed, x, out):
+    """Write out[i, h] = scale * sum of weights[e, h] * x[j, h], if p > 0 the kept ones unscaled."""
+    for i in range(first, last):
+        low, high = indptr[i], indptr[i + 1]
+        if low == high:
+            out[i] = 0
+        for e in range(low, high):
+            if p > 0:
+                spread_kept(e == low, out, i, weights, e, p, seed, x, indices[e])
+            else:
+                spread(e == low, out, i, weights, e, scale, x, indices[e])
 
 
 def forward(
@@ -47,55 +74,29 @@ def forward(
     weights, out,
 ):  # fmt: skip
     """Write the weights of the edges and the sums of the values; `one` is 1."""
-    heads, dim = query.shape[1], query.shape[2]
-    row = heads * dim
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        for i in range(first, last):
-            for e in range(indptr[i], indptr[i + 1]):
-                at, near = i * row, indices[e] * row
-                for h in range(heads):
-                    weights[e, h] = dot(query, at + h * dim, key, near + h * dim, dim)
+        dot_rows(first, last, indptr, indices, query, key, weights)
         softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, 0, weights)
-        for i in range(first, last):
-            low, high, at = indptr[i], indptr[i + 1], i * row
-            if low == high:
-                out[i] = 0
-            for e in range(low, high):
-                near = indices[e] * row
-                if p > 0:
-                    _spread_kept(e == low, out, at, weights, e, p, seed, value, near, dim)
-                else:
-                    _spread(e == low, out, at, weights, e, one, value, near, dim)
+        sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
         chunk = next_chunk(turns)
 
 
 def backward(
-    turns, chunks, indptr, indices, key, value, grad, weights, bucket, scale, one, p, seed,
+    turns, chunks, indptr, indices, key, value, grad, weights, bucket, scale, p, seed,
     logits, of_query, tables,
 ):  # fmt: skip
-    """Write the gradients of logits and query, and a table of each chunk; `one` is 1."""
-    heads, dim = key.shape[1], key.shape[2]
-    row = heads * dim
+    """Write the gradients of logits and query, and a table of each chunk."""
+    heads = weights.shape[1]
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        for i in range(first, last):
-            for e in range(indptr[i], indptr[i + 1]):
-                at, near = i * row, indices[e] * row
-                for h in range(heads):
-                    logits[e, h] = dot(grad, at + h * dim, value, near + h * dim, dim)
+        dot_rows(first, last, indptr, indices, grad, value, logits)
         softmax_backward_rows(
             first, last, indptr, weights, logits, bucket, p, seed, 0, heads, logits, tables, chunk
         )
-        for i in range(first, last):
-            low, high, at = indptr[i], indptr[i + 1], i * row
-            if low == high:
-                of_query[i] = 0
-            for e in range(low, high):
-                near = indices[e] * row
-                _spread(e == low, of_query, at, logits, e, scale, key, near, dim)
+        sum_rows(first, last, indptr, indices, logits, scale, 0.0, 0, key, of_query)
         chunk = next_chunk(turns)
 
 
@@ -104,20 +105,18 @@ def backward_senders(
     seed, of_key, of_value,
 ):  # fmt: skip
     """Write the gradients of key and value; `one` is 1."""
-    dim = query.shape[2]
-    row = query.shape[1] * dim
     chunk = take_chunk(turns)
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-            low, high, at = t_indptr[j], t_indptr[j + 1], j * row
+            low, high = t_indptr[j], t_indptr[j + 1]
             if low == high:
                 of_key[j] = 0
                 of_value[j] = 0
             for t in range(low, high):
-                e, near, begin = perm[t], receivers[t] * row, t == low
-                _spread(begin, of_key, at, logits, e, scale, query, near, dim)
+                e, i = perm[t], receivers[t]
+                spread(t == low, of_key, j, logits, e, scale, query, i)
                 if p > 0:
-                    _spread_kept(begin, of_value, at, weights, e, p, seed, grad, near, dim)
+                    spread_kept(t == low, of_value, j, weights, e, p, seed, grad, i)
                 else:
-                    _spread(begin, of_value, at, weights, e, one, grad, near, dim)
+                    spread(t == low, of_value, j, weights, e, one, grad, i)
         chunk = next_chunk(turns)

@@ -25,8 +25,8 @@ _AT_ONCE = 3 * 2**23
 _EXP = 32  # an exponential costs as much as so many multiply-adds
 # NumPy's: where this module is imported while torch traces, torch would make fake ones.
 _NO_EDGES: Any = np.empty(0, np.int64)
-_NO_BUCKETS: Any = np.empty(0, np.uint8)
-_NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
+NO_BUCKETS: Any = np.empty(0, np.uint8)
+NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
     (torch.float32, np.float32), (torch.float64, np.float64)
 )}  # fmt: skip
 
@@ -45,7 +45,8 @@ def run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
     launch(loop, chunks, work, chunks, *_arrays(*args))
 
 
-def _number(x: float, like: Tensor) -> np.floating[Any]:
+def number(x: float, like: Tensor) -> np.floating[Any]:
+    """Of the type of the sums."""
     return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
 
 
@@ -66,7 +67,7 @@ def softmax_(
     bucket: Tensor | None = None, table: Tensor | None = None, head: int = 0,
 ) -> Tensor:  # fmt: skip
     """Softmax in place; the logits may be those of some heads from `head` on."""
-    numbers = (logits, *_options(logits, bias, bucket, table), _number(scale, logits), head)
+    numbers = (logits, *_options(logits, bias, bucket, table), number(scale, logits), head)
     run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
     return logits
 
@@ -75,7 +76,7 @@ def _options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    none = _NO_ROWS[like.dtype]
+    none = NO_ROWS[like.dtype]
     bias, table = (
         none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
     )
@@ -83,13 +84,13 @@ def _options(
 
 
 def _buckets(bucket: Tensor | None) -> Tensor:
-    return _NO_BUCKETS if bucket is None else bucket.contiguous()
+    return NO_BUCKETS if bucket is None else bucket.contiguous()
 
 
 def _tables(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
     """One [Z * H] a chunk."""
     if num_buckets == 0:
-        return _NO_ROWS[weights.dtype]
+        return NO_ROWS[weights.dtype]
     return weights.new_empty(chunks, num_buckets * weights.size(1))
 
 
@@ -99,8 +100,8 @@ def _of_table(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
     return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
 
 
-def _few(indices: Tensor, value: Tensor) -> bool:
-    """Whether rows stay whole."""
+def few(indices: Tensor, value: Tensor) -> bool:
+    """Whether the multiply-adds of a sum are so few that rows stay whole."""
     return indices.size(0) * value.size(1) * value.size(2) < _WHOLE
 
 
@@ -115,7 +116,7 @@ def _heads_at_once(num_edges: int, num_heads: int, itemsize: int) -> int:
     return max(n for n in range(1, min(most, num_heads) + 1) if num_heads % n == 0)
 
 
-def _run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
+def run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
     """Launch a loop of `_numba_whole`, whose first argument is the row pointers."""
     work = weights.numel() * (2 * value.size(2) + _EXP)
     run(loop, work, chunks_of(args[0], weights), *args)
@@ -151,7 +152,7 @@ def sums(
         out = empty((indptr.size(0) - 1, value.size(1), value.size(2)), value)
     work, chunks = weights.numel() * value.size(2), chunks_of(indptr, weights)
     carried, carry = torch.empty(chunks, dtype=torch.int64), out.new_empty(chunks, *out.shape[1:])
-    numbers = (_number(scale, value), dropout, seed, head)
+    numbers = (number(scale, value), dropout, seed, head)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
     run(loops.aggregate, work, chunks, *arrays)
     launch(
@@ -211,12 +212,12 @@ def attention(
     out = empty(query.shape, query)
     (edges, heads), size = (indices.size(0), query.size(1)), query.element_size()
     kept = bias is not None or hands_over(edges, heads, size)
-    if kept and _few(indices, value):
+    if kept and few(indices, value):
         weights = empty((edges, heads), query)
         arrays = (indptr, indices, query, key, value)
-        options = (*_options(weights, bias, bucket, table), _number(scale, weights))
-        numbers = (_number(1.0, weights), dropout, drawn)
-        _run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
+        options = (*_options(weights, bias, bucket, table), number(scale, weights))
+        numbers = (number(1.0, weights), dropout, drawn)
+        run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
         return out.to(dtype), weights
     part = heads if kept else _heads_at_once(edges, heads, size)
     weights = empty((edges, part), query)
@@ -243,16 +244,16 @@ def attention_backward(
     of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     edges, heads = indices.size(0), query.size(1)
     kept = weights.size(0) == edges
-    if kept and _few(indices, value):
-        logits, one, times = empty(weights.shape, grad), _number(1.0, grad), _number(scale, grad)
+    if kept and few(indices, value):
+        logits, one, times = empty(weights.shape, grad), number(1.0, grad), number(scale, grad)
         tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
         arrays = (indptr, indices, key, value, grad, weights, _buckets(bucket))
         outs = (logits, of_query, tables)
-        _run_whole(whole.backward, weights, value, *arrays, times, one, dropout, drawn, *outs)
+        run_whole(whole.backward, weights, value, *arrays, times, dropout, drawn, *outs)
         if t_indptr.numel():
             back = (t_indptr, receivers, perm, query, grad, logits, weights)
             numbers = (times, one, dropout, drawn)
-            _run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
+            run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
         of_table = _of_table(tables, num_buckets, weights)
         return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
     part = heads if kept else _heads_at_once(edges, heads, query.element_size())

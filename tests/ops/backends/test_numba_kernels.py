@@ -135,6 +135,11 @@ LANES: dict[str, tuple[Callable[..., None], Callable[..., np.ndarray]]] = {
     "raise_to": (lanes.raise_to, lambda old, x: np.maximum(old, x)),
     "softmax_slope": (lanes.softmax_slope, lambda old, x, y: x * (old - y)),
     "invert": (lanes.invert, lambda old: 1 / old),
+    "rectify": (lanes.rectify, lambda old, w: np.where(old > 0, old, old * w)),
+    "rectify_backward": (
+        lanes.rectify_backward,
+        lambda old, w, x: np.where(x > 0, old, old * w),
+    ),
 }
 
 
@@ -162,6 +167,9 @@ def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     assert lanes.dot(x, 0, x, 0, 0) == 0 == lanes.largest(x, 0, 0)
     assert lanes.largest(x, 0, 4) == np.inf
     assert lanes.largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
+    barred = x.copy()
+    lanes.rectify(barred, 0, 0.0, 4)
+    np.testing.assert_array_equal(barred, [np.nan, -np.inf, 0.0, 0.0])
     for change, true in (
         (lanes.invert, [np.nan, -0.0, 1.0, -1 / 3]),
         (lanes.no_infinity, [np.nan, 0.0, 0.0, -3.0]),

@@ -46,3 +46,36 @@ def test_both_forms_agree(monkeypatch: pytest.MonkeyPatch, option: str, dim: int
     for whole, cut in zip(run(2**62), run(0), strict=True):
         assert whole.abs().sum() > 0
         torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("dim", [5, 16])
+@pytest.mark.parametrize("option", ["nothing", "received", "edge", "dropout"])
+def test_both_forms_of_additive_attention_agree(
+    monkeypatch: pytest.MonkeyPatch, option: str, dim: int
+) -> None:
+    nb, generator = graph(), torch.Generator().manual_seed(1)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    given = {"value": drawn(257, 2, dim), "sent": drawn(257, 2), "received": None}
+    if option != "nothing":
+        given["received"] = drawn(257, 2)
+    if option == "edge":
+        barred = torch.arange(nb.num_edges)[:, None] % 7 == 0
+        given["edge"] = drawn(nb.num_edges, 2).detach().masked_fill(barred, -torch.inf)
+        given["edge"].requires_grad_()
+    leaves = [t for t in given.values() if t is not None]
+
+    def run(limit: int) -> tuple[Tensor, ...]:
+        monkeypatch.setattr(numba_csr, "_WHOLE", limit)
+        options = {}
+        if option == "dropout":
+            options = {"dropout": 0.4, "generator": torch.Generator().manual_seed(2)}
+        out = ops.additive_attention(**given, neighborhood=nb, **options)
+        weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+        return out, *torch.autograd.grad((out * weight).sum(), leaves)
+
+    for whole, cut in zip(run(2**62), run(0), strict=True):
+        assert whole.abs().sum() > 0
+        torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-13)
