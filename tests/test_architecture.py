@@ -22,12 +22,13 @@ MAX_LINES = 320
 
 _STRUCTURE = {"ops", "graph"}
 _PATTERNS = {"structure"} | _STRUCTURE
-_LAYERS = {"patterns"} | _PATTERNS
+_LAYERS = {"modes", "patterns"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
 _EXPERIMENTS = {"signals", "train", "data", "metrics", "plot", "models"} | _MODELS
 # Room -> the other rooms it may import. A room is a module or a folder directly in the package.
 MAY_IMPORT: dict[str, set[str]] = {
     "signals": set(),
+    "modes": set(),
     "graph": set(),
     "ops": {"graph"},
     "structure": _STRUCTURE,

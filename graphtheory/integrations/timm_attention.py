@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.integrations.nearest import FAR_IN_WINDOWS, nearest_attention
+from graphtheory.modes import evaluating
 from graphtheory.patterns import TopK
 
 PATTERN = "_nearest"  # attribute of a layer: its `TopK`
@@ -33,7 +34,7 @@ def attention_layers(model: nn.Module) -> dict[str, Any]:
     """
     found = {name: m for name, m in model.named_modules() if isinstance(_of(m, "qkv"), nn.Linear)}
     for name, layer in found.items():
-        if not _is_known(layer):
+        if not _is_known_attention(layer):
             kind = type(layer).__name__
             raise ValueError(
                 f"model: its {name}, a {kind}, is no softmax attention of a qkv map and a proj map "
@@ -123,17 +124,14 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
     """
     layers, found = attention_layers(model).values(), list[Tensor]()
     plain = [layer for layer in layers if "forward" not in vars(layer)]
-    modes = [(m, m.training) for m in model.modules()]
     for layer in layers:
         setattr(layer, _NOTED, found)
     for layer in plain:
         layer.forward = partial(attend, layer)
     try:
-        model.eval()
-        model(*inputs)
+        with evaluating(model):
+            model(*inputs)
     finally:
-        for module, training in modes:
-            module.training = training
         for layer in plain:
             del layer.forward
         for layer in layers:
@@ -141,7 +139,7 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
     return found
 
 
-def _is_known(layer: Any) -> bool:
+def _is_known_attention(layer: Any) -> bool:
     if any(_of(layer, name) is None for name in ("proj", "num_heads", "scale")):
         return False
     if not {*signature(type(layer).forward).parameters} <= _TAKEN:  # such as rotations of places

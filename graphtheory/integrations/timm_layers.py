@@ -32,7 +32,7 @@ class TimmLayers:
     def __init__(self, model: Any) -> None:
         self.layers: list[Any] = list(getattr(model, "blocks", ()))
         attention_layers(model)
-        if not self.layers or not all(_is_known(block) for block in self.layers):
+        if not self.layers or not all(_is_known_block(block) for block in self.layers):
             raise ValueError(
                 f"model: {type(model).__name__} is not made of pre-norm blocks on all tokens, "
                 "expected a VisionTransformer as timm's; TopK may be applied to others"
@@ -88,7 +88,7 @@ class TimmLayers:
         return args[:1], {"attn_mask": mask}
 
 
-def _is_known(block: Any) -> bool:
+def _is_known_block(block: Any) -> bool:
     parts = ("norm1", "attn", "norm2", "mlp")
     return all(hasattr(block, p) for p in parts) and gives(block, _prenorm, block.attn.qkv.weight)
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import graphtheory.ops  # noqa: F401  # registers what is looked up below
+from graphtheory.modes import evaluating
 
 _Shape = Sequence[int]
 
@@ -88,14 +89,9 @@ def count_macs(model: nn.Module, *inputs: Any) -> Macs:
         >>> count_macs(nn.Linear(3, 4), torch.zeros(2, 3)).total
         24
     """
-    modes = [(m, m.training) for m in model.modules()]
-    try:
-        model.eval()
-        with FlopCounterMode(display=False, custom_mapping=_formulas()) as counter:
-            model(*inputs)
-    finally:
-        for module, training in modes:
-            module.training = training
+    counting = FlopCounterMode(display=False, custom_mapping=_formulas())
+    with evaluating(model), counting as counter:
+        model(*inputs)
     counted = {name: sum(of.values()) // 2 for name, of in counter.get_flop_counts().items()}
     root = type(model).__name__ + "."
     parts = {n.removeprefix(root): macs for n, macs in counted.items() if n.startswith(root)}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.modes import evaluating
 from graphtheory.patterns import TopK
 
 
@@ -82,18 +83,15 @@ def compare_temperatures(
     layers: list[Any] = [m for m in model.modules() if hasattr(m, "attend")]
     if not layers:
         raise ValueError("model: no layer has a rule `attend`, expected one with nn.Attention")
-    own, modes = [m.attend for m in layers], [(m, m.training) for m in model.modules()]
+    own = [m.attend for m in layers]
     rows: list[dict[str, Any]] = []
     try:
-        model.eval()
-        for rule in (*map(Tempered, temperatures), *patterns):
-            for layer in layers:
-                layer.attend = rule
-            with torch.no_grad():
+        with evaluating(model), torch.no_grad():
+            for rule in (*map(Tempered, temperatures), *patterns):
+                for layer in layers:
+                    layer.attend = rule
                 rows.append({"rule": rule, "measured": measure(model)})
     finally:
         for layer, rule in zip(layers, own, strict=True):
             layer.attend = rule
-        for module, training in modes:
-            module.training = training
     return rows

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.modes import evaluating
 from graphtheory.ops import BucketedBias
 from graphtheory.patterns import TopK
 
@@ -233,13 +234,10 @@ def noted(
 
     layers = [m for m in model.modules() if isinstance(m, kind)]
     hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
-    modes = [(m, m.training) for m in model.modules()]
     try:
-        model.eval()
-        model(*inputs)
+        with evaluating(model):
+            model(*inputs)
     finally:
-        for module, training in modes:
-            module.training = training
         for handle in hooks:
             handle.remove()
     return found

@@ -45,6 +45,11 @@ class Vectors:
         self.context, self.builder = context, builder
         self.number, self.bits = context.get_value_type(kind), kind.bitwidth
 
+    def _call(self, name: str, out: Any, *args: Any, **flags: Any) -> Any:
+        kind = args[-1].type
+        width = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+        return call_llvm(self.builder, f"{name}.{width}f{self.bits}", out, *args, **flags)
+
     def load(self, kind: Any, array: Any, at: Any, width: int) -> Any:
         """The numbers of an array from a position on."""
         vector = ir.VectorType(self.number, width)
@@ -87,23 +92,21 @@ class Vectors:
         return self.builder.select(compare(relation, x, y), yes, no)
 
     def larger(self, x: Any, y: Any) -> Any:
-        """X where it is larger, else y."""
-        return self.where(">", x, y, x, y)
+        """The larger of two, of NaN and a number the number."""
+        return self._call("maxnum", x.type, x, y)
 
     def size(self, x: Any) -> Any:
         """Absolute value."""
-        return call_llvm(self.builder, f"fabs.v{x.type.count}f{self.bits}", x.type, x)
+        return self._call("fabs", x.type, x)
 
     def sum(self, x: Any) -> Any:
         """Of the lanes."""
-        zero, name = ir.Constant(self.number, 0.0), f"fadd.v{x.type.count}f{self.bits}"
-        flags = {"fastmath": ("reassoc", "nsz")}
-        return call_llvm(self.builder, f"vector.reduce.{name}", self.number, zero, x, **flags)
+        zero, flags = ir.Constant(self.number, 0.0), {"fastmath": ("reassoc", "nsz")}
+        return self._call("vector.reduce.fadd", self.number, zero, x, **flags)
 
     def largest(self, x: Any) -> Any:
         """Of the lanes; NaN is passed over."""
-        name = f"vector.reduce.fmax.v{x.type.count}f{self.bits}"
-        return call_llvm(self.builder, name, self.number, x)
+        return self._call("vector.reduce.fmax", self.number, x)
 
     def exp(self, x: Any) -> Any:
         """Exponentials of numbers up to 80.
@@ -114,7 +117,7 @@ class Vectors:
         if self.bits == 64:
             return self._exp_one_by_one(x)
         whole = self.plus(self.times(x, _all(x, _LOG2)), _all(x, 0.5))
-        whole = call_llvm(self.builder, f"floor.v{x.type.count}f32", x.type, whole)
+        whole = self._call("floor", x.type, whole)
         r = self.plus(self.times(whole, _all(x, -_HIGH)), x)
         r = self.plus(self.times(whole, _all(x, -_LOW)), r)
         y = _all(x, _HALF_BINADE[0])

@@ -167,6 +167,8 @@ def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     assert lanes.dot(x, 0, x, 0, 0) == 0 == lanes.largest(x, 0, 0)
     assert lanes.largest(x, 0, 4) == np.inf
     assert lanes.largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
+    assert lanes.largest(np.array([np.nan, *np.ones(15), -9.0, *np.ones(30)]), 0, 47) == 9
+    assert lanes.largest(np.array([*np.ones(16), np.nan, *np.ones(15), 9.0]), 0, 33) == 9
     barred = x.copy()
     lanes.rectify(barred, 0, 0.0, 4)
     np.testing.assert_array_equal(barred, [np.nan, -np.inf, 0.0, 0.0])
@@ -177,6 +179,17 @@ def test_lanes_of_no_numbers_and_of_special_ones() -> None:
         out = x.copy()
         change(out, 0, 4)
         np.testing.assert_array_equal(out, true)
+
+
+def test_a_row_with_nan_leaves_large_rows_of_its_chunk_alone() -> None:
+    indptr, logits = np.arange(0, 99, 2), np.full((98, 1), 200, np.float32)
+    logits[0] = np.nan
+    none, nothing, out = np.empty((0, 1), np.float32), np.empty(0, np.uint8), logits.copy()
+    _compiled(loops.softmax)(
+        turns(), 1, indptr, out, none, nothing, none, np.float32(1), 0, out
+    )  # fmt: skip
+    assert np.isnan(out[:2]).all()
+    np.testing.assert_allclose(out[2:], 0.5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
