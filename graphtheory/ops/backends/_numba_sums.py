@@ -167,10 +167,8 @@ def attention(
     weights = empty((indices.size(0), sent.size(1)), sent)
     options = _options(sent, received, edge, slope)
     if csr.few(indices, value):
-        out, absent = (
-            empty((indptr.size(0) - 1, *value.shape[1:]), value),
-            (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS),
-        )
+        out = empty((indptr.size(0) - 1, *value.shape[1:]), value)
+        absent = (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
         arrays = (indptr, indices, *options, value, *absent, dropout, drawn, weights, out)
         csr.run_whole(forward, weights, value, *arrays)
         return out.to(dtype), weights
