@@ -20,7 +20,7 @@ from graphtheory.ops.backends._numba_kernels import (
     softmax_rows,
 )
 from graphtheory.ops.backends._numba_lanes import MATH, add, put, rectify, rectify_backward
-from graphtheory.ops.backends._numba_whole import dot_rows, spread, spread_kept, sum_rows
+from graphtheory.ops.backends._numba_whole import dot_rows, spread, sum_rows
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
@@ -141,10 +141,7 @@ def backward_senders(
             for t in range(low, high):
                 e, i = perm[t], receivers[t]
                 add(of_sent, j * heads, one, flow, e * heads, heads)
-                if p > 0:
-                    spread_kept(t == low, of_value, j, weights, e, p, seed, grad, i)
-                else:
-                    spread(t == low, of_value, j, weights, e, one, grad, i)
+                spread(t == low, of_value, j, weights, e, one, p, seed, grad, i)
         chunk = next_chunk(turns)
 
 

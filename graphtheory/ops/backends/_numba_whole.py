@@ -29,25 +29,13 @@ def dot_rows(first, last, indptr, indices, x, y, out):
                 out[e, h] = dot(x, (i * heads + h) * dim, y, (indices[e] * heads + h) * dim, dim)
 
 
-@njit(inline="always", fastmath=MATH)
-def spread(begin, out, i, weights, e, scale, x, j):
-    """Put, or add, to out[i] what an edge brings: scale * weights[e, h] * x[j, h]."""
-    heads, dim = x.shape[1], x.shape[2]
-    for h in range(heads):
-        w, here, there = weights[e, h] * scale, (i * heads + h) * dim, (j * heads + h) * dim
-        if begin:
-            put(out, here, w, x, there, dim)
-        else:
-            add(out, here, w, x, there, dim)
-
-
 @njit(cache=True, fastmath=MATH)
-def spread_kept(begin, out, i, weights, e, p, seed, x, j):
-    """The same with the weights that dropout keeps."""
+def _spread_kept(begin, out, i, weights, e, scale, p, seed, x, j):
+    """The part of `spread` with dropout, whose draws would slow the loop without it."""
     heads, dim = x.shape[1], x.shape[2]
     real = weights.dtype.type
     for h in range(heads):
-        w = weights[e, h] / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+        w = weights[e, h] * scale / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
         here, there = (i * heads + h) * dim, (j * heads + h) * dim
         if begin:
             put(out, here, w, x, there, dim)
@@ -55,18 +43,30 @@ def spread_kept(begin, out, i, weights, e, p, seed, x, j):
             add(out, here, w, x, there, dim)
 
 
+@njit(inline="always", fastmath=MATH)
+def spread(begin, out, i, weights, e, scale, p, seed, x, j):
+    """Put, or add, to out[i] what an edge brings: scale * x[j, h] times its kept weights[e, h]."""
+    if p > 0:
+        _spread_kept(begin, out, i, weights, e, scale, p, seed, x, j)
+    else:
+        heads, dim = x.shape[1], x.shape[2]
+        for h in range(heads):
+            w, here, there = weights[e, h] * scale, (i * heads + h) * dim, (j * heads + h) * dim
+            if begin:
+                put(out, here, w, x, there, dim)
+            else:
+                add(out, here, w, x, there, dim)
+
+
 @njit(cache=True, fastmath=MATH)
 def sum_rows(first, last, indptr, indices, weights, scale, p, seed, x, out):
-    """Write out[i, h] = scale * sum of weights[e, h] * x[j, h], if p > 0 the kept ones unscaled."""
+    """Write out[i, h] = scale * sum of the kept weights[e, h] * x[j, h]."""
     for i in range(first, last):
         low, high = indptr[i], indptr[i + 1]
         if low == high:
             out[i] = 0
         for e in range(low, high):
-            if p > 0:
-                spread_kept(e == low, out, i, weights, e, p, seed, x, indices[e])
-            else:
-                spread(e == low, out, i, weights, e, scale, x, indices[e])
+            spread(e == low, out, i, weights, e, scale, p, seed, x, indices[e])
 
 
 def forward(
@@ -114,9 +114,6 @@ def backward_senders(
                 of_value[j] = 0
             for t in range(low, high):
                 e, i = perm[t], receivers[t]
-                spread(t == low, of_key, j, logits, e, scale, query, i)
-                if p > 0:
-                    spread_kept(t == low, of_value, j, weights, e, p, seed, grad, i)
-                else:
-                    spread(t == low, of_value, j, weights, e, one, grad, i)
+                spread(t == low, of_key, j, logits, e, scale, 0.0, 0, query, i)
+                spread(t == low, of_value, j, weights, e, one, p, seed, grad, i)
         chunk = next_chunk(turns)
