@@ -15,7 +15,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends._launch import launch
+from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
 from graphtheory.ops.backends._numba_lanes import MATH
 from graphtheory.ops.backends._numba_row import (
@@ -168,9 +168,7 @@ def backward_loop(
 
 def _call(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
     with one_blas_thread():
-        launch(
-            loop, chunks, work, chunks, *(a.numpy() if isinstance(a, Tensor) else a for a in args)
-        )
+        csr.run(loop, work, chunks, *args)
 
 
 def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
@@ -181,18 +179,6 @@ def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
     return out
 
 
-def _options(
-    like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None, scale: float
-) -> tuple[Any, ...]:
-    """Absent parts as empty arrays, so that one machine code serves all."""
-    none = like.new_empty(0, like.size(1))
-    bias, table = (
-        none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
-    )
-    bucket = torch.empty(0, dtype=torch.uint8) if bucket is None else bucket.contiguous()
-    return bias, bucket, table, like.numpy().dtype.type(scale)
-
-
 def attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int],
@@ -201,7 +187,8 @@ def attention(
     """Output as `query`, and the facts of each row."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
-    bias, bucket, table, number = _options(query, bias, bucket, table, scale)
+    bias, bucket, table = csr.options(query, bias, bucket, table)
+    number = csr.number(scale, query)
     out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
     _call(
@@ -219,7 +206,8 @@ def attention_backward(
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value = widened(grad, query, key, value)
-    bias, bucket, table, number = _options(query, bias, bucket, table, scale)
+    bias, bucket, table = csr.options(query, bias, bucket, table)
+    number = csr.number(scale, query)
     of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     heads, buckets = query.size(1), len(table) if with_bias else 0
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)

@@ -67,12 +67,12 @@ def softmax_(
     bucket: Tensor | None = None, table: Tensor | None = None, head: int = 0,
 ) -> Tensor:  # fmt: skip
     """Softmax in place; the logits may be those of some heads from `head` on."""
-    numbers = (logits, *_options(logits, bias, bucket, table), number(scale, logits), head)
+    numbers = (logits, *options(logits, bias, bucket, table), number(scale, logits), head)
     run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
     return logits
 
 
-def _options(
+def options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
@@ -215,9 +215,9 @@ def attention(
     if kept and few(indices, value):
         weights = empty((edges, heads), query)
         arrays = (indptr, indices, query, key, value)
-        options = (*_options(weights, bias, bucket, table), number(scale, weights))
+        given = (*options(weights, bias, bucket, table), number(scale, weights))
         numbers = (number(1.0, weights), dropout, drawn)
-        run_whole(whole.forward, weights, value, *arrays, *options, *numbers, weights, out)
+        run_whole(whole.forward, weights, value, *arrays, *given, *numbers, weights, out)
         return out.to(dtype), weights
     part = heads if kept else _heads_at_once(edges, heads, size)
     weights = empty((edges, part), query)
