@@ -69,7 +69,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 # Imported name -> the requirement that brings it, where the names differ.
 BROUGHT_BY = {
-    "sklearn": "scikit-learn", "threadpoolctl": "scikit-learn", "llvmlite": "numba",
+    "sklearn": "scikit-learn", "llvmlite": "numba",
     "PIL": "matplotlib",
 }  # fmt: skip
 PRINTING = {"cli", "report", "experiments"}

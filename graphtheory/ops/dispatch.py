@@ -15,8 +15,6 @@ from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.crossover import dense_is_faster
 from graphtheory.ops.kernels import triton_objections
 
-HALF = (torch.float16, torch.bfloat16)
-
 
 @dataclass(frozen=True)
 class Backend:
@@ -59,7 +57,7 @@ def _blocks_unsupported(call: AttentionCall) -> list[str]:
     reasons = []
     if call.neighborhood.blocks is None and call.neighborhood.sets is None:
         reasons.append("the neighborhood is not made of complete or causal sets")
-    if call.dropout > 0:
+    if call.dropout > 0 and (call.neighborhood.blocks is None or _numba_unsupported(call)):
         reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
     if call.neighborhood.num_edges == 0:
         reasons.append("there are no edges")

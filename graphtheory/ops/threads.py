@@ -12,15 +12,10 @@ import atexit
 import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Lock
 
-from threadpoolctl import ThreadpoolController
-
-_turn = Lock()
 _LAST_WAIT = 5.0  # seconds
 
 
@@ -105,29 +100,3 @@ class Helpers:
 
 
 helpers = Helpers()
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """The BLAS libraries of the process, that of compiled loops among them."""
-    import scipy.linalg.cython_blas  # noqa: F401  (numba's np.dot calls it)
-
-    return ThreadpoolController().select(user_api="blas")
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Within, BLAS computes each product on the thread that asks for it.
-
-    For loops that run on threads of their own: BLAS would divide every small product again, and its
-    threads spin between them. The first thread to enter sets the limit, for the process, until it
-    leaves.
-    """
-    if not _turn.acquire(blocking=False):
-        yield
-        return
-    try:
-        with _blas().limit(limits=1):
-            yield
-    finally:
-        _turn.release()

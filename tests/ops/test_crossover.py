@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, star
-from graphtheory.ops.call import AttentionCall
-from graphtheory.ops.crossover import dense_is_faster
+from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.crossover import dense_is_faster, loops_are_faster
 
 
 def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = False) -> bool:
@@ -19,7 +19,7 @@ def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = 
 @pytest.mark.parametrize(
     ("short", "long"),
     [
-        (cliques([15] * 4), cliques([16] * 4)),
+        (cliques([11] * 4), cliques([12] * 4)),
         (cliques([40, 50]), cliques([50, 51])),
         (causal([30] * 2), causal([31] * 2)),
         (causal([120, 121]), causal([130, 131])),
@@ -33,9 +33,34 @@ def test_long_rows_of_several_receivers(short: Neighborhood, long: Neighborhood)
 
 
 def test_half_precision_and_biases_want_longer_rows() -> None:
-    assert faster(cliques([32] * 2), biased=True)
-    assert not faster(cliques([31] * 2), biased=True)
-    assert not faster(cliques([64] * 2), torch.bfloat16)
-    assert not faster(cliques([64] * 2), torch.bfloat16, biased=True)
-    assert faster(cliques([197] * 2), torch.float16, biased=True)
+    assert not faster(cliques([120, 121]), torch.bfloat16)
+    assert faster(cliques([197, 198]), torch.float16, biased=True)
+    assert not faster(cliques([120, 121]), biased=True)
     assert not faster(causal([400] * 2), biased=True)
+
+
+def asked(
+    nb: Neighborhood, dtype: torch.dtype = torch.float32, bias: str = "", trained: bool = True
+) -> AttentionCall:
+    query = torch.zeros(nb.num_dst, 1, 2, dtype=dtype, requires_grad=trained)
+    key = torch.zeros(nb.num_src, 1, 2, dtype=dtype)
+    table = torch.zeros(1, 1, requires_grad=bias == "learned")
+    buckets = BucketedBias(torch.zeros(nb.num_edges, dtype=torch.uint8), table)
+    return AttentionCall(query, key, key, nb, buckets if bias else None, 1.0, 0.0, None)
+
+
+def test_loops_of_our_own_run_equal_sets_of_few_senders() -> None:
+    assert loops_are_faster(asked(cliques([256] * 2)))
+    assert not loops_are_faster(asked(cliques([257] * 2)))
+    assert not loops_are_faster(asked(cliques([9, 8])))
+    assert not loops_are_faster(asked(causal([9, 9])))
+
+
+def test_and_of_many_where_torch_keeps_the_weights_or_is_slow() -> None:
+    many = cliques([257])
+    assert loops_are_faster(asked(many, bias="learned"))
+    assert not loops_are_faster(asked(many, bias="given"))
+    assert loops_are_faster(asked(many, torch.bfloat16))
+    assert not loops_are_faster(asked(many, torch.bfloat16, trained=False))
+    with torch.no_grad():
+        assert not loops_are_faster(asked(many, bias="learned"))

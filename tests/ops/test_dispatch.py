@@ -32,7 +32,8 @@ def test_names_in_the_order_of_choice() -> None:
     ("asked", "name"),
     [
         (call(cliques([16, 16])), "blocks"),
-        (call(cliques([16, 16]), dropout=0.5), "numba_csr"),
+        (call(cliques([16, 16]), dropout=0.5), "blocks"),
+        (call(cliques([60, 50]), dropout=0.5), "numba_csr"),
         (call(cliques([3, 3])), "numba_csr"),
         (call(cliques([60, 50])), "blocks"),
         (call(cliques([3, 2])), "numba_csr"),
@@ -61,7 +62,8 @@ def test_a_name_is_obeyed(name: str) -> None:
     ("asked", "name", "words"),
     [
         (call(GRAPH), "blocks", "not made of complete or causal sets"),
-        (call(cliques([2, 2]), 0.5), "blocks", "dropout is drawn by edge and head"),
+        (call(cliques([2, 3]), 0.5), "blocks", "dropout is drawn by edge and head"),
+        (call(cliques([2, 2]), 0.5, "meta"), "blocks", "dropout is drawn by edge and head"),
         (call(cliques([0, 0])), "blocks", "there are no edges"),
         (call(GRAPH, 0.5), "blocks", "sets; dropout is drawn"),  # all reasons at once
         (call(GRAPH, device="meta"), "numba_csr", "tensors lie on meta, expected cpu"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends._numba_vectors import (
@@ -32,6 +33,7 @@ _raise_to = lane_by_lane(lambda v, old, x: v.larger(x, old))
 _subtract = lane_by_lane(lambda v, old, x: v.minus(old, x))
 _exp = lane_by_lane(lambda v, old: v.exp(old))
 _add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
+_slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _softmax_slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
 _rectify = lane_by_lane(
@@ -118,6 +120,18 @@ def softmax_slope(out, at, w, at_w, mean, at_mean, n):
 
 
 @njit(inline="always")
+def slope(out, at, w, at_w, mean, n):
+    """Out = w * (out - mean), mean a number."""
+    _slope(out, at, n, w, at_w, mean)
+
+
+@njit(inline="always")
+def multiply_by(out, at, n, w):
+    """Out *= w, w a number."""
+    _multiply(out, at, n, w)
+
+
+@njit(inline="always")
 def rectify(out, at, slope, n):
     """Out *= slope where it is negative but not -inf."""
     _rectify(out, at, n, slope)
@@ -127,6 +141,23 @@ def rectify(out, at, slope, n):
 def rectify_backward(out, at, slope, x, at_x, n):
     """Out *= slope where x is not positive."""
     _rectify_backward(out, at, n, slope, x, at_x)
+
+
+@intrinsic
+def turn(_, out, at, step, x, at_x, n):
+    """Out = x, numbers `step` apart in out."""
+
+    def code(context, builder, _signature, args):
+        out_array, at, step, x_array, at_x, n = args
+        number = context.get_value_type(x.dtype)
+        with cgutils.for_range(builder, n) as loop:
+            old = pointer(context, builder, x, x_array, builder.add(at_x, loop.index), number)
+            place = builder.add(at, builder.mul(loop.index, step))
+            new = pointer(context, builder, out, out_array, place, number)
+            builder.store(builder.load(old), new)
+        return context.get_dummy_value()
+
+    return types.void(out, at, step, x, at_x, n), code
 
 
 @intrinsic

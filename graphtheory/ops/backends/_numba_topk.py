@@ -7,8 +7,7 @@ products while they are in a cache. The backward pass makes them anew by the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,46 +15,54 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
+from graphtheory.ops.backends._numba_buckets import SUMS, settle, take_column, tally
+from graphtheory.ops.backends._numba_choice import choose, chosen
 from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
-from graphtheory.ops.backends._numba_lanes import MATH
-from graphtheory.ops.backends._numba_row import (
-    choose,
-    chosen,
-    drop,
-    scores,
-    weigh,
-    weigh_backward,
-)
+from graphtheory.ops.backends._numba_lanes import ask_for, put, turn
+from graphtheory.ops.backends._numba_products import TILE, matrix, multiply, whole
+from graphtheory.ops.backends._numba_row import drop, scores, weigh, weigh_backward
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
-from graphtheory.ops.threads import one_blas_thread
 
+_ROWS = 66  # at most at once
 CHUNKS = 128  # at most: of pairs of block and head
 _ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
 
 
-@njit(cache=True, fastmath=MATH)
-def take(nodes, first, h, out):
-    """Copy head h of the nodes from `first` on."""
-    for i in range(out.shape[0]):
-        for d in range(out.shape[1]):
-            out[i, d] = nodes[first + i, h, d]
-
-
-@njit(cache=True, fastmath=MATH)
-def put(values, scale, nodes, first, h):
-    """Write head h of the nodes from `first` on."""
-    for i in range(values.shape[0]):
-        for d in range(values.shape[1]):
-            nodes[first + i, h, d] = scale * values[i, d]
+@njit(cache=True)
+def take(nodes, first, h, n, out):
+    """Copy head h of n nodes from `first` on."""
+    _, heads, dim = nodes.shape
+    for i in range(n):
+        at = ((first + i) * heads + h) * dim
+        ask_for(nodes, at + 12 * heads * dim, dim)
+        put(out, i * out.shape[1], nodes.dtype.type(1), nodes, at, dim)
 
 
 @njit(cache=True)
-def rows_at_once(dst, src, dim):
-    """As many as fit a cache, and make products so small that BLAS leaves them to one thread."""
-    most = min(max(2**17 // max(src, 1), 16), 80)
-    return -(-dst // max(-(-dst // most), 1))
+def take_turned(nodes, first, h, n, out):
+    """Copy head h of n nodes from `first` on as columns."""
+    _, heads, dim = nodes.shape
+    for i in range(n):
+        at = ((first + i) * heads + h) * dim
+        ask_for(nodes, at + 12 * heads * dim, dim)
+        turn(out, i, out.shape[1], nodes, at, dim)
+
+
+@njit(cache=True)
+def give(rows, i, scale, nodes, node, h):
+    """Write a row as head h of a node."""
+    _, heads, dim = nodes.shape
+    put(nodes, (node * heads + h) * dim, scale, rows, i * rows.shape[1], dim)
+
+
+@njit(cache=True)
+def rows_at_once(dst, src):
+    """Whole tiles of as many rows as fit a cache, about as many each time."""
+    most = min(max(2**17 // max(src, 1), TILE), _ROWS)
+    parts = max(-(-dst // most), 1)
+    return max(-(-dst // (parts * TILE)), 1) * TILE
 
 
 @njit(cache=True)
@@ -66,15 +73,17 @@ def first_pair(pairs, chunk, chunks):
 
 def edges_loop(turns, chunks, indptr, logits, k, out):
     """Write whether the entry of edge e and head h is chosen in its row."""
+    facts = np.empty((1, 1, 3), logits.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             low, high = indptr[i], indptr[i + 1]
             for h in range(logits.shape[1]):
-                x = logits[low:high, h].astype(np.float64)  # which counts rows of any length
-                t, last, _ = choose(x, k)
+                x = np.full(whole(high - low), -np.inf, logits.dtype)
+                x[: high - low] = logits[low:high, h]
+                choose(x, 0, 1, high - low, k, facts, 0, 0)
                 for j in range(high - low):
-                    out[low + j, h] = chosen(x, j, t, last)
+                    out[low + j, h] = chosen(x, j, facts[0, 0, 0], facts[0, 0, 1])
         chunk = next_chunk(turns)
 
 
@@ -82,32 +91,33 @@ def forward_loop(
     turns, chunks, blocks, query, key, value, bias, bucket, table, k, scale, p, seed, facts, out
 ):  # fmt: skip
     """Write the output and the facts of every row."""
-    (count, dst, src), (_, heads, dim), real = blocks, query.shape, out.dtype.type
-    rows = rows_at_once(dst, src, dim)
-    queries, sums = np.empty((rows, dim), out.dtype), np.empty((rows, dim), out.dtype)
-    keys, values = np.empty((src, dim), out.dtype), np.empty((src, dim), out.dtype)
-    turned, logits = np.empty((dim, src), out.dtype), np.empty((rows, src), out.dtype)
+    (count, dst, src), (_, heads, dim) = blocks, query.shape
+    rows = rows_at_once(dst, src)
+    queries, sums, values = matrix(rows, dim, out), matrix(rows, dim, out), matrix(src, dim, out)
+    keys_turned, logits = matrix(dim, src, out), matrix(rows, src, out)
+    x, step, column = logits.reshape(-1), logits.shape[1], np.empty(len(table), out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first_of = first_pair(count * heads, chunk, chunks)
         for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
             b, h = divmod(pair, heads)
-            take(key, b * src, h, keys)
-            take(value, b * src, h, values)
-            turned[:] = keys.T
+            take_column(table, h, column)
+            take_turned(key, b * src, h, src, keys_turned)
+            take(value, b * src, h, src, values)
             for first in range(b * dst, (b + 1) * dst, rows):
                 n = min(rows, (b + 1) * dst - first)
-                q, x = queries[:n], logits[:n]
-                take(query, first, h, q)
-                np.dot(q, turned, x)
+                take(query, first, h, n, queries)
+                multiply(queries, keys_turned, logits, n, dim, src, False)
                 for i in range(n):
-                    e = (first + i) * src
-                    scores(x[i], scale, bias, bucket, table, e, h)
-                    weigh(x[i], k, facts[first + i, h])
+                    scores(x, i * step, src, scale, bias, bucket, column, (first + i) * src, h)
+                choose(x, step, n, src, k, facts, first, h)
+                for i in range(n):
+                    weigh(x, i * step, src, facts, first + i, h)
                     if p > 0:
-                        drop(x[i], e * heads + h, heads, p, seed)
-                np.dot(x, values, sums[:n])
-                put(sums[:n], real(1), out, first, h)
+                        drop(x, i * step, src, (first + i) * src * heads + h, heads, p, seed)
+                multiply(logits, values, sums, n, src, dim, False)
+                for i in range(n):
+                    give(sums, i, facts[first + i, h, 3], out, first + i, h)
         chunk = next_chunk(turns)
 
 
@@ -117,12 +127,14 @@ def backward_loop(
 ):  # fmt: skip
     """Write the gradients; that of the table in parts, one a chunk."""
     (count, dst, src), (_, heads, dim), real = blocks, query.shape, grad.dtype.type
-    rows = rows_at_once(dst, src, dim)
-    queries, ups = np.empty((rows, dim), grad.dtype), np.empty((rows, dim), grad.dtype)
-    logits, flows = np.empty((rows, src), grad.dtype), np.empty((rows, src), grad.dtype)
-    keys, sums = np.empty((src, dim), grad.dtype), np.empty((rows, dim), grad.dtype)
-    keys_turned, values_turned = np.empty_like(keys.T.copy()), np.empty_like(keys.T.copy())
-    sum_key, sum_value, part = np.empty_like(keys), np.empty_like(keys), np.empty_like(keys)
+    rows = rows_at_once(dst, src)
+    queries, ups, sums = matrix(rows, dim, grad), matrix(rows, dim, grad), matrix(rows, dim, grad)
+    keys, of_keys = matrix(src, dim, grad), matrix(src, dim, grad)
+    of_values = matrix(src, dim, grad)
+    keys_turned, values_turned = matrix(dim, src, grad), matrix(dim, src, grad)
+    logits, flows = matrix(rows, src, grad), matrix(rows, src, grad)
+    x, flow, step = logits.reshape(-1), flows.reshape(-1), logits.shape[1]
+    column, of_buckets = np.empty(len(table), grad.dtype), np.zeros(SUMS * len(table), grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         if tables.shape[0] > 0:
@@ -130,52 +142,48 @@ def backward_loop(
         first_of = first_pair(count * heads, chunk, chunks)
         for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
             b, h = divmod(pair, heads)
-            take(value, b * src, h, part)
-            values_turned[:] = part.T
-            take(key, b * src, h, keys)
-            keys_turned[:] = keys.T
-            sum_key[:], sum_value[:] = 0, 0
+            take_column(table, h, column)
+            take_turned(value, b * src, h, src, values_turned)
+            take_turned(key, b * src, h, src, keys_turned)
+            take(key, b * src, h, src, keys)
             for first in range(b * dst, (b + 1) * dst, rows):
                 n = min(rows, (b + 1) * dst - first)
-                q, up, x, flow = queries[:n], ups[:n], logits[:n], flows[:n]
-                take(query, first, h, q)
-                take(grad, first, h, up)
-                np.dot(q, keys_turned, x)
-                np.dot(up, values_turned, flow)
+                take(query, first, h, n, queries)
+                take(grad, first, h, n, ups)
+                multiply(queries, keys_turned, logits, n, dim, src, False)
+                multiply(ups, values_turned, flows, n, dim, src, False)
                 for i in range(n):
-                    e = (first + i) * src
-                    scores(x[i], scale, bias, bucket, table, e, h)
+                    e, at = (first + i) * src, i * step
+                    scores(x, at, src, scale, bias, bucket, column, e, h)
                     if p > 0:
-                        drop(flow[i], e * heads + h, heads, p, seed)
-                    weigh_backward(x[i], flow[i], facts[first + i, h])
+                        drop(flow, at, src, e * heads + h, heads, p, seed)
+                    weigh_backward(x, flow, at, src, facts, first + i, h)
                     if p > 0:
-                        drop(x[i], e * heads + h, heads, p, seed)
+                        drop(x, at, src, e * heads + h, heads, p, seed)
                     if of_bias.shape[0] > 0:
-                        of_bias[e : e + src, h] = flow[i]
-                    if tables.shape[0] > 0:
                         for j in range(src):
-                            tables[chunk, bucket[e + j], h] += flow[i, j]
-                np.dot(flow, keys, sums[:n])
-                put(sums[:n], scale, of_query, first, h)
-                np.dot(flow.T, q, part)
-                sum_key += part
-                np.dot(x.T, up, part)
-                sum_value += part
-            put(sum_key, scale, of_key, b * src, h)
-            put(sum_value, real(1), of_value, b * src, h)
+                            of_bias[e + j, h] = flow[at + j]
+                    if tables.shape[0] > 0:
+                        tally(of_buckets, flow, at, src, bucket, e)
+                multiply(flows, keys, sums, n, src, dim, False)
+                for i in range(n):
+                    give(sums, i, scale, of_query, first + i, h)
+                more = first > b * dst
+                multiply(flows.T, queries, of_keys, src, n, dim, more)
+                multiply(logits.T, ups, of_values, src, n, dim, more)
+            for j in range(src):
+                give(of_keys, j, scale, of_key, b * src + j, h)
+                give(of_values, j, real(1), of_value, b * src + j, h)
+            if tables.shape[0] > 0:
+                settle(of_buckets, tables[chunk, :, h])
         chunk = next_chunk(turns)
-
-
-def _call(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
-    with one_blas_thread():
-        csr.run(loop, work, chunks, *args)
 
 
 def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
     """Whether an entry of [E, H] is chosen in its row."""
     out = torch.empty_like(logits, dtype=torch.bool)
     chunks = count_chunks(indptr.size(0) - 1, logits.size(0))
-    _call(edges_loop, chunks, _ENTRY * logits.numel(), indptr, logits, k, out)
+    csr.run(edges_loop, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
     return out
 
 
@@ -191,8 +199,8 @@ def attention(
     number = csr.number(scale, query)
     out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
-    _call(
-        forward_loop, CHUNKS, work, tuple(blocks), query, key, value, bias, bucket, table, k,
+    csr.run(
+        forward_loop, work, CHUNKS, tuple(blocks), query, key, value, bias, bucket, table, k,
         number, dropout, drawn, facts, out,
     )  # fmt: skip
     return out.to(dtype), facts
@@ -213,8 +221,8 @@ def attention_backward(
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
     tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
     work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
-    _call(
-        backward_loop, CHUNKS, work, tuple(blocks), grad, query, key, value, bias, bucket, table,
+    csr.run(
+        backward_loop, work, CHUNKS, tuple(blocks), grad, query, key, value, bias, bucket, table,
         number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
     )  # fmt: skip
     nodes = (t.to(dtype) for t in (of_query, of_key, of_value))

@@ -44,6 +44,7 @@ class Vectors:
     def __init__(self, context: Any, builder: Any, kind: Any) -> None:
         self.context, self.builder = context, builder
         self.number, self.bits = context.get_value_type(kind), kind.bitwidth
+        self.full = ir.VectorType(self.number, FULL)
 
     def _call(self, name: str, out: Any, *args: Any, **flags: Any) -> Any:
         kind = args[-1].type
@@ -83,17 +84,21 @@ class Vectors:
 
     def over(self, x: float, y: Any) -> Any:
         """A quotient of a constant."""
-        return self.builder.fdiv(_all(y, x), y)
+        return self.builder.fdiv(fixed(y, x), y)
 
     def where(self, relation: str, x: Any, y: Any, yes: Any, no: Any) -> Any:
         """Choose by ``x relation y``, which for NaN is false but for "!="; numbers go to lanes."""
-        x, y, yes, no = (_all(x, v) if isinstance(v, float) else v for v in (x, y, yes, no))
+        x, y, yes, no = (fixed(x, v) if isinstance(v, float) else v for v in (x, y, yes, no))
         compare = self.builder.fcmp_unordered if relation == "!=" else self.builder.fcmp_ordered
         return self.builder.select(compare(relation, x, y), yes, no)
 
     def larger(self, x: Any, y: Any) -> Any:
         """The larger of two, of NaN and a number the number."""
         return self._call("maxnum", x.type, x, y)
+
+    def smaller(self, x: Any, y: Any) -> Any:
+        """The smaller of two, of NaN and a number the number."""
+        return self._call("minnum", x.type, x, y)
 
     def size(self, x: Any) -> Any:
         """Absolute value."""
@@ -108,6 +113,10 @@ class Vectors:
         """Of the lanes; NaN is passed over."""
         return self._call("vector.reduce.fmax", self.number, x)
 
+    def smallest(self, x: Any) -> Any:
+        """Of the lanes; NaN is passed over."""
+        return self._call("vector.reduce.fmin", self.number, x)
+
     def exp(self, x: Any) -> Any:
         """Exponentials of numbers up to 80.
 
@@ -116,18 +125,18 @@ class Vectors:
         """
         if self.bits == 64:
             return self._exp_one_by_one(x)
-        whole = self.plus(self.times(x, _all(x, _LOG2)), _all(x, 0.5))
+        whole = self.plus(self.times(x, fixed(x, _LOG2)), fixed(x, 0.5))
         whole = self._call("floor", x.type, whole)
-        r = self.plus(self.times(whole, _all(x, -_HIGH)), x)
-        r = self.plus(self.times(whole, _all(x, -_LOW)), r)
-        y = _all(x, _HALF_BINADE[0])
+        r = self.plus(self.times(whole, fixed(x, -_HIGH)), x)
+        r = self.plus(self.times(whole, fixed(x, -_LOW)), r)
+        y = fixed(x, _HALF_BINADE[0])
         for c in _HALF_BINADE[1:]:
-            y = self.plus(self.times(y, r), _all(x, c))
-        y = self.plus(self.plus(self.times(self.times(y, r), r), r), _all(x, 1.0))
+            y = self.plus(self.times(y, r), fixed(x, c))
+        y = self.plus(self.plus(self.times(self.times(y, r), r), r), fixed(x, 1.0))
         power = self.where(">", whole, -126.0, whole, -126.0)  # of NaN too
         bits = ir.VectorType(ir.IntType(32), x.type.count)
-        power = self.builder.add(self.builder.fptosi(power, bits), _all(bits, 127))
-        binade = self.builder.bitcast(self.builder.shl(power, _all(bits, 23)), x.type)
+        power = self.builder.add(self.builder.fptosi(power, bits), fixed(bits, 127))
+        binade = self.builder.bitcast(self.builder.shl(power, fixed(bits, 23)), x.type)
         return self.where("<", x, -87.0, 0.0, self.times(y, binade))
 
     def _exp_one_by_one(self, x: Any) -> Any:
@@ -174,6 +183,22 @@ class Vectors:
 
         self._if_common(n, alone, any_number)
         return self.builder.load(total)
+
+    def sweep(
+        self, n: Any, start: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]
+    ) -> list[Any]:
+        """Vectors that body(place, vectors) replaces for each full vector of n numbers."""
+        so_far = [cgutils.alloca_once_value(self.builder, vector) for vector in start]
+
+        def more(at: Any, _width: int) -> None:
+            found = body(at, [self.builder.load(vector) for vector in so_far])
+            for vector, place in zip(found, so_far, strict=True):
+                self.builder.store(vector, place)
+
+        for vector, place in zip(start, so_far, strict=True):  # in a loop it is not the first time
+            self.builder.store(vector, place)
+        self._full(n, more)
+        return [self.builder.load(vector) for vector in so_far]
 
     def each(self, n: Any, body: Callable[[Any, int], None]) -> None:
         """Do body(place, width) for vectors that together are n numbers."""
@@ -224,7 +249,8 @@ class Vectors:
             yield
 
 
-def _all(like: Any, number: float) -> Any:
+def fixed(like: Any, number: float) -> Any:
+    """A constant in every lane of a vector like this one, or of this type."""
     kind = getattr(like, "type", like)
     return ir.Constant(kind, [number] * kind.count)
 

@@ -11,19 +11,19 @@ from torch.nn.functional import scaled_dot_product_attention
 from graphtheory.ops import fused_topk
 from graphtheory.ops.backends._block_bias import BlockBias, LearnedBias, learned_on_cpu, of_edges
 from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.crossover import loops_are_faster
 
 
 def attention(call: AttentionCall) -> Tensor:
     """Attention of every set; a bias becomes the kernel's mask [count, H, dst, src].
 
     Equal sets are views of the nodes, and one call. Ragged ones are gathered into groups of
-    similar size, and each group is a call. On a CPU a learned bias of equal sets is an option of
-    k-nearest attention, of which all are the nearest here: torch's kernel keeps the weights of all
-    sets for its gradient.
+    similar size, and each group is a call. On a CPU most equal sets go to the loops of k-nearest
+    attention, of which all are the nearest here.
     """
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
-    if blocks is not None and learned_on_cpu(call.bias):
+    if blocks is not None and (call.dropout > 0 or loops_are_faster(call)):
         return fused_topk.on_blocks(replace(call, k=blocks[2]))
     if blocks is not None:
         bias = None if call.bias is None else of_edges(call.bias)

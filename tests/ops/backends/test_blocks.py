@@ -36,14 +36,21 @@ def dense(nb: Neighborhood, bias: str = "none") -> Tensor:
     )
 
 
-@pytest.mark.parametrize("nb", [cliques([5] * 3), causal([5] * 3)])
-def test_equal_sets_are_one_call_without_a_mask_or_a_copy(nb: Neighborhood, calls: Calls) -> None:
+@pytest.mark.parametrize(("nb", "n"), [(cliques([300] * 3), 300), (causal([5] * 3), 5)])
+def test_equal_sets_are_one_call_without_a_mask_or_a_copy(
+    nb: Neighborhood, n: int, calls: Calls
+) -> None:
     dense(nb)
     assert len(calls) == 1
-    assert calls[0]["shape"] == (3, 2, 5, 4)
+    assert calls[0]["shape"] == (3, 2, n, 4)
     assert calls[0]["attn_mask"] is None
     assert calls[0]["is_causal"] == (nb.blocks is None)
     assert nb._groups is None
+
+
+def test_equal_sets_of_few_senders_go_to_loops_of_our_own(calls: Calls) -> None:
+    dense(cliques([5] * 3))
+    assert not calls
 
 
 def test_ragged_causal_sets_need_no_mask(calls: Calls) -> None:
