@@ -1,4 +1,7 @@
-"""The definition of every operation in plain torch: slow, any dtype, the oracle of all backends."""
+"""The definition of every operation in plain torch: slow, any dtype, the oracle of all backends.
+
+Rows are taken by `index_select`: the gradient of `x[rows]` is a sum in an order that threads decide.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from graphtheory.ops.dropout import dropout_factor
 
 def edge_dot(query: Tensor, key: Tensor, nb: Neighborhood) -> Tensor:
     """s[e, h] = <query[i, h], key[j, h]> for the edge e from j to i."""
-    return (query[nb.receivers()] * key[nb.indices]).sum(-1)  # [E, H]
+    receivers, senders = query.index_select(0, nb.receivers()), key.index_select(0, nb.indices)
+    return (receivers * senders).sum(-1)  # [E, H]
 
 
 def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
@@ -24,12 +28,12 @@ def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
     top = torch.where(top == -torch.inf, 0, top)
     weight = (logits - top[rows]).exp()  # [E, H]
     total = logits.new_zeros(nb.num_dst, logits.size(1)).index_add(0, rows, weight)
-    return weight / torch.where(total == 0, 1, total)[rows]
+    return weight / torch.where(total == 0, 1, total).index_select(0, rows)
 
 
 def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood) -> Tensor:
     """out[i, h] = sum over edges e from j to i of weights[e, h] * value[j, h]."""
-    messages = weights[..., None] * value[nb.indices]  # [E, H, D]
+    messages = weights[..., None] * value.index_select(0, nb.indices)  # [E, H, D]
     out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
     return out.index_add(0, nb.receivers(), messages)
 
@@ -39,7 +43,7 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     if not isinstance(bias, BucketedBias):
         return bias
     check_buckets(*bias)
-    return bias.table[bias.bucket.long()]
+    return bias.table.index_select(0, bias.bucket.long())
 
 
 def largest(logits: Tensor, nb: Neighborhood, k: int | Tensor) -> Tensor:
