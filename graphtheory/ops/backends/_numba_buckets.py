@@ -15,11 +15,11 @@ SUMS = 8
 
 
 @intrinsic
-def look_up(_, x, at, n, bucket, e, column):
-    """Add the number of its bucket to each of n entries, the first of which is edge e."""
+def scale_and_look_up(_, x, at, n, scale, bucket, e, column):
+    """Scale n entries, the first of which is edge e, and add to each the number of its bucket."""
 
     def code(context, builder, _signature, args):
-        v, (row, at, n, buckets, e, numbers) = Vectors(context, builder, x.dtype), args
+        v, (row, at, n, scale, buckets, e, numbers) = Vectors(context, builder, x.dtype), args
 
         def some(place: Any, width: int) -> None:
             of_row, of_edge = builder.add(at, place), builder.add(e, place)
@@ -27,12 +27,13 @@ def look_up(_, x, at, n, bucket, e, column):
             for lane, where in _places(context, builder, bucket, buckets, of_edge, width):
                 number = builder.load(pointer(context, builder, column, numbers, where, v.number))
                 found = builder.insert_element(found, number, lane)
-            v.store(v.plus(v.load(x, row, of_row, width), found), x, row, of_row)
+            scaled = v.times(v.load(x, row, of_row, width), v.fill(scale, width))
+            v.store(v.plus(scaled, found), x, row, of_row)
 
         v.each(n, some)
         return context.get_dummy_value()
 
-    return types.void(x, at, n, bucket, e, column), code
+    return types.void(x, at, n, x.dtype, bucket, e, column), code
 
 
 @intrinsic

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends._numba_buckets import look_up
+from graphtheory.ops.backends._numba_buckets import scale_and_look_up
 from graphtheory.ops.backends._numba_kernels import kept
 from graphtheory.ops.backends._numba_lanes import MATH, multiply_by, slope
 from graphtheory.ops.backends._numba_products import whole
@@ -64,12 +64,13 @@ def weights(_, x, at, n, t, top, share, g):
 @njit(cache=True, fastmath=MATH)
 def scores(x, at, n, scale, bias, bucket, column, e, h):
     """Scale n dot products, the first of which is edge e, and add their bias, if any."""
-    multiply_by(x, at, whole(n), scale)
+    if column.shape[0] > 0:
+        scale_and_look_up(x, at, n, scale, bucket, e, column)
+    else:
+        multiply_by(x, at, n, scale)
     if bias.shape[0] > 0:
         for j in range(n):
             x[at + j] += bias[e + j, h]
-    if column.shape[0] > 0:
-        look_up(x, at, n, bucket, e, column)
     for j in range(n, whole(n)):
         x[at + j] = -np.inf
 
