@@ -1,6 +1,7 @@
 """The definition of every operation in plain torch: slow, any dtype, the oracle of all backends.
 
-Rows are taken by `index_select`: the gradient of `x[rows]` is a sum in an order that threads decide.
+Rows are taken by `index_select`: threads decide the order in which the gradient of `x[rows]` is
+summed.
 """
 
 from __future__ import annotations
