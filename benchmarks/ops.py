@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 import tyro
@@ -150,12 +151,25 @@ def layers(nb: Neighborhood, heads: int, head_dim: int) -> Iterator[tuple[str, S
     yield PYG_LAYER, of(theirs, nb.edge_index())
 
 
-def bandwidth(repeats: int = 9) -> float:
-    """Bytes a second that a copy reads and writes."""
-    source = torch.zeros(2**26)
+def copying(numbers: int = 2**26) -> tuple[int, Callable[[], Any]]:
+    """How many bytes a copy reads and writes, and the copy."""
+    source = torch.zeros(numbers)
     target = torch.empty_like(source)
-    times = seconds({"copy": lambda: target.copy_(source)}, repeats)["copy"]
-    return 2 * source.numel() * source.element_size() / median(times)
+    return 2 * source.numel() * source.element_size(), lambda: target.copy_(source)
+
+
+def alone(work: Callable[[], Any]) -> Callable[[], Any]:
+    """The same on one thread."""
+
+    def on_one() -> Any:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return work()
+        finally:
+            torch.set_num_threads(threads)
+
+    return on_one
 
 
 def measure(
@@ -170,15 +184,9 @@ def measure(
     gats = ((GAT, PYG_GAT), (LAYER, PYG_LAYER))
     for ours, theirs in ((OURS, PYG), (BIASED, PYG), (ANEW, PYG), *gats):
         assert_equal(ours, works[ours](), works[theirs]())
-
-    def alone() -> tuple[Tensor, ...]:
-        torch.set_num_threads(1)
-        try:
-            return works[OURS]()
-        finally:
-            torch.set_num_threads(threads)
-
-    times = seconds(works | {"graphtheory, 1 thread": alone}, repeats)
+    copied, copy = copying()
+    copies = seconds({"all": copy, "one": alone(copy)}, repeats)
+    times = seconds(works | {"graphtheory, 1 thread": alone(works[OURS])}, repeats)
     rows = [Row.of(f"forward+backward, {n}", t, "s", **about) for n, t in times.items()]
     pairs = [(ours, theirs) for ours in (OURS, BIASED, ANEW) for theirs in (PYG, COMPILED)]
     for mine, other in [*pairs, *gats]:
@@ -187,9 +195,11 @@ def measure(
             rows.append(Row.of(f"times faster than {other}: {mine}", faster, "1", **about))
     scaling = ratios(times["graphtheory, 1 thread"], times[OURS])
     rows.append(Row.of(f"times faster on {threads} threads than on 1", scaling, "1", **about))
+    scaling = ratios(copies["one"], copies["all"])
+    rows.append(Row.of(f"times a copy is faster on {threads} threads", scaling, "1", **about))
     cost = [r - 1 for r in ratios(times[BIASED], times[OURS])]
     rows.append(Row.of("extra time for a bucket bias", cost, "1", **about))
-    least = gathered(nb, heads, head_dim, 4) / bandwidth()
+    least = gathered(nb, heads, head_dim, 4) * median(copies["all"]) / copied
     share = [least / t for t in times[OURS]]
     rows.append(Row.of("share of the speed of a copy of the gathered bytes", share, "1", **about))
     return rows

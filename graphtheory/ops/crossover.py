@@ -33,11 +33,12 @@ SHORTEST_ROW: dict[tuple[bool, bool], tuple[float, float, float]] = {
 # Receivers a set, on average: one receiver of 64 to 4096 senders makes 0.5 to 0.9, four 1.1 to 1.8.
 FEWEST_RECEIVERS = 4
 
-# Senders of an equal set up to which those loops are faster than torch's kernel, forward and
-# backward. Two threads of that EPYC, 4 heads of 16 / 4 heads of 64, times torch's kernel takes of
-# what the loops take: 50 senders 1.7 / 1.3; 197: 1.3 / 1.1; 256: 1.1 / 1.0; 1024: 1.2 / 1.0;
-# 4096: 1.2 / 0.9; bfloat16 197: 3.4 / 5.5; 1024: 3.6 / 3.7. Forward alone: 50 1.2 / 1.1;
-# 197 1.0 / 1.0; 512 0.8 / 0.8; 1024 in bfloat16 1.1 / 0.4.
+# Senders of an equal set up to which those loops are faster than torch's kernel. Two threads of an
+# EPYC, times it takes of what they take, 8 heads of 16 / 4 of 64 / 1 of 128, forward and backward:
+# 16 senders 1.4 / 2.4 / 1.9; 64: 1.7 / 1.4 / 1.5; 197: 1.3 / 1.2 / 1.3; 256: 1.4 / 1.2 / 1.1;
+# 1024: 1.3 / 1.0 / 0.8; in bfloat16 1.9 / 1.7 / 1.9; 2.3 / 3.2 / 3.2; 3.4 / 5.6 / 5.3;
+# 3.8 / 5.8 / 5.4; 4.8 / 5.0 / 4.6. Forward alone the same of 256: 1.1 / 1.1 / 1.0, but in bfloat16
+# from 32 senders on 0.5 to 0.9. `benchmarks/sets.py` prints it.
 MOST_SENDERS = 256
 
 
@@ -59,7 +60,7 @@ def loops_are_faster(call: AttentionCall) -> bool:
     blocks, on_cpu = call.neighborhood.blocks, call.query.device.type == "cpu"
     if blocks is None or not on_cpu or find_spec("numba") is None:
         return False
-    if blocks[2] <= MOST_SENDERS:
+    if blocks[2] <= MOST_SENDERS and call.query.dtype not in HALF:
         return True
     values = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
     learned = values is not None and values.requires_grad  # torch's kernel keeps all weights for it

@@ -52,6 +52,7 @@ def asked(
 def test_loops_of_our_own_run_equal_sets_of_few_senders() -> None:
     assert loops_are_faster(asked(cliques([256] * 2)))
     assert not loops_are_faster(asked(cliques([257] * 2)))
+    assert not loops_are_faster(asked(cliques([256] * 2), torch.float16, trained=False))
     assert not loops_are_faster(asked(cliques([9, 8])))
     assert not loops_are_faster(asked(causal([9, 9])))
 
