@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from graphtheory.ops.backends._numba_vectors import Vectors, pointer
 
-SUMS = 8
+SUMS = 8  # of a bucket, which entries take in turn
 
 
 @intrinsic

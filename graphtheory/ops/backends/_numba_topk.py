@@ -1,8 +1,9 @@
-"""Loops of k-nearest attention, plain functions that `_launch` compiles, and their calls.
+"""Loops of attention on blocks, plain functions that `_launch` compiles, and their calls.
 
-On equal complete blocks a chunk is some pairs of block and head. Of a pair, the logits of some rows
-at a time are made by a matrix product, chosen from and normalised in place, and used up by further
-products while they are in a cache. The backward pass makes them anew by the same products.
+Of a row the k largest logits count, or all. On equal complete blocks a chunk is some pairs of block
+and head. Of a pair, the logits of some rows at a time are made by a matrix product, chosen from and
+normalised in place, and used up by further products while they are in a cache. The backward pass
+makes them anew by the same products.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 _ROWS = 66  # at most at once
+_AHEAD = 12  # nodes that are asked for while as many before them are copied
 CHUNKS = 128  # at most: of pairs of block and head
 _ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
 
@@ -36,7 +38,7 @@ def take(nodes, first, h, n, out):
     _, heads, dim = nodes.shape
     for i in range(n):
         at = ((first + i) * heads + h) * dim
-        ask_for(nodes, at + 12 * heads * dim, dim)
+        ask_for(nodes, at + _AHEAD * heads * dim, dim)
         put(out, i * out.shape[1], nodes.dtype.type(1), nodes, at, dim)
 
 
@@ -46,7 +48,7 @@ def take_turned(nodes, first, h, n, out):
     _, heads, dim = nodes.shape
     for i in range(n):
         at = ((first + i) * heads + h) * dim
-        ask_for(nodes, at + 12 * heads * dim, dim)
+        ask_for(nodes, at + _AHEAD * heads * dim, dim)
         turn(out, i, out.shape[1], nodes, at, dim)
 
 
