@@ -23,7 +23,6 @@ from graphtheory import cliques, ops
 from graphtheory.experiments.rows import Row
 
 OURS, OTHERS = "loops over sets", ("dense kernel", "loops over edges")
-SHAPES = {"8x16": (8, 16), "4x64": (4, 64), "1x128": (1, 128)}
 _LOGITS, _FEATURES, _LONG_ROW = 2**22, 2**21, 64  # of all sets together; a row of many edges
 
 
@@ -66,7 +65,7 @@ def times(about: dict, repeats: int) -> list[Row]:
 
 def main(
     tokens: tuple[int, ...] = (4, 8, 16, 32, 64, 128, 197, 256, 512, 1024),
-    shapes: tuple[Literal["8x16", "4x64", "1x128"], ...] = ("8x16", "4x64", "1x128"),
+    shapes: tuple[str, ...] = ("8x16", "4x64", "1x128"),
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16"),
     threads: int = 2,
     repeats: int = 7,
@@ -88,7 +87,8 @@ def main(
     if quick:
         tokens, shapes, repeats = (8, 65), ("8x16",), 1
     for dtype in dtypes:
-        for heads, head_dim in map(SHAPES.__getitem__, shapes):
+        for shape in shapes:
+            heads, head_dim = map(int, shape.split("x"))
             for n in tokens:
                 sets = max(1, min(_LOGITS // (n * n * heads), _FEATURES // (n * heads * head_dim)))
                 sizes = {"sets": sets, "tokens": n, "heads": heads, "head_dim": head_dim}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, cliques, ops
+from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import reference
 from graphtheory.ops.dispatch import TOPK_BACKENDS
 from tests.conformance.check import BIASES, GRAPHS, Inputs, draw_inputs
@@ -222,6 +222,19 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
             registered.top_edges,
             (*plain[:2], None, nb.indptr, nb.indices, 2, 0.5, backend),
         )
+
+
+@pytest.mark.parametrize("what", [torch.nan, torch.inf])
+def test_a_row_that_is_no_number_leaves_other_sets_alone(what: float) -> None:
+    nb = bipartite([3, 3], [20, 20])
+    inputs = draw_inputs(nb, 1, 4, "edges")
+    bias = inputs.bias.detach().clone()
+    bias[25] = what  # of row 1, whose place in a buffer row 4 has next
+    bad = replace(inputs, bias=bias.requires_grad_())
+    found, true = (with_gradients(run(given, nb, 5, "blocks"), given) for given in (bad, inputs))
+    for a, b in zip(found, true, strict=True):
+        assert torch.equal(a[len(a) // 2 :], b[len(b) // 2 :])
+    assert found[0][1].isnan().all()
 
 
 def test_a_table_without_a_gradient_changes_no_other() -> None:

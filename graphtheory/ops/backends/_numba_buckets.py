@@ -73,13 +73,6 @@ def _places(
 
 
 @njit(cache=True)
-def take_column(table, h, column):
-    """Copy the numbers of a head."""
-    for z in range(column.shape[0]):
-        column[z] = table[z, h]
-
-
-@njit(cache=True)
 def settle(sums, column):
     """Add each bucket's sums to its number in the column, and begin them anew."""
     for z in range(column.shape[0]):

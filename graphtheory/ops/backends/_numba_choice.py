@@ -88,13 +88,13 @@ def choose(x, step, rows, n, k, facts, first, h):
     count of the step before.
     """
     real, lowest, full = x.dtype.type, np.finfo(x.dtype).min, whole(n)
-    bounds, reach = np.empty((rows, 2), x.dtype), np.zeros((rows, 2), np.int64)
-    todo, left, steps = np.empty(rows, np.int64), 0, 0
     if k >= n:
         for i in range(rows):
             facts[first + i, h, 0], facts[first + i, h, 1] = lowest, n
             facts[first + i, h, 2] = highest(x, i * step, full)
         return
+    bounds, reach = np.empty((rows, 2), x.dtype), np.zeros((rows, 2), np.int64)
+    todo, left, steps = np.empty(rows, np.int64), 0, 0
     for i in range(rows):
         low, top, strange = extent(x, i * step, full, lowest, real(np.inf))
         normal = strange == 0

@@ -35,7 +35,6 @@ _subtract = lane_by_lane(lambda v, old, x: v.minus(old, x))
 _exp = lane_by_lane(lambda v, old: v.exp(old))
 _add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
 _slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
-_softmax_slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
 _rectify = lane_by_lane(
     lambda v, old, slope: v.where(
@@ -117,7 +116,7 @@ def invert(out, at, n):
 @njit(inline="always")
 def softmax_slope(out, at, w, at_w, mean, at_mean, n):
     """Out = w * (out - mean)."""
-    _softmax_slope(out, at, n, w, at_w, mean, at_mean)
+    _slope(out, at, n, w, at_w, mean, at_mean)
 
 
 @njit(inline="always")

@@ -57,8 +57,6 @@ def _tile(registers: int) -> Any:
         spots = [(r, c) for r in range(TILE) for c in range(registers)]
         places = {(r, c): place(at_out, r, out_row, c) for r, c in spots}
         sums = {spot: cgutils.alloca_once_value(builder, zero) for spot in spots}
-        for spot in spots:
-            builder.store(zero, sums[spot])
         with builder.if_then(more):
             for spot in spots:
                 builder.store(vectors.load(of_out, out, places[spot], lanes), sums[spot])

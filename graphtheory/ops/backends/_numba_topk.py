@@ -16,7 +16,7 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
-from graphtheory.ops.backends._numba_buckets import SUMS, settle, take_column, tally
+from graphtheory.ops.backends._numba_buckets import SUMS, settle, tally
 from graphtheory.ops.backends._numba_choice import choose, chosen
 from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
 from graphtheory.ops.backends._numba_lanes import ask_for, put, turn
@@ -33,30 +33,38 @@ _ENTRY = 32  # what is done to an entry of a row costs as much as so many multip
 
 
 @njit(cache=True)
+def place_of(nodes, node, h):
+    """Flat position of head h of a node."""
+    return (node * nodes.shape[1] + h) * nodes.shape[2]
+
+
+@njit(cache=True)
+def place_to_read(nodes, node, h):
+    """The same; asks for a node ahead."""
+    ask_for(nodes, place_of(nodes, node + _AHEAD, h), nodes.shape[2])
+    return place_of(nodes, node, h)
+
+
+@njit(cache=True)
 def take(nodes, first, h, n, out):
     """Copy head h of n nodes from `first` on."""
-    _, heads, dim = nodes.shape
     for i in range(n):
-        at = ((first + i) * heads + h) * dim
-        ask_for(nodes, at + _AHEAD * heads * dim, dim)
-        put(out, i * out.shape[1], nodes.dtype.type(1), nodes, at, dim)
+        at = place_to_read(nodes, first + i, h)
+        put(out, i * out.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
 
 
 @njit(cache=True)
 def take_turned(nodes, first, h, n, out):
     """Copy head h of n nodes from `first` on as columns."""
-    _, heads, dim = nodes.shape
     for i in range(n):
-        at = ((first + i) * heads + h) * dim
-        ask_for(nodes, at + _AHEAD * heads * dim, dim)
-        turn(out, i, out.shape[1], nodes, at, dim)
+        turn(out, i, out.shape[1], nodes, place_to_read(nodes, first + i, h), nodes.shape[2])
 
 
 @njit(cache=True)
 def give(rows, i, scale, nodes, node, h):
     """Write a row as head h of a node."""
-    _, heads, dim = nodes.shape
-    put(nodes, (node * heads + h) * dim, scale, rows, i * rows.shape[1], dim)
+    at = place_of(nodes, node, h)
+    put(nodes, at, scale, rows, i * rows.shape[1], nodes.shape[2])
 
 
 @njit(cache=True)
@@ -103,7 +111,7 @@ def forward_loop(
         first_of = first_pair(count * heads, chunk, chunks)
         for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
             b, h = divmod(pair, heads)
-            take_column(table, h, column)
+            column[:] = table[:, h]
             take_turned(key, b * src, h, src, keys_turned)
             take(value, b * src, h, src, values)
             for first in range(b * dst, (b + 1) * dst, rows):
@@ -144,7 +152,7 @@ def backward_loop(
         first_of = first_pair(count * heads, chunk, chunks)
         for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
             b, h = divmod(pair, heads)
-            take_column(table, h, column)
+            column[:] = table[:, h]
             take_turned(value, b * src, h, src, values_turned)
             take_turned(key, b * src, h, src, keys_turned)
             take(key, b * src, h, src, keys)

@@ -195,8 +195,6 @@ class Vectors:
             for vector, place in zip(found, so_far, strict=True):
                 self.builder.store(vector, place)
 
-        for vector, place in zip(start, so_far, strict=True):  # in a loop it is not the first time
-            self.builder.store(vector, place)
         self._full(n, more)
         return [self.builder.load(vector) for vector in so_far]
 
