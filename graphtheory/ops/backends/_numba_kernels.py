@@ -19,6 +19,7 @@ from graphtheory.ops.backends._numba_lanes import (
     MATH,
     add,
     add_product,
+    clear,
     dot,
     exp,
     invert,
@@ -132,11 +133,14 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, 
                 subtract(out, e * heads, each, 0, heads)
     exp(out, begin, size)
     for i in range(first, last):
-        each[:] = 0
-        for e in range(indptr[i], indptr[i + 1]):
+        low, high = indptr[i], indptr[i + 1]
+        if low == high:
+            continue
+        put(each, 0, one, out, low * heads, heads)
+        for e in range(low + 1, high):
             add(each, 0, one, out, e * heads, heads)
         invert(each, 0, heads)
-        for e in range(indptr[i], indptr[i + 1]):
+        for e in range(low, high):
             multiply(out, e * heads, each, 0, heads)
 
 
@@ -167,7 +171,7 @@ def softmax_backward_rows(
                 out[e, h] = out[e, h] / real(1 - p) if stays else real(0)
     mean = np.empty(heads, out.dtype)
     for i in range(first, last):
-        mean[:] = 0
+        clear(mean, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
             add_product(mean, 0, weights, e * heads, out, e * heads, heads)
         for e in range(indptr[i], indptr[i + 1]):

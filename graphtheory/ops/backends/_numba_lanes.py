@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from graphtheory.ops.backends._numba_vectors import (
     call_llvm,
     dot_product,
+    fixed,
     lane_by_lane,
     largest_size,
     pointer,
@@ -27,6 +28,17 @@ MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 _LINE = 64  # bytes of a cache line
 
+
+def _sum(v, x, y, z):
+    return v.plus(v.plus(x, y), z)
+
+
+def _leaky(v, x, slope):
+    low = v.where(">", x, float("-inf"), v.times(x, slope), x)
+    return v.where(">", x, 0.0, x, low)
+
+
+_clear = lane_by_lane(lambda v, old: fixed(old, 0.0))
 _put = lane_by_lane(lambda v, old, w, x: v.times(w, x))
 _add = lane_by_lane(lambda v, old, w, x: v.plus(old, v.times(w, x)))
 _multiply = lane_by_lane(lambda v, old, x: v.times(old, x))
@@ -36,13 +48,9 @@ _exp = lane_by_lane(lambda v, old: v.exp(old))
 _add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
 _slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
-_rectify = lane_by_lane(
-    lambda v, old, slope: v.where(
-        ">", old, 0.0, old, v.where(">", old, float("-inf"), v.times(old, slope), old)
-    )
-)
-_rectify_backward = lane_by_lane(
-    lambda v, old, slope, x: v.where(">", x, 0.0, old, v.times(old, slope))
+_leaky_sum = lane_by_lane(lambda v, old, slope, x, y, z: _leaky(v, _sum(v, x, y, z), slope))
+_leaky_flow = lane_by_lane(
+    lambda v, old, slope, x, y, z: v.where(">", _sum(v, x, y, z), 0.0, old, v.times(old, slope))
 )
 _invert = lane_by_lane(lambda v, old: v.where("!=", old, 0.0, v.over(1.0, old), 1.0))
 
@@ -57,6 +65,12 @@ def dot(x, at_x, y, at_y, n):
 def largest(x, at, n):
     """The largest |x|, NaN passed over; of nothing 0."""
     return largest_size(x, at, n)
+
+
+@njit(inline="always")
+def clear(out, at, n):
+    """Out = 0; an assignment to a view of a row takes as long as all else that is done to it."""
+    _clear(out, at, n)
 
 
 @njit(inline="always")
@@ -132,15 +146,15 @@ def multiply_by(out, at, n, w):
 
 
 @njit(inline="always")
-def rectify(out, at, slope, n):
-    """Out *= slope where it is negative but not -inf."""
-    _rectify(out, at, n, slope)
+def leaky_sum(out, at, slope, x, at_x, y, at_y, z, at_z, n):
+    """Out = x + y + z, times slope where it is negative but not -inf."""
+    _leaky_sum(out, at, n, slope, x, at_x, y, at_y, z, at_z)
 
 
 @njit(inline="always")
-def rectify_backward(out, at, slope, x, at_x, n):
-    """Out *= slope where x is not positive."""
-    _rectify_backward(out, at, n, slope, x, at_x)
+def leaky_flow(out, at, slope, x, at_x, y, at_y, z, at_z, n):
+    """Out *= slope where x + y + z is not positive."""
+    _leaky_flow(out, at, n, slope, x, at_x, y, at_y, z, at_z)
 
 
 @intrinsic

@@ -19,47 +19,51 @@ from graphtheory.ops.backends._numba_kernels import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends._numba_lanes import MATH, add, put, rectify, rectify_backward
+from graphtheory.ops.backends._numba_lanes import MATH, add, clear, leaky_flow, leaky_sum, put
 from graphtheory.ops.backends._numba_whole import dot_rows, spread, sum_rows
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 
-@njit(inline="always", fastmath=MATH)
-def edge_sum(out, at, one, sent, received, edge, i, j, e):
-    """Write what edge e from j to i adds up to, before the rectifier; `one` is 1."""
-    heads = sent.shape[1]
-    put(out, at, one, sent, j * heads, heads)
-    if received.shape[0] > 0:
-        add(out, at, one, received, i * heads, heads)
-    if edge.shape[0] > 0:
-        add(out, at, one, edge, e * heads, heads)
+@njit(inline="always")
+def of_none(array, like):
+    """The array and how far apart its rows are, or where it has none one row of zeros for all."""
+    heads = like.shape[1]
+    if array.shape[0] > 0:
+        return array, heads
+    return np.zeros((1, heads), like.dtype), 0
 
 
 @njit(cache=True, fastmath=MATH)
 def score_rows(first, last, indptr, indices, sent, received, edge, slope, out):
     """The part of `scores_loop` of rows first..last-1."""
-    heads, one = sent.shape[1], out.dtype.type(1)
+    heads = sent.shape[1]
+    (received, of_row), (edge, of_edge) = of_none(received, out), of_none(edge, out)
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
-            edge_sum(out, e * heads, one, sent, received, edge, i, indices[e], e)
-    rectify(out, indptr[first] * heads, slope, (indptr[last] - indptr[first]) * heads)
+            j = indices[e] * heads
+            leaky_sum(
+                out, e * heads, slope, sent, j, received, i * of_row, edge, e * of_edge, heads
+            )
 
 
 @njit(cache=True, fastmath=MATH)
 def flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, of_received):
     """The part of `rows_loop` of rows first..last-1."""
     heads, one = sent.shape[1], grad.dtype.type(1)
-    z = np.empty(heads, grad.dtype)
+    (received, of_row), (edge, of_edge) = of_none(received, grad), of_none(edge, grad)
+    total = np.empty(heads, grad.dtype)
     for i in range(first, last):
-        if received.shape[0] > 0:
-            of_received[i] = 0
+        clear(total, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
-            edge_sum(z, 0, one, sent, received, edge, i, indices[e], e)
-            rectify_backward(grad, e * heads, slope, z, 0, heads)
-            if received.shape[0] > 0:
-                add(of_received, i * heads, one, grad, e * heads, heads)
+            j = indices[e] * heads
+            leaky_flow(
+                grad, e * heads, slope, sent, j, received, i * of_row, edge, e * of_edge, heads
+            )
+            add(total, 0, one, grad, e * heads, heads)
+        if of_row > 0:
+            put(of_received, i * heads, one, total, 0, heads)
 
 
 def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out):
@@ -88,7 +92,7 @@ def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
     chunk = take_chunk(turns)
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-            of_sent[j] = 0
+            clear(of_sent, j * heads, heads)
             for t in range(t_indptr[j], t_indptr[j + 1]):
                 add(of_sent, j * heads, one, grad, perm[t] * heads, heads)
         chunk = next_chunk(turns)
@@ -135,7 +139,7 @@ def backward_senders(
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             low, high = t_indptr[j], t_indptr[j + 1]
-            of_sent[j] = 0
+            clear(of_sent, j * heads, heads)
             if low == high:
                 of_value[j] = 0
             for t in range(low, high):
