@@ -19,8 +19,8 @@ from graphtheory.ops.backends._numba_kernels import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends._numba_lanes import MATH, add, clear, leaky_flow, leaky_sum, put
-from graphtheory.ops.backends._numba_whole import dot_rows, spread, sum_rows
+from graphtheory.ops.backends._numba_lanes import MATH, add, clear, dot, leaky_flow, leaky_sum, put
+from graphtheory.ops.backends._numba_whole import spread, sum_rows
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
@@ -113,39 +113,38 @@ def forward(
         chunk = next_chunk(turns)
 
 
-def backward(
-    turns, chunks, indptr, indices, sent, received, edge, slope, value, grad, weights, nothing,
-    no_bucket, p, seed, flow, of_received,
-):  # fmt: skip
-    """Whole rows: write the gradient of the sums of the edges, and add it up by receiver."""
-    heads = weights.shape[1]
-    chunk = take_chunk(turns)
-    while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        dot_rows(first, last, indptr, indices, grad, value, flow)
-        softmax_backward_rows(
-            first, last, indptr, weights, flow, no_bucket, p, seed, 0, heads, flow, nothing, chunk
-        )
-        flow_rows(first, last, indptr, indices, sent, received, edge, slope, flow, of_received)
-        chunk = next_chunk(turns)
-
-
 def backward_senders(
-    turns, chunks, t_indptr, receivers, perm, grad, flow, weights, p, seed, of_value, of_sent
+    turns, chunks, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
-    """Whole rows: write the gradients of the values and of what senders add."""
-    heads, one = weights.shape[1], weights.dtype.type(1)
+    """Whole rows: write the gradients of the kept weights of the edges and of the values."""
+    (_, heads, dim), one = value.shape, weights.dtype.type(1)
     chunk = take_chunk(turns)
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             low, high = t_indptr[j], t_indptr[j + 1]
-            clear(of_sent, j * heads, heads)
             if low == high:
                 of_value[j] = 0
             for t in range(low, high):
                 e, i = perm[t], receivers[t]
-                add(of_sent, j * heads, one, flow, e * heads, heads)
+                for h in range(heads):
+                    flow[e, h] = dot(grad, (i * heads + h) * dim, value, (j * heads + h) * dim, dim)
                 spread(t == low, of_value, j, weights, e, one, p, seed, grad, i)
+        chunk = next_chunk(turns)
+
+
+def backward(
+    turns, chunks, indptr, indices, sent, received, edge, slope, weights, nothing, no_bucket, p,
+    seed, flow, of_received,
+):  # fmt: skip
+    """Whole rows: make of these gradients those of the sums, and add them up by receiver."""
+    heads = weights.shape[1]
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        softmax_backward_rows(
+            first, last, indptr, weights, flow, no_bucket, p, seed, 0, heads, flow, nothing, chunk
+        )
+        flow_rows(first, last, indptr, indices, sent, received, edge, slope, flow, of_received)
         chunk = next_chunk(turns)
 
 
@@ -191,18 +190,18 @@ def attention_backward(
     options = _options(sent, received, edge, slope)
     of_sent, rows = torch.empty_like(sent), 0 if received is None else received.size(0)
     of_received = sent.new_empty(rows, sent.size(1))
+    chunks, columns = csr.chunks_of(indptr, weights), csr.chunks_of(t_indptr, weights)
+    work = 8 * weights.numel()
     if csr.few(indices, value):
         flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
-        absent = (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
-        arrays = (indptr, indices, *options, value, grad, weights, *absent, dropout, drawn)
-        csr.run_whole(backward, weights, value, *arrays, flow, of_received)
-        back = (t_indptr, receivers, perm, grad, flow, weights, dropout, drawn)
-        csr.run_whole(backward_senders, weights, value, *back, of_value, of_sent)
-        return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow
-    of_value = csr.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
-    flow = csr.dot(indptr, indices, grad, value)  # so far the gradient of the weights
-    csr.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
-    chunks, work = csr.chunks_of(indptr, flow), 8 * flow.numel()
-    csr.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
-    csr.run(columns_loop, work, csr.chunks_of(t_indptr, flow), t_indptr, perm, flow, of_sent)
+        back = (t_indptr, receivers, perm, value, grad, weights, dropout, drawn)
+        csr.run_whole(backward_senders, weights, value, *back, flow, of_value)
+        arrays = (indptr, indices, *options, weights, csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
+        csr.run(backward, work, chunks, *arrays, dropout, drawn, flow, of_received)
+    else:
+        of_value = csr.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
+        flow = csr.dot(indptr, indices, grad, value)  # so far the gradient of the weights
+        csr.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
+        csr.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
+    csr.run(columns_loop, work, columns, t_indptr, perm, flow, of_sent)
     return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow

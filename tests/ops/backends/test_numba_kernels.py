@@ -126,6 +126,10 @@ def test_exponential(dtype: type) -> None:
     assert np.isnan(unknown).all()
 
 
+def leaky(x: np.ndarray, slope: float) -> np.ndarray:
+    return np.where(x > 0, x, x * slope)
+
+
 LANES: dict[str, tuple[Callable[..., None], Callable[..., np.ndarray]]] = {
     "put": (lanes.put, lambda old, w, x: w * x),
     "add": (lanes.add, lambda old, w, x: old + w * x),
@@ -135,10 +139,11 @@ LANES: dict[str, tuple[Callable[..., None], Callable[..., np.ndarray]]] = {
     "raise_to": (lanes.raise_to, lambda old, x: np.maximum(old, x)),
     "softmax_slope": (lanes.softmax_slope, lambda old, x, y: x * (old - y)),
     "invert": (lanes.invert, lambda old: 1 / old),
-    "rectify": (lanes.rectify, lambda old, w: np.where(old > 0, old, old * w)),
-    "rectify_backward": (
-        lanes.rectify_backward,
-        lambda old, w, x: np.where(x > 0, old, old * w),
+    "clear": (lanes.clear, lambda old: 0 * old),
+    "leaky_sum": (lanes.leaky_sum, lambda old, w, x, y, z: leaky(x + y + z, w)),
+    "leaky_flow": (
+        lanes.leaky_flow,
+        lambda old, w, x, y, z: np.where(x + y + z > 0, old, old * w),
     ),
 }
 
@@ -146,17 +151,17 @@ LANES: dict[str, tuple[Callable[..., None], Callable[..., np.ndarray]]] = {
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 32, 33, 47])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lanes(n: int, dtype: type) -> None:
-    x, y = draw(60).astype(dtype), draw(61).astype(dtype)
+    x, y, z = (draw(size).astype(dtype) for size in (60, 61, 63))
     exact = 1e-5 if dtype == np.float32 else 1e-13
     u, v = x[5 : 5 + n], y[7 : 7 + n]
     assert lanes.dot(x, 5, y, 7, n) == pytest.approx((u * v).sum(), abs=exact)
     assert lanes.largest(x, 5, n) == np.abs(u).max()
-    given = {"w": [dtype(0.5)], "x": [x, 5], "y": [y, 7]}
+    given = {"w": [dtype(0.5)], "x": [x, 5], "y": [y, 7], "z": [z, 2]}
     for name, (function, formula) in LANES.items():
         names = list(inspect.signature(formula).parameters)[1:]
         out = draw(62).astype(dtype)
         true = out.copy()
-        values = {"w": dtype(0.5), "x": u, "y": v}
+        values = {"w": dtype(0.5), "x": u, "y": v, "z": z[2 : 2 + n]}
         true[3 : 3 + n] = formula(true[3 : 3 + n], *(values[k] for k in names))
         function(out, 3, *(part for k in names for part in given[k]), n)
         np.testing.assert_allclose(out, true, rtol=exact, atol=exact, err_msg=name)
@@ -169,8 +174,8 @@ def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     assert lanes.largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
     assert lanes.largest(np.array([np.nan, *np.ones(15), -9.0, *np.ones(30)]), 0, 47) == 9
     assert lanes.largest(np.array([*np.ones(16), np.nan, *np.ones(15), 9.0]), 0, 33) == 9
-    barred = x.copy()
-    lanes.rectify(barred, 0, 0.0, 4)
+    barred, nothing = x.copy(), np.zeros(4)
+    lanes.leaky_sum(barred, 0, 0.0, x, 0, nothing, 0, nothing, 0, 4)
     np.testing.assert_array_equal(barred, [np.nan, -np.inf, 0.0, 0.0])
     for change, true in (
         (lanes.invert, [np.nan, -0.0, 1.0, -1 / 3]),
