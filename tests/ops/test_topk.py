@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import reference
+from graphtheory.ops.backends import _numba_topk
 from graphtheory.ops.dispatch import TOPK_BACKENDS
 from tests.conformance.check import BIASES, GRAPHS, Inputs, draw_inputs
 
@@ -247,6 +248,42 @@ def test_a_table_without_a_gradient_changes_no_other() -> None:
         for given in (fixed, inputs)
     )
     assert all(torch.equal(a, b) for a, b in zip(found, true, strict=True))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4])
+@pytest.mark.parametrize("heads", [2, 4, 5, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_heads_that_share_look_ups(
+    heads: int, dtype: torch.dtype, p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nb = bipartite([7] * 70, [31] * 70)  # 31 senders are vectors of 16, 8, 4, 2 and 1
+    inputs = draw_inputs(nb, heads, 3, "buckets", dtype)
+    assert _numba_topk.heads_together(nb.blocks, inputs.query, inputs.bias.table) == 4
+
+    def step(backend: str) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(3)
+        out = run(inputs, nb, 9, backend, dropout=p, generator=generator)
+        return with_gradients(out, inputs)
+
+    found = step("blocks")
+    assert_same(found, step("numba_csr"), 1e-12 if dtype == torch.float64 else 1e-5)
+    monkeypatch.setattr(_numba_topk, "TOGETHER", 1)
+    *nodes, table = step("blocks")
+    assert all(torch.equal(a, b) for a, b in zip(found, nodes, strict=False))
+    assert_same(found[-1:], [table], 1e-12 if dtype == torch.float64 else 1e-5)
+
+
+def test_nan_in_one_head_leaves_those_that_share_its_look_ups_alone() -> None:
+    nb = cliques([9] * 40)
+    inputs = draw_inputs(nb, 5, 3, "buckets")  # four heads, and one with whatever those left
+    bad = replace(inputs, query=inputs.query.detach().clone().requires_grad_())
+    with torch.no_grad():
+        bad.query[40, 2] = torch.nan
+    found, true = (with_gradients(run(given, nb, 5, "blocks"), given) for given in (bad, inputs))
+    others = [0, 1, 3, 4]
+    for a, b in zip(found, true, strict=True):
+        assert torch.equal(a[:, others], b[:, others])
+        assert a[:, 2].isnan().any()
 
 
 @pytest.mark.parametrize("graph", ["clique", "random"])

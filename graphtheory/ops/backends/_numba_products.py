@@ -31,13 +31,19 @@ def whole(n):
 
 @njit(cache=True)
 def matrix(rows, columns, like):
-    """Zeros, with room for whole tiles; rows are an odd number of cache lines apart.
+    """Zeros, with room for whole tiles, see `matrices`."""
+    return matrices(1, rows, columns, like)[0]
+
+
+@njit(cache=True)
+def matrices(count, rows, columns, like):
+    """Several of zeros, with room for whole tiles; rows are an odd number of cache lines apart.
 
     With an even number, the lines of a column would share few places of a cache. Into one row more
     the tiles of a transposed factor reach.
     """
     lines = whole(columns) * like.itemsize // _LINE
-    shape = -(-rows // TILE) * TILE + 1, (lines | 1) * (_LINE // like.itemsize)
+    shape = count, -(-rows // TILE) * TILE + 1, (lines | 1) * (_LINE // like.itemsize)
     return np.zeros(shape, like.dtype)
 
 

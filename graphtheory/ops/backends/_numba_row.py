@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends._numba_buckets import scale_and_look_up
+from graphtheory.ops.backends._numba_buckets import scale_and_look_up, tally
 from graphtheory.ops.backends._numba_kernels import kept
 from graphtheory.ops.backends._numba_lanes import MATH, multiply_by, slope
 from graphtheory.ops.backends._numba_products import whole
@@ -62,12 +62,28 @@ def weights(_, x, at, n, t, top, share, g):
 
 
 @njit(cache=True, fastmath=MATH)
-def scores(x, at, n, scale, bias, bucket, column, e, h):
-    """Scale n dot products, the first of which is edge e, and add their bias, if any."""
-    if column.shape[0] > 0:
-        scale_and_look_up(x, at, n, scale, bucket, e, column)
-    else:
-        multiply_by(x, at, n, scale)
+def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
+    """Scale rows of n dot products of some heads, the first of edge e, and look up their bias."""
+    x, plane = planes.reshape(-1), planes.shape[1]
+    for i in range(rows):
+        if columns.shape[0] > 0:
+            scale_and_look_up(x, i * step, plane, n, scale, bucket, e + i * n, columns)
+        else:
+            for g in range(planes.shape[0]):
+                multiply_by(x, g * plane + i * step, n, scale)
+
+
+@njit(cache=True)
+def tally_rows(sums, planes, step, rows, n, bucket, e):
+    """Add rows of n entries of some heads, the first of edge e, to the sums of their buckets."""
+    x, plane = planes.reshape(-1), planes.shape[1]
+    for i in range(rows):
+        tally(sums, x, i * step, plane, n, bucket, e + i * n)
+
+
+@njit(cache=True, fastmath=MATH)
+def finish(x, at, n, bias, e, h):
+    """Add a bias by edge, if any, to n logits, the first of which is edge e."""
     if bias.shape[0] > 0:
         for j in range(n):
             x[at + j] += bias[e + j, h]

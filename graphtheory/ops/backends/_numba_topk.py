@@ -1,9 +1,10 @@
 """Loops of attention on blocks, plain functions that `_launch` compiles, and their calls.
 
-Of a row the k largest logits count, or all. On equal complete blocks a chunk is some pairs of block
-and head. Of a pair, the logits of some rows at a time are made by a matrix product, chosen from and
-normalised in place, and used up by further products while they are in a cache. The backward pass
-makes them anew by the same products.
+Of a row the k largest logits count, or all. On equal complete blocks a chunk is some units, each a
+head of a block, or a few heads that share look-ups and take each step by turns. Of a head, the
+logits of some rows at a time are made by a matrix product, chosen from and normalised in place, and
+used up by further products while they are in a cache. The backward pass makes them anew by the same
+products.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
-from graphtheory.ops.backends._numba_buckets import SUMS, settle, tally
+from graphtheory.ops.backends._numba_buckets import SUMS, TOGETHER, settle
 from graphtheory.ops.backends._numba_choice import choose, chosen
 from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
 from graphtheory.ops.backends._numba_lanes import ask_for, put, turn
-from graphtheory.ops.backends._numba_products import TILE, matrix, multiply, whole
-from graphtheory.ops.backends._numba_row import drop, scores, weigh, weigh_backward
+from graphtheory.ops.backends._numba_products import TILE, matrices, matrix, multiply, whole
+from graphtheory.ops.backends._numba_row import (
+    drop,
+    finish,
+    scale_rows,
+    tally_rows,
+    weigh,
+    weigh_backward,
+)
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
 _ROWS = 66  # at most at once
 _AHEAD = 12  # nodes that are asked for while as many before them are copied
+_SMALL = 2**14  # keys of a head of a block, in numbers: those of several heads fit a cache
+_ENOUGH = 128  # heads of all blocks of which threads get enough where several are taken together
 CHUNKS = 128  # at most: of pairs of block and head
 _ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
 
@@ -46,39 +56,60 @@ def place_to_read(nodes, node, h):
 
 
 @njit(cache=True)
-def take(nodes, first, h, n, out):
-    """Copy head h of n nodes from `first` on."""
-    for i in range(n):
-        at = place_to_read(nodes, first + i, h)
-        put(out, i * out.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
+def heads_of(unit, heads, together):
+    """Block of a unit, its first head, and how many heads it has."""
+    b, part = divmod(unit, -(-heads // together))
+    return b, part * together, min(together, heads - part * together)
 
 
 @njit(cache=True)
-def take_turned(nodes, first, h, n, out):
-    """Copy head h of n nodes from `first` on as columns."""
-    for i in range(n):
-        turn(out, i, out.shape[1], nodes, place_to_read(nodes, first + i, h), nodes.shape[2])
+def take(nodes, first, head, some, n, out):
+    """Copy some heads of n nodes from `first` on, one to a matrix."""
+    for g in range(some):
+        x = out[g]
+        for i in range(n):
+            at = place_to_read(nodes, first + i, head + g)
+            put(x, i * x.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
 
 
 @njit(cache=True)
-def give(rows, i, scale, nodes, node, h):
-    """Write a row as head h of a node."""
-    at = place_of(nodes, node, h)
-    put(nodes, at, scale, rows, i * rows.shape[1], nodes.shape[2])
+def take_turned(nodes, first, head, some, n, out):
+    """Copy some heads of n nodes from `first` on as columns, one to a matrix."""
+    for g in range(some):
+        x = out[g]
+        for i in range(n):
+            at = place_to_read(nodes, first + i, head + g)
+            turn(x, i, x.shape[1], nodes, at, nodes.shape[2])
 
 
 @njit(cache=True)
-def rows_at_once(dst, src):
+def take_table(table, head, some, out):
+    """Copy some columns, if there are any."""
+    for z in range(table.shape[0]):
+        for g in range(some):
+            out[z, g] = table[z, head + g]
+
+
+@njit(cache=True)
+def give(rows, i, n, scale, nodes, first, h):
+    """Write n rows from row i on as head h of nodes from `first` on."""
+    for j in range(n):
+        at = place_of(nodes, first + j, h)
+        put(nodes, at, scale, rows, (i + j) * rows.shape[1], nodes.shape[2])
+
+
+@njit(cache=True)
+def rows_at_once(dst, src, together):
     """Whole tiles of as many rows as fit a cache, about as many each time."""
-    most = min(max(2**17 // max(src, 1), TILE), _ROWS)
+    most = min(max(2**17 // max(src * together, 1), TILE), _ROWS)
     parts = max(-(-dst // most), 1)
     return max(-(-dst // (parts * TILE)), 1) * TILE
 
 
 @njit(cache=True)
-def first_pair(pairs, chunk, chunks):
-    """Lowest pair of the chunk or after it: pair p is in chunk p * chunks // pairs."""
-    return -(-pairs * chunk // chunks)
+def first_unit(units, chunk, chunks):
+    """Lowest unit of the chunk or after it: unit u is in chunk u * chunks // units."""
+    return -(-units * chunk // chunks)
 
 
 def edges_loop(turns, chunks, indptr, logits, k, out):
@@ -98,95 +129,111 @@ def edges_loop(turns, chunks, indptr, logits, k, out):
 
 
 def forward_loop(
-    turns, chunks, blocks, query, key, value, bias, bucket, table, k, scale, p, seed, facts, out
+    turns, chunks, blocks, together, query, key, value, bias, bucket, table, k, scale, p, seed,
+    facts, out,
 ):  # fmt: skip
     """Write the output and the facts of every row."""
     (count, dst, src), (_, heads, dim) = blocks, query.shape
-    rows = rows_at_once(dst, src)
-    queries, sums, values = matrix(rows, dim, out), matrix(rows, dim, out), matrix(src, dim, out)
-    keys_turned, logits = matrix(dim, src, out), matrix(rows, src, out)
-    x, step, column = logits.reshape(-1), logits.shape[1], np.empty(len(table), out.dtype)
+    rows, units = rows_at_once(dst, src, together), count * -(-heads // together)
+    queries, values = matrices(together, rows, dim, out), matrices(together, src, dim, out)
+    keys_turned, logits = matrices(together, dim, src, out), matrices(together, rows, src, out)
+    planes, step, sums = logits.reshape(together, -1), logits.shape[2], matrix(rows, dim, out)
+    columns = np.zeros((len(table), together), out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        first_of = first_pair(count * heads, chunk, chunks)
-        for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
-            b, h = divmod(pair, heads)
-            column[:] = table[:, h]
-            take_turned(key, b * src, h, src, keys_turned)
-            take(value, b * src, h, src, values)
+        for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
+            b, head, some = heads_of(unit, heads, together)
+            take_table(table, head, some, columns)
+            take_turned(key, b * src, head, some, src, keys_turned)
+            take(value, b * src, head, some, src, values)
             for first in range(b * dst, (b + 1) * dst, rows):
                 n = min(rows, (b + 1) * dst - first)
-                take(query, first, h, n, queries)
-                multiply(queries, keys_turned, logits, n, dim, src, False)
-                for i in range(n):
-                    scores(x, i * step, src, scale, bias, bucket, column, (first + i) * src, h)
-                choose(x, step, n, src, k, facts, first, h)
-                for i in range(n):
-                    weigh(x, i * step, src, facts, first + i, h)
-                    if p > 0:
-                        drop(x, i * step, src, (first + i) * src * heads + h, heads, p, seed)
-                multiply(logits, values, sums, n, src, dim, False)
-                for i in range(n):
-                    give(sums, i, facts[first + i, h, 3], out, first + i, h)
+                take(query, first, head, some, n, queries)
+                for g in range(some):
+                    multiply(queries[g], keys_turned[g], logits[g], n, dim, src, False)
+                scale_rows(planes, step, n, src, scale, bucket, first * src, columns)
+                for g in range(some):
+                    x, h = planes[g], head + g
+                    for i in range(n):
+                        finish(x, i * step, src, bias, (first + i) * src, h)
+                    choose(x, step, n, src, k, facts, first, h)
+                    for i in range(n):
+                        weigh(x, i * step, src, facts, first + i, h)
+                        if p > 0:
+                            drop(x, i * step, src, (first + i) * src * heads + h, heads, p, seed)
+                    multiply(logits[g], values[g], sums, n, src, dim, False)
+                    for i in range(n):
+                        give(sums, i, 1, facts[first + i, h, 3], out, first + i, h)
         chunk = next_chunk(turns)
 
 
 def backward_loop(
-    turns, chunks, blocks, grad, query, key, value, bias, bucket, table, scale, p, seed, facts,
-    of_query, of_key, of_value, of_bias, tables,
+    turns, chunks, blocks, together, grad, query, key, value, bias, bucket, table, scale, p, seed,
+    facts, of_query, of_key, of_value, of_bias, tables,
 ):  # fmt: skip
     """Write the gradients; that of the table in parts, one a chunk."""
-    (count, dst, src), (_, heads, dim), real = blocks, query.shape, grad.dtype.type
-    rows = rows_at_once(dst, src)
-    queries, ups, sums = matrix(rows, dim, grad), matrix(rows, dim, grad), matrix(rows, dim, grad)
-    keys, of_keys = matrix(src, dim, grad), matrix(src, dim, grad)
-    of_values = matrix(src, dim, grad)
-    keys_turned, values_turned = matrix(dim, src, grad), matrix(dim, src, grad)
-    logits, flows = matrix(rows, src, grad), matrix(rows, src, grad)
-    x, flow, step = logits.reshape(-1), flows.reshape(-1), logits.shape[1]
-    column, of_buckets = np.empty(len(table), grad.dtype), np.zeros(SUMS * len(table), grad.dtype)
+    (count, dst, src), (_, heads, dim), one = blocks, query.shape, grad.dtype.type(1)
+    rows, units = rows_at_once(dst, src, together), count * -(-heads // together)
+    queries, ups = matrices(together, rows, dim, grad), matrices(together, rows, dim, grad)
+    keys, of_keys = matrices(together, src, dim, grad), matrices(together, src, dim, grad)
+    of_values, sums = matrices(together, src, dim, grad), matrix(rows, dim, grad)
+    keys_turned = matrices(together, dim, src, grad)
+    values_turned = matrices(together, dim, src, grad)
+    logits, flows = matrices(together, rows, src, grad), matrices(together, rows, src, grad)
+    planes, step = logits.reshape(together, -1), logits.shape[2]
+    of_planes = flows.reshape(together, -1)
+    columns = np.zeros((len(table), together), grad.dtype)
+    of_columns = np.zeros((tables.shape[1], SUMS, together), grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         if tables.shape[0] > 0:
             tables[chunk] = 0
-        first_of = first_pair(count * heads, chunk, chunks)
-        for pair in range(first_of, first_pair(count * heads, chunk + 1, chunks)):
-            b, h = divmod(pair, heads)
-            column[:] = table[:, h]
-            take_turned(value, b * src, h, src, values_turned)
-            take_turned(key, b * src, h, src, keys_turned)
-            take(key, b * src, h, src, keys)
+        for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
+            b, head, some = heads_of(unit, heads, together)
+            take_table(table, head, some, columns)
+            take_turned(value, b * src, head, some, src, values_turned)
+            take_turned(key, b * src, head, some, src, keys_turned)
+            take(key, b * src, head, some, src, keys)
             for first in range(b * dst, (b + 1) * dst, rows):
-                n = min(rows, (b + 1) * dst - first)
-                take(query, first, h, n, queries)
-                take(grad, first, h, n, ups)
-                multiply(queries, keys_turned, logits, n, dim, src, False)
-                multiply(ups, values_turned, flows, n, dim, src, False)
-                for i in range(n):
-                    e, at = (first + i) * src, i * step
-                    scores(x, at, src, scale, bias, bucket, column, e, h)
-                    if p > 0:
-                        drop(flow, at, src, e * heads + h, heads, p, seed)
-                    weigh_backward(x, flow, at, src, facts, first + i, h)
-                    if p > 0:
-                        drop(x, at, src, e * heads + h, heads, p, seed)
-                    if of_bias.shape[0] > 0:
-                        for j in range(src):
-                            of_bias[e + j, h] = flow[at + j]
-                    if tables.shape[0] > 0:
-                        tally(of_buckets, flow, at, src, bucket, e)
-                multiply(flows, keys, sums, n, src, dim, False)
-                for i in range(n):
-                    give(sums, i, scale, of_query, first + i, h)
-                more = first > b * dst
-                multiply(flows.T, queries, of_keys, src, n, dim, more)
-                multiply(logits.T, ups, of_values, src, n, dim, more)
-            for j in range(src):
-                give(of_keys, j, scale, of_key, b * src + j, h)
-                give(of_values, j, real(1), of_value, b * src + j, h)
+                n, more = min(rows, (b + 1) * dst - first), first > b * dst
+                take(query, first, head, some, n, queries)
+                take(grad, first, head, some, n, ups)
+                for g in range(some):
+                    multiply(queries[g], keys_turned[g], logits[g], n, dim, src, False)
+                scale_rows(planes, step, n, src, scale, bucket, first * src, columns)
+                for g in range(some):
+                    x, flow, h = planes[g], of_planes[g], head + g
+                    multiply(ups[g], values_turned[g], flows[g], n, dim, src, False)
+                    for i in range(n):
+                        e, at = (first + i) * src, i * step
+                        finish(x, at, src, bias, e, h)
+                        if p > 0:
+                            drop(flow, at, src, e * heads + h, heads, p, seed)
+                        weigh_backward(x, flow, at, src, facts, first + i, h)
+                        if p > 0:
+                            drop(x, at, src, e * heads + h, heads, p, seed)
+                        if of_bias.shape[0] > 0:
+                            for j in range(src):
+                                of_bias[e + j, h] = flow[at + j]
+                    multiply(flows[g], keys[g], sums, n, src, dim, False)
+                    give(sums, 0, n, scale, of_query, first, h)
+                    multiply(flows[g].T, queries[g], of_keys[g], src, n, dim, more)
+                    multiply(logits[g].T, ups[g], of_values[g], src, n, dim, more)
+                if tables.shape[0] > 0:
+                    tally_rows(of_columns, of_planes, step, n, src, bucket, first * src)
+            for g in range(some):
+                give(of_keys[g], 0, src, scale, of_key, b * src, head + g)
+                give(of_values[g], 0, src, one, of_value, b * src, head + g)
             if tables.shape[0] > 0:
-                settle(of_buckets, tables[chunk, :, h])
+                settle(of_columns, some, tables[chunk], head)
         chunk = next_chunk(turns)
+
+
+def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
+    """How many heads of a block are worked on in turn, tile by tile: several share look-ups."""
+    (count, _, src), (_, heads, dim) = blocks, query.shape
+    few = heads == 1 or len(table) == 0 or count * heads < _ENOUGH
+    return 1 if few or src * dim > _SMALL else TOGETHER
 
 
 def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
@@ -208,10 +255,11 @@ def attention(
     bias, bucket, table = csr.options(query, bias, bucket, table)
     number = csr.number(scale, query)
     out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
+    together = heads_together(blocks, query, table)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
     csr.run(
-        forward_loop, work, CHUNKS, tuple(blocks), query, key, value, bias, bucket, table, k,
-        number, dropout, drawn, facts, out,
+        forward_loop, work, CHUNKS, tuple(blocks), together, query, key, value, bias, bucket, table,
+        k, number, dropout, drawn, facts, out,
     )  # fmt: skip
     return out.to(dtype), facts
 
@@ -230,10 +278,11 @@ def attention_backward(
     heads, buckets = query.size(1), len(table) if with_bias else 0
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
     tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
+    together = heads_together(blocks, query, table)
     work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
     csr.run(
-        backward_loop, work, CHUNKS, tuple(blocks), grad, query, key, value, bias, bucket, table,
-        number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
+        backward_loop, work, CHUNKS, tuple(blocks), together, grad, query, key, value, bias, bucket,
+        table, number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
     )  # fmt: skip
     nodes = (t.to(dtype) for t in (of_query, of_key, of_value))
     return *nodes, of_bias, tables.sum(0)  # type: ignore[return-value]
