@@ -243,7 +243,7 @@ def aggregate(
                     continue
                 carried[chunk] = i
                 target, at = carry, chunk
-            target[at, head : head + heads] = 0
+            clear(target, (at * of_all + head) * dim, heads * dim)
             while low < high:
                 mid = min(low + AHEAD, high)
                 warm(indices, low + AHEAD, mid + AHEAD, value, *row)

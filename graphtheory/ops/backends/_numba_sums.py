@@ -123,7 +123,7 @@ def backward_senders(
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             low, high = t_indptr[j], t_indptr[j + 1]
             if low == high:
-                of_value[j] = 0
+                clear(of_value, j * heads * dim, heads * dim)
             for t in range(low, high):
                 e, i = perm[t], receivers[t]
                 for h in range(heads):

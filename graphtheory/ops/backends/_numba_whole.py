@@ -15,7 +15,7 @@ from graphtheory.ops.backends._numba_kernels import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends._numba_lanes import MATH, add, dot, put
+from graphtheory.ops.backends._numba_lanes import MATH, add, clear, dot, put
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 
@@ -61,10 +61,11 @@ def spread(begin, out, i, weights, e, scale, p, seed, x, j):
 @njit(cache=True, fastmath=MATH)
 def sum_rows(first, last, indptr, indices, weights, scale, p, seed, x, out):
     """Write out[i, h] = scale * sum of the kept weights[e, h] * x[j, h]."""
+    size = x.shape[1] * x.shape[2]
     for i in range(first, last):
         low, high = indptr[i], indptr[i + 1]
         if low == high:
-            out[i] = 0
+            clear(out, i * size, size)
         for e in range(low, high):
             spread(e == low, out, i, weights, e, scale, p, seed, x, indices[e])
 
@@ -105,13 +106,14 @@ def backward_senders(
     seed, of_key, of_value,
 ):  # fmt: skip
     """Write the gradients of key and value; `one` is 1."""
+    size = query.shape[1] * query.shape[2]
     chunk = take_chunk(turns)
     while chunk < chunks:
         for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
             low, high = t_indptr[j], t_indptr[j + 1]
             if low == high:
-                of_key[j] = 0
-                of_value[j] = 0
+                clear(of_key, j * size, size)
+                clear(of_value, j * size, size)
             for t in range(low, high):
                 e, i = perm[t], receivers[t]
                 spread(t == low, of_key, j, logits, e, scale, 0.0, 0, query, i)
