@@ -178,7 +178,7 @@ def turn(_, out, at, step, x, at_x, n):
 def _prefetch(_, x, at):
     def code(context, builder, _signature, args):
         place = pointer(context, builder, x, args[0], args[1], ir.IntType(8))
-        read_and_keep = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
+        read_and_keep = (ir.Constant(ir.IntType(32), number) for number in (0, 2, 1))
         call_llvm(builder, "prefetch.p0", ir.VoidType(), place, *read_and_keep)
         return context.get_dummy_value()
 
