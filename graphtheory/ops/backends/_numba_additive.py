@@ -12,11 +12,13 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends import numba_csr as csr
-from graphtheory.ops.backends._numba_kernels import first_row
-from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._numba_kernels import AHEAD, first_row
+from graphtheory.ops.backends._numba_lanes import MATH, warm
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
+
+_FAR = 2**24  # bytes of nodes from which on rows are asked for ahead; fewer are near anyway
 
 
 @njit(cache=True, fastmath=MATH)
@@ -45,7 +47,7 @@ def score_loop(
     turns, chunks, indptr, indices, source, target, att, features, matrix, slope, out
 ):  # fmt: skip
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
-    heads, dim = att.shape
+    (heads, dim), size, far = att.shape, att.size, source.nbytes > _FAR
     zero = out.dtype.type(0)
     term = np.zeros(dim, out.dtype)
     chunk = take_chunk(turns)
@@ -53,6 +55,8 @@ def score_loop(
         for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
+                if far:
+                    warm(indices, e + AHEAD, e + AHEAD + 1, source, size, 0, size)
                 for h in range(heads):
                     if features.shape[1] > 0:
                         edge_term(term, features, matrix, e, h)
@@ -69,7 +73,7 @@ def rows_loop(
     grad_target, grad_att, grad_features, grad_matrix,
 ):  # fmt: skip
     """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
-    heads, dim = att.shape
+    (heads, dim), size, far = att.shape, att.size, source.nbytes > _FAR
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     term, flow = np.zeros(dim, grad.dtype), np.empty(dim, grad.dtype)
     chunk = take_chunk(turns)
@@ -80,6 +84,8 @@ def rows_loop(
             grad_target[i] = zero
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
+                if far:
+                    warm(indices, e + AHEAD, e + AHEAD + 1, source, size, 0, size)
                 for f in range(features.shape[1]):
                     grad_features[e, f] = zero
                 for h in range(heads):
@@ -104,7 +110,7 @@ def columns_loop(
     slope, grad_source,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: the gradient of source."""
-    heads, dim = att.shape
+    (heads, dim), size, far = att.shape, att.size, target.nbytes > _FAR
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     term = np.zeros(dim, grad.dtype)
     chunk = take_chunk(turns)
@@ -113,6 +119,8 @@ def columns_loop(
             grad_source[j] = zero
             for t in range(t_indptr[j], t_indptr[j + 1]):
                 i, e = receivers[t], perm[t]
+                if far:
+                    warm(receivers, t + AHEAD, t + AHEAD + 1, target, size, 0, size)
                 for h in range(heads):
                     if features.shape[1] > 0:
                         edge_term(term, features, matrix, e, h)
