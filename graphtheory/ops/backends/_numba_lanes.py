@@ -48,7 +48,11 @@ _exp = lane_by_lane(lambda v, old: v.exp(old))
 _add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
 _slope = lane_by_lane(lambda v, old, w, mean: v.times(w, v.minus(old, mean)))
 _no_infinity = lane_by_lane(lambda v, old: v.where("==", old, float("-inf"), 0.0, old))
-_leaky_sum = lane_by_lane(lambda v, old, slope, x, y, z: _leaky(v, _sum(v, x, y, z), slope))
+_leaky_sum = lane_by_lane(
+    lambda v, old, slope, x, y, z: v.where(
+        "==", z, float("-inf"), float("-inf"), _leaky(v, _sum(v, x, y, z), slope)
+    )
+)
 _leaky_flow = lane_by_lane(
     lambda v, old, slope, x, y, z: v.where(">", _sum(v, x, y, z), 0.0, old, v.times(old, slope))
 )
@@ -147,7 +151,7 @@ def multiply_by(out, at, n, w):
 
 @njit(inline="always")
 def leaky_sum(out, at, slope, x, at_x, y, at_y, z, at_z, n):
-    """Out = x + y + z, times slope where it is negative but not -inf."""
+    """Out = x + y + z, times slope where it is negative but not -inf; -inf where z is."""
     _leaky_sum(out, at, n, slope, x, at_x, y, at_y, z, at_z)
 
 

@@ -63,7 +63,11 @@ def weights(_, x, at, n, t, top, share, g):
 
 @njit(cache=True, fastmath=MATH)
 def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
-    """Scale rows of n dot products of some heads, the first of edge e, and look up their bias."""
+    """Scale rows of n dot products, the first of edge e, and look up their bias.
+
+    `planes` has a row of numbers for each head, in which rows of dot products are `step` apart. The
+    last heads may be absent; what lies there is scaled, too, and nobody reads it.
+    """
     x, plane = planes.reshape(-1), planes.shape[1]
     for i in range(rows):
         if columns.shape[0] > 0:
@@ -75,7 +79,10 @@ def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
 
 @njit(cache=True)
 def tally_rows(sums, planes, step, rows, n, bucket, e):
-    """Add rows of n entries of some heads, the first of edge e, to the sums of their buckets."""
+    """Add rows of n entries, the first of edge e, to the sums of their buckets; see `scale_rows`.
+
+    Those of absent heads are added, too: `settle` leaves them out, and comes before the next heads.
+    """
     x, plane = planes.reshape(-1), planes.shape[1]
     for i in range(rows):
         tally(sums, x, i * step, plane, n, bucket, e + i * n)

@@ -28,7 +28,7 @@ from graphtheory.ops.backends._wide import widened
 
 @njit(inline="always")
 def of_none(array, like):
-    """The array and how far apart its rows are, or where it has none one row of zeros for all."""
+    """The array and how far apart its rows are; without rows one of zeros for all, 0 apart."""
     heads = like.shape[1]
     if array.shape[0] > 0:
         return array, heads
@@ -136,7 +136,10 @@ def backward(
     turns, chunks, indptr, indices, sent, received, edge, slope, weights, nothing, no_bucket, p,
     seed, flow, of_received,
 ):  # fmt: skip
-    """Whole rows: make of these gradients those of the sums, and add them up by receiver."""
+    """Whole rows: of the gradients that `backward_senders` wrote to `flow` make those of the sums.
+
+    They are added up by receiver, too.
+    """
     heads = weights.shape[1]
     chunk = take_chunk(turns)
     while chunk < chunks:

@@ -230,7 +230,7 @@ def backward_loop(
 
 
 def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
-    """How many heads of a block are worked on in turn, tile by tile: several share look-ups."""
+    """Heads of a block that share look-ups, tile by tile: 4, or 1 for threads or caches."""
     (count, _, src), (_, heads, dim) = blocks, query.shape
     few = heads == 1 or len(table) == 0 or count * heads < _ENOUGH
     return 1 if few or src * dim > _SMALL else TOGETHER

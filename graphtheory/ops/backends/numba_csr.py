@@ -113,7 +113,10 @@ def hands_over(num_edges: int, num_heads: int, itemsize: int) -> bool:
 
 
 def _heads_at_once(num_edges: int, num_heads: int, itemsize: int, room: int = 0) -> int:
-    """Of heads whose weights are not kept: the most whose weights are few or fit, a divisor."""
+    """Of heads whose weights are not kept: the most whose weights are few or fit `room` bytes.
+
+    It divides all heads.
+    """
     most = max(1, max(_AT_ONCE, room) // (num_edges * itemsize))
     return max(n for n in range(1, min(most, num_heads) + 1) if num_heads % n == 0)
 
@@ -221,7 +224,7 @@ def attention(
         numbers = (number(1.0, weights), dropout, drawn)
         run_whole(whole.forward, weights, value, *arrays, *given, *numbers, weights, out)
         return out.to(dtype), weights
-    # They go before the backward pass writes gradients that are larger.
+    # They go before the backward pass writes gradients that are larger; those of `empty` stay.
     part = heads if kept else _heads_at_once(edges, heads, size, out.nbytes)
     weights = empty((edges, heads), query) if kept else query.new_empty(edges, part)
     for head in range(0, heads, part):

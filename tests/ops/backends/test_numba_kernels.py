@@ -177,6 +177,8 @@ def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     barred, nothing = x.copy(), np.zeros(4)
     lanes.leaky_sum(barred, 0, 0.0, x, 0, nothing, 0, nothing, 0, 4)
     np.testing.assert_array_equal(barred, [np.nan, -np.inf, 0.0, 0.0])
+    lanes.leaky_sum(barred, 0, 0.0, x, 0, -x, 0, np.full(4, -np.inf), 0, 4)
+    assert (barred == -np.inf).all()
     for change, true in (
         (lanes.invert, [np.nan, -0.0, 1.0, -1 / 3]),
         (lanes.no_infinity, [np.nan, 0.0, 0.0, -3.0]),
