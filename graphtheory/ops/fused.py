@@ -24,10 +24,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-# What a backend needs besides query, key and value to compute the weights [E, H] again: triton_csr
-# does so always, saving of each row the largest logit and the log of the sum of exponentials less
-# it, [num_dst, 2, H]; numba_csr where the weights are many, saving nothing, [0, H].
-AGAIN = {"triton_csr": ("out", "bias", "table"), "numba_csr": ("table",), "torch_csr": ()}
+# Backends that may save, in place of the weights [E, H], the norm of rows [num_dst, 2, H]: of each
+# row a size near its largest logit, and of its sum of exponentials one number; triton_csr always,
+# numba_csr where the weights are many. The backward pass then gets output, bias and table, too.
+AGAIN = ("triton_csr", "numba_csr")
 # Backends that need no transposed structure where nobody asks for gradients of key and value.
 ROWS_ALONE = ("numba_csr",)
 
@@ -52,9 +52,10 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     edges, heads, wide = parts[1].size(0), query.size(1), _wide(query.dtype)
-    rows = (query.size(0), 2) if backend == "triton_csr" else (edges,)
-    if backend == "numba_csr" and bias is None:
-        rows = (edges if _module(backend).hands_over(edges, heads, wide.itemsize) else 0,)
+    again = backend == "triton_csr"
+    if backend == "numba_csr":
+        again = not _module(backend).hands_over(edges, heads, wide.itemsize)
+    rows = (query.size(0), 2) if again else (edges,)
     return query.new_empty(query.shape), query.new_empty(*rows, heads, dtype=wide)
 
 
@@ -65,8 +66,7 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    given = {"out": out, "bias": bias, "table": table}
-    again = {name: given[name] for name in AGAIN[backend]}
+    again = {"out": out, "bias": bias, "table": table} if backend in AGAIN else {}
     return _module(backend).attention_backward(
         *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
@@ -80,8 +80,8 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    edges = parts[1].size(0) if backend == "triton_csr" else saved.size(0)
-    logits = saved.new_empty(edges, query.size(1))
+    none = backend == "numba_csr" and out is not None and bias is None
+    logits = saved.new_empty(0 if none else parts[1].size(0), query.size(1))
     grad_table = saved.new_empty(num_buckets, query.size(1))
     return (*nodes, logits, grad_table)  # type: ignore[return-value]
 
@@ -93,8 +93,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    given = {"out": output[0], "bias": bias, "table": table}
-    again = (given[name] if name in AGAIN[ctx.options[-1]] else None for name in given)
+    again = (output[0], bias, table) if output[1].dim() == 3 else (None, None, None)
     ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from numba import njit
 
-from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._numba_parts import MATH
 from graphtheory.ops.backends._turns import settled, turns
 from graphtheory.ops.threads import helpers
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends import numba_csr as csr
-from graphtheory.ops.backends._numba_kernels import AHEAD, first_row
-from graphtheory.ops.backends._numba_lanes import MATH, warm
+from graphtheory.ops.backends import _numba_run as calls
+from graphtheory.ops.backends._numba_kernels import AHEAD, FAR, first_row
+from graphtheory.ops.backends._numba_lanes import warm
+from graphtheory.ops.backends._numba_parts import part
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
 
-_FAR = 2**24  # bytes of nodes from which on rows are asked for ahead; fewer are near anyway
 
-
-@njit(cache=True, fastmath=MATH)
+@part
 def edge_term(out, features, matrix, e, h):
     """Write out = features[e] @ matrix[h]."""
     for c in range(out.shape[0]):
@@ -31,7 +29,7 @@ def edge_term(out, features, matrix, e, h):
             out[c] += features[e, f] * matrix[h, f, c]
 
 
-@njit(cache=True, fastmath=MATH)
+@part
 def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix):
     """Add the gradients of features[e] and matrix[h], given that of the term."""
     for f in range(features.shape[1]):
@@ -43,29 +41,70 @@ def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix)
             grad_matrix[h, f, c] += flow[c] * features[e, f]
 
 
+@part
+def score_rows(
+    first, last, indptr, indices, source, target, att, features, matrix, slope, out, term
+):  # fmt: skip
+    """The part of `score_loop` of rows first..last-1; `term` is room for a head's features."""
+    (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
+    zero = out.dtype.type(0)
+    for i in range(first, last):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if far:
+                warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
+            for h in range(heads):
+                if features.shape[1] > 0:
+                    edge_term(term, features, matrix, e, h)
+                total = zero
+                for c in range(dim):
+                    z = source[j, h, c] + target[i, h, c] + term[c]
+                    total += att[h, c] * (z if z > zero else slope * z)
+                out[e, h] = total
+
+
 def score_loop(
     turns, chunks, indptr, indices, source, target, att, features, matrix, slope, out
 ):  # fmt: skip
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
-    (heads, dim), size, far = att.shape, att.size, source.nbytes > _FAR
-    zero = out.dtype.type(0)
-    term = np.zeros(dim, out.dtype)
+    term = np.zeros(att.shape[1], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                if far:
-                    warm(indices, e + AHEAD, e + AHEAD + 1, source, size, 0, size)
-                for h in range(heads):
-                    if features.shape[1] > 0:
-                        edge_term(term, features, matrix, e, h)
-                    total = zero
-                    for c in range(dim):
-                        z = source[j, h, c] + target[i, h, c] + term[c]
-                        total += att[h, c] * (z if z > zero else slope * z)
-                    out[e, h] = total
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        score_rows(
+            first, last, indptr, indices, source, target, att, features, matrix, slope, out, term
+        )
         chunk = next_chunk(turns)
+
+
+@part
+def flow_rows(
+    first, last, indptr, indices, grad, source, target, att, features, matrix, slope,
+    grad_target, grad_att, grad_features, grad_matrix, term, flow,
+):  # fmt: skip
+    """The part of `rows_loop` of rows first..last-1, with the tables of a chunk."""
+    (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
+    zero, one = grad.dtype.type(0), grad.dtype.type(1)
+    for i in range(first, last):
+        grad_target[i] = zero
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if far:
+                warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
+            for f in range(features.shape[1]):
+                grad_features[e, f] = zero
+            for h in range(heads):
+                if features.shape[1] > 0:
+                    edge_term(term, features, matrix, e, h)
+                up = grad[e, h]
+                for c in range(dim):
+                    z = source[j, h, c] + target[i, h, c] + term[c]
+                    g = up * (one if z > zero else slope)
+                    grad_att[h, c] += g * z
+                    flow[c] = g * att[h, c]
+                    grad_target[i, h, c] += flow[c]
+                if features.shape[1] > 0:
+                    edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix)
 
 
 def rows_loop(
@@ -73,36 +112,43 @@ def rows_loop(
     grad_target, grad_att, grad_features, grad_matrix,
 ):  # fmt: skip
     """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
-    (heads, dim), size, far = att.shape, att.size, source.nbytes > _FAR
-    zero, one = grad.dtype.type(0), grad.dtype.type(1)
-    term, flow = np.zeros(dim, grad.dtype), np.empty(dim, grad.dtype)
+    term, flow = np.zeros(att.shape[1], grad.dtype), np.empty(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        grad_att[chunk] = zero
-        grad_matrix[chunk] = zero
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
-            grad_target[i] = zero
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                if far:
-                    warm(indices, e + AHEAD, e + AHEAD + 1, source, size, 0, size)
-                for f in range(features.shape[1]):
-                    grad_features[e, f] = zero
-                for h in range(heads):
-                    if features.shape[1] > 0:
-                        edge_term(term, features, matrix, e, h)
-                    up = grad[e, h]
-                    for c in range(dim):
-                        z = source[j, h, c] + target[i, h, c] + term[c]
-                        g = up * (one if z > zero else slope)
-                        grad_att[chunk, h, c] += g * z
-                        flow[c] = g * att[h, c]
-                        grad_target[i, h, c] += flow[c]
-                    if features.shape[1] > 0:
-                        edge_term_backward(
-                            flow, features, matrix, e, h, grad_features, grad_matrix[chunk]
-                        )
+        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        grad_att[chunk] = 0
+        grad_matrix[chunk] = 0
+        flow_rows(
+            first, last, indptr, indices, grad, source, target, att, features, matrix, slope,
+            grad_target, grad_att[chunk], grad_features, grad_matrix[chunk], term, flow,
+        )  # fmt: skip
         chunk = next_chunk(turns)
+
+
+@part
+def flow_columns(
+    first, last, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+    slope, grad_source, term,
+):  # fmt: skip
+    """The part of `columns_loop` of rows first..last-1."""
+    (heads, dim), size, far = att.shape, att.size, target.nbytes > FAR
+    zero, one = grad.dtype.type(0), grad.dtype.type(1)
+    for j in range(first, last):
+        grad_source[j] = zero
+        for t in range(t_indptr[j], t_indptr[j + 1]):
+            i, e = receivers[t], perm[t]
+            if far:
+                warm(receivers, t + AHEAD, t + AHEAD + 1, target, size)
+            for h in range(heads):
+                if features.shape[1] > 0:
+                    edge_term(term, features, matrix, e, h)
+                up = grad[e, h]
+                for c in range(dim):
+                    z = source[j, h, c] + target[i, h, c] + term[c]
+                    grad_source[j, h, c] += up * (one if z > zero else slope)
+        for h in range(heads):
+            for c in range(dim):
+                grad_source[j, h, c] *= att[h, c]
 
 
 def columns_loop(
@@ -110,27 +156,14 @@ def columns_loop(
     slope, grad_source,
 ):  # fmt: skip
     """Pass over senders, by the transposed structure: the gradient of source."""
-    (heads, dim), size, far = att.shape, att.size, target.nbytes > _FAR
-    zero, one = grad.dtype.type(0), grad.dtype.type(1)
-    term = np.zeros(dim, grad.dtype)
+    term = np.zeros(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-            grad_source[j] = zero
-            for t in range(t_indptr[j], t_indptr[j + 1]):
-                i, e = receivers[t], perm[t]
-                if far:
-                    warm(receivers, t + AHEAD, t + AHEAD + 1, target, size, 0, size)
-                for h in range(heads):
-                    if features.shape[1] > 0:
-                        edge_term(term, features, matrix, e, h)
-                    up = grad[e, h]
-                    for c in range(dim):
-                        z = source[j, h, c] + target[i, h, c] + term[c]
-                        grad_source[j, h, c] += up * (one if z > zero else slope)
-            for h in range(heads):
-                for c in range(dim):
-                    grad_source[j, h, c] *= att[h, c]
+        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
+        flow_columns(
+            first, last, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+            slope, grad_source, term,
+        )  # fmt: skip
         chunk = next_chunk(turns)
 
 
@@ -151,8 +184,8 @@ def score(
     dtype = source.dtype
     tensors = widened(source, target, att, features, matrix)
     out = empty((indices.size(0), att.size(0)), tensors[0])
-    work, chunks = _work(indices, matrix), csr.chunks_of(indptr, indices)
-    csr.run(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
+    work, chunks = _work(indices, matrix), calls.chunks_of(indptr, indices)
+    calls.run(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
     return out.to(dtype)
 
 
@@ -165,13 +198,13 @@ def score_backward(
     inputs = (source, target, att, features, matrix)
     grad, *tensors = widened(grad, *inputs)
     out_source, out_target, _, out_features, _ = (empty(t.shape, t) for t in tensors)
-    chunks = csr.chunks_of(indptr, indices)
+    chunks = calls.chunks_of(indptr, indices)
     out_att, out_matrix = (grad.new_empty(chunks, *t.shape) for t in (att, matrix))
     options = (grad, *tensors, _real(slope, grad))
     work = 2 * _work(indices, matrix)
     edges = (out_target, out_att, out_features, out_matrix)
-    csr.run(rows_loop, work, chunks, indptr, indices, *options, *edges)
+    calls.run(rows_loop, work, chunks, indptr, indices, *options, *edges)
     turned = (t_indptr, receivers, perm)
-    csr.run(columns_loop, work, csr.chunks_of(*turned[:2]), *turned, *options, out_source)
+    calls.run(columns_loop, work, calls.chunks_of(*turned[:2]), *turned, *options, out_source)
     out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

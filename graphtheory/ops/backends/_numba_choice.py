@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends._numba_lanes import MATH
+from graphtheory.ops.backends._numba_parts import MATH
 from graphtheory.ops.backends._numba_products import whole
 from graphtheory.ops.backends._numba_vectors import FULL, Vectors, fixed
 

@@ -16,7 +16,6 @@ import numpy as np
 from numba import njit
 
 from graphtheory.ops.backends._numba_lanes import (
-    MATH,
     add,
     add_product,
     clear,
@@ -32,10 +31,12 @@ from graphtheory.ops.backends._numba_lanes import (
     subtract,
     warm,
 )
+from graphtheory.ops.backends._numba_parts import inlined, part
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 MOST_CHUNKS = 128
 AHEAD = 16  # edges whose rows are loaded while as many before them are worked on
+FAR = 2**24  # bytes of nodes from which on that is done; fewer are near anyway
 _CHUNK = 512  # rows and edges that are worth a chunk
 HARMLESS = 60  # logits up to this size have exponentials that sum without a shift
 
@@ -45,14 +46,14 @@ def count_chunks(num_rows: int, num_edges: int) -> int:
     return max(1, min(MOST_CHUNKS, (num_rows + num_edges) // _CHUNK))
 
 
-@njit(cache=True)
+@part
 def first_item(indptr, chunk, chunks):
     """Where a chunk starts in the list of every row followed by its edges."""
     rows = indptr.shape[0] - 1
     return (indptr[rows] + rows) * chunk // chunks
 
 
-@njit(cache=True)
+@part
 def first_row(indptr, chunk, chunks):
     """Lowest row that starts in the chunk or after it: row i is item indptr[i] + i."""
     target = first_item(indptr, chunk, chunks)
@@ -66,20 +67,20 @@ def first_row(indptr, chunk, chunks):
     return low
 
 
-@njit(cache=True)
+@part
 def cut(indptr, i, start, stop):
     """Edges of row i, which are items indptr[i] + i + 1 and after, among items start..stop-1."""
     return max(indptr[i], start - i - 1), min(indptr[i + 1], stop - i - 1)
 
 
-@njit(cache=True)
+@part
 def _mix(x):
     x = ((x ^ (x >> np.uint64(16))) * np.uint64(0x7FEB352D)) & np.uint64(0xFFFFFFFF)
     x = ((x ^ (x >> np.uint64(15))) * np.uint64(0x846CA68B)) & np.uint64(0xFFFFFFFF)
     return x ^ (x >> np.uint64(16))
 
 
-@njit(cache=True)
+@part
 def kept(counter, p, seed):
     """Whether entry `counter` stays: the rule of `ops.dropout.dropout_factor`."""
     c = np.uint64(counter)
@@ -87,45 +88,64 @@ def kept(counter, p, seed):
     return draw >= np.uint64(p * 4294967296.0)
 
 
-def edge_dot(turns, chunks, indptr, indices, query, key, head, out):
-    """Write out[e, h] = <query[i, head + h], key[j, head + h]>."""
-    heads, (_, of_all, dim) = out.shape[1], key.shape
-    row = (of_all * dim, head * dim, heads * dim)
+@njit(inline="always")
+def edge_of(perm, t):
+    """The edge that is entry t."""
+    return perm[t] if perm.shape[0] > 0 else t
+
+
+@njit(inline="always")
+def first_to_ask_for(low, x):
+    """Of entries from `low` on the first whose row of x is asked for ahead; of near rows none."""
+    return low if x.nbytes > FAR else np.iinfo(np.int64).max
+
+
+@part
+def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
+    _, heads, dim = key.shape
+    begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
+    first = max(first_row(indptr, chunk, chunks) - 1, 0)
+    asked = first_to_ask_for(cut(indptr, first, begin, end)[0], key)
+    for i in range(first, indptr.shape[0] - 1):
+        if indptr[i] + i >= end:
+            break
+        low, high = cut(indptr, i, begin, end)
+        while low < high:
+            mid = min(low + AHEAD, high)
+            while asked < mid + AHEAD:
+                warm(indices, asked, asked + AHEAD, key, heads * dim)
+                asked += AHEAD
+            for e in range(low, mid):
+                for h in range(heads):
+                    at_i, at_j = (i * heads + h) * dim, (indices[e] * heads + h) * dim
+                    out[e, h] = dot(query, at_i, key, at_j, dim)
+            low = mid
+
+
+def edge_dot(turns, chunks, indptr, indices, query, key, out):
+    """Write out[e, h] = <query[i, h], key[j, h]>."""
     chunk = take_chunk(turns)
     while chunk < chunks:
-        begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
-        for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
-            if indptr[i] + i >= end:
-                break
-            low, high = cut(indptr, i, begin, end)
-            while low < high:
-                mid = min(low + AHEAD, high)
-                warm(indices, low + AHEAD, mid + AHEAD, key, *row)
-                for e in range(low, mid):
-                    j = indices[e]
-                    for h in range(heads):
-                        at_i, at_j = (i * of_all + head + h) * dim, (j * of_all + head + h) * dim
-                        out[e, h] = dot(query, at_i, key, at_j, dim)
-                low = mid
+        _dot_chunk(chunk, chunks, indptr, indices, query, key, out)
         chunk = next_chunk(turns)
 
 
-@njit(cache=True, fastmath=MATH)
-def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out):
-    """Softmax of rows first..last-1, see `softmax`."""
+@part
+def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, each):
+    """Softmax of rows first..last-1, see `softmax`; `each` is room for a number of each head."""
     heads, one = logits.shape[1], out.dtype.type(1)
     begin, size = indptr[first] * heads, (indptr[last] - indptr[first]) * heads
     put(out, begin, scale, logits, begin, size)
     if bias.shape[0] > 0:
         for e in range(indptr[first], indptr[last]):
-            add(out, e * heads, one, bias, e * bias.shape[1] + head, heads)
+            add(out, e * heads, one, bias, e * heads, heads)
     if table.shape[0] > 0:
         for e in range(indptr[first], indptr[last]):
-            add(out, e * heads, one, table, bucket[e] * table.shape[1] + head, heads)
-    each = np.empty(heads, out.dtype)
+            add(out, e * heads, one, table, bucket[e] * heads, heads)
     if not largest(out, begin, size) < HARMLESS:
         for i in range(first, last):
-            each[:] = -np.inf
+            for h in range(heads):
+                each[h] = -np.inf
             for e in range(indptr[i], indptr[i + 1]):
                 raise_to(each, 0, out, e * heads, heads)
             no_infinity(each, 0, heads)
@@ -144,32 +164,35 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, 
             multiply(out, e * heads, each, 0, heads)
 
 
-def softmax(turns, chunks, indptr, logits, bias, bucket, table, scale, head, out):
+def softmax(turns, chunks, indptr, logits, bias, bucket, table, scale, out):
     """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
 
-    `bias` or `table` may have no rows, and are read from column `head` on; `out` may be `logits`.
+    `bias` or `table` may have no rows; `out` may be `logits`.
     """
+    each = np.empty(logits.shape[1], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, head, out)
+        softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, each)
         chunk = next_chunk(turns)
 
 
-@njit(cache=True, fastmath=MATH)
+@part
 def softmax_backward_rows(
-    first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
+    first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk, mean
 ):  # fmt: skip
-    """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`."""
+    """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`.
+
+    `mean` is room for a number of each head.
+    """
     heads, real = weights.shape[1], out.dtype.type
     begin, size = indptr[first] * heads, (indptr[last] - indptr[first]) * heads
     put(out, begin, real(1), grad, begin, size)
     if p > 0:
         for e in range(indptr[first], indptr[last]):
             for h in range(heads):
-                stays = kept(e * of_all + head + h, p, seed)
+                stays = kept(e * heads + h, p, seed)
                 out[e, h] = out[e, h] / real(1 - p) if stays else real(0)
-    mean = np.empty(heads, out.dtype)
     for i in range(first, last):
         clear(mean, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
@@ -177,87 +200,110 @@ def softmax_backward_rows(
         for e in range(indptr[i], indptr[i + 1]):
             softmax_slope(out, e * heads, weights, e * heads, mean, 0, heads)
     if tables.shape[0] > 0:
-        tables[chunk] = 0
+        clear(tables, chunk * tables.shape[1], tables.shape[1])
         for e in range(indptr[first], indptr[last]):
             place = chunk * tables.shape[1] + bucket[e] * heads
             add(tables, place, real(1), out, e * heads, heads)
 
 
-def softmax_backward(
-    turns, chunks, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables
-):  # fmt: skip
+def softmax_backward(turns, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
     """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
 
     The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
-    be `grad`. The columns are heads `head` and after of `of_all`.
+    be `grad`.
     """
+    mean = np.empty(weights.shape[1], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         softmax_backward_rows(
-            first, last, indptr, weights, grad, bucket, p, seed, head, of_all, out, tables, chunk
+            first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk, mean
         )
         chunk = next_chunk(turns)
 
 
-@njit(inline="always", fastmath=MATH)
-def add_edges(target, at, low, high, indices, perm, weights, value, scale, p, seed, head):
-    """Add scale * sum of the kept weights[e, h] * value[j, head + h] of entries low..high-1."""
-    heads, of_all, dim = weights.shape[1], value.shape[1], value.shape[2]
-    real = target.dtype.type
+@part
+def _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x):
+    heads, dim, real = x.shape[1], x.shape[2], weights.dtype.type
     for t in range(low, high):
-        j, e = indices[t], perm[t] if perm.shape[0] > 0 else t
+        e = edge_of(perm, t)
         for h in range(heads):
-            w = weights[e, h] * scale
-            if p > 0:
-                stays = kept(e * of_all + head + h, p, seed)
-                w = w / real(1 - p) if stays else real(0)
-            place, near = (at * of_all + head + h) * dim, (j * of_all + head + h) * dim
-            add(target, place, w, value, near, dim)
+            w = weights[e, h] * scale / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+            add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
+
+
+@inlined
+def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
+    """Add to out[i] what entries bring: scale * x[j, h] times their kept weights[e, h]."""
+    if p > 0:
+        _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x)
+    else:
+        heads, dim = x.shape[1], x.shape[2]
+        for t in range(low, high):
+            e = edge_of(perm, t)
+            for h in range(heads):
+                near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
+                add(out, near, weights[e, h] * scale, x, far, dim)
+
+
+@inlined
+def sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed, x):
+    """Write to out[i] the sum of entries low..high-1; returns the next row to ask for."""
+    heads, width = x.shape[1], x.shape[1] * x.shape[2]
+    clear(out, i * width, width)
+    while low < high:
+        mid = min(low + AHEAD, high)
+        while asked < mid + AHEAD:
+            warm(indices, asked, asked + AHEAD, x, width)
+            warm(perm, asked, asked + AHEAD, weights, heads)
+            asked += AHEAD
+        add_entries(out, i, low, mid, indices, perm, weights, scale, p, seed, x)
+        low = mid
+    return asked
+
+
+@part
+def _sum_chunk(
+    chunk, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, carried, carry
+):  # fmt: skip
+    begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
+    first = first_row(indptr, chunk, chunks)
+    low, high = cut(indptr, max(first - 1, 0), begin, end)
+    asked = first_to_ask_for(low, value)
+    carried[chunk] = -1
+    if first > 0 and low < high:
+        carried[chunk] = first - 1
+        asked = sum_entries(
+            carry, chunk, low, high, asked, indices, perm, weights, scale, p, seed, value
+        )
+    for i in range(first, indptr.shape[0] - 1):
+        if indptr[i] + i >= end:
+            break
+        low, high = cut(indptr, i, begin, end)
+        asked = sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed, value)
 
 
 def aggregate(
-    turns, chunks, indptr, indices, perm, weights, value, scale, p, seed, head,
-    out, carried, carry,
+    turns, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, carried, carry
 ):  # fmt: skip
     """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * value[j, h].
 
     Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty. What a
-    chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk]. The
-    columns of the weights are heads `head` and after; other heads of `out` are left alone.
+    chunk adds to a row that starts before it goes to carry[chunk], the row to carried[chunk].
     """
-    heads, (_, of_all, dim) = weights.shape[1], value.shape
-    row = (of_all * dim, head * dim, heads * dim)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
-        first = first_row(indptr, chunk, chunks)
-        carried[chunk] = -1
-        for i in range(max(first - 1, 0), indptr.shape[0] - 1):
-            if indptr[i] + i >= end:
-                break
-            low, high = cut(indptr, i, begin, end)
-            target, at = out, i
-            if i < first:
-                if low >= high:
-                    continue
-                carried[chunk] = i
-                target, at = carry, chunk
-            clear(target, (at * of_all + head) * dim, heads * dim)
-            while low < high:
-                mid = min(low + AHEAD, high)
-                warm(indices, low + AHEAD, mid + AHEAD, value, *row)
-                warm(perm, low + AHEAD, mid + AHEAD, weights, heads, 0, heads)
-                add_edges(target, at, low, mid, indices, perm, weights, value, scale, p, seed, head)
-                low = mid
+        _sum_chunk(
+            chunk, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, carried,
+            carry,
+        )  # fmt: skip
         chunk = next_chunk(turns)
 
 
-def merge(turns, chunks, carried, carry, head, heads, out):
-    """Add what was carried to those heads of its rows, in the order of the chunks."""
+def merge(turns, chunks, carried, carry, out):
+    """Add what was carried to its rows, in the order of the chunks."""
     chunk = take_chunk(turns)
     while chunk < chunks:
         if carried[chunk] >= 0:
-            for h in range(head, head + heads):
-                out[carried[chunk], h] += carry[chunk, h]
+            out[carried[chunk]] += carry[chunk]
         chunk = next_chunk(turns)

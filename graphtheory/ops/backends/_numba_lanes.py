@@ -14,6 +14,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from graphtheory.ops.backends._numba_parts import part
 from graphtheory.ops.backends._numba_vectors import (
     call_llvm,
     dot_product,
@@ -22,9 +23,6 @@ from graphtheory.ops.backends._numba_vectors import (
     largest_size,
     pointer,
 )
-
-MATH = {"reassoc", "contract", "nsz", "arcp"}
-"""Sums may be reassociated; NaN and infinity keep their meaning."""
 
 _LINE = 64  # bytes of a cache line
 
@@ -196,11 +194,8 @@ def ask_for(x, at, n):
         _prefetch(x, place)
 
 
-@njit(cache=True)
-def warm(indices, low, high, x, of_row, first, width):
-    """Ask for the `width` numbers from `first` on of row j of x, of entries low..high-1.
-
-    Rows have `of_row` numbers; entries beyond the last are left out.
-    """
+@part
+def warm(indices, low, high, x, width):
+    """Ask for the rows of x, of `width` numbers each, of those of entries low..high-1 there are."""
     for t in range(min(low, indices.shape[0]), min(high, indices.shape[0])):
-        ask_for(x, indices[t] * of_row + first, width)
+        ask_for(x, indices[t] * width, width)

@@ -15,7 +15,8 @@ from numba.extending import intrinsic
 
 from graphtheory.ops.backends._numba_buckets import scale_and_look_up, tally
 from graphtheory.ops.backends._numba_kernels import kept
-from graphtheory.ops.backends._numba_lanes import MATH, multiply_by, slope
+from graphtheory.ops.backends._numba_lanes import multiply_by, slope
+from graphtheory.ops.backends._numba_parts import MATH
 from graphtheory.ops.backends._numba_products import whole
 from graphtheory.ops.backends._numba_vectors import FULL, Vectors, fixed
 

@@ -13,14 +13,24 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from graphtheory.ops.backends import _numba_run as calls
 from graphtheory.ops.backends import numba_csr as csr
 from graphtheory.ops.backends._numba_kernels import (
+    add_entries,
     first_row,
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends._numba_lanes import MATH, add, clear, dot, leaky_flow, leaky_sum, put
-from graphtheory.ops.backends._numba_whole import spread, sum_rows
+from graphtheory.ops.backends._numba_lanes import (
+    add,
+    clear,
+    dot,
+    leaky_flow,
+    leaky_sum,
+    put,
+)
+from graphtheory.ops.backends._numba_parts import part
+from graphtheory.ops.backends._numba_whole import sum_rows
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 from graphtheory.ops.backends._wide import widened
@@ -35,11 +45,10 @@ def of_none(array, like):
     return np.zeros((1, heads), like.dtype), 0
 
 
-@njit(cache=True, fastmath=MATH)
-def score_rows(first, last, indptr, indices, sent, received, edge, slope, out):
+@part
+def score_rows(first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, out):
     """The part of `scores_loop` of rows first..last-1."""
     heads = sent.shape[1]
-    (received, of_row), (edge, of_edge) = of_none(received, out), of_none(edge, out)
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e] * heads
@@ -48,12 +57,13 @@ def score_rows(first, last, indptr, indices, sent, received, edge, slope, out):
             )
 
 
-@njit(cache=True, fastmath=MATH)
-def flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, of_received):
-    """The part of `rows_loop` of rows first..last-1."""
+@part
+def flow_rows(
+    first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, grad, of_received,
+    total,
+):  # fmt: skip
+    """The part of `rows_loop` of rows first..last-1; `total` is room for a number of each head."""
     heads, one = sent.shape[1], grad.dtype.type(1)
-    (received, of_row), (edge, of_edge) = of_none(received, grad), of_none(edge, grad)
-    total = np.empty(heads, grad.dtype)
     for i in range(first, last):
         clear(total, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
@@ -68,10 +78,11 @@ def flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, o
 
 def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out):
     """Write out[e, h] = leaky(sent[j, h] + received[i, h] + edge[e, h])."""
+    (received, of_row), (edge, of_edge) = of_none(received, out), of_none(edge, out)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(first, last, indptr, indices, sent, received, edge, slope, out)
+        score_rows(first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, out)
         chunk = next_chunk(turns)
 
 
@@ -79,22 +90,34 @@ def rows_loop(
     turns, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
 ):  # fmt: skip
     """Replace the gradient of the scores by that of the sums, and add it up by receiver."""
+    (received, of_row), (edge, of_edge) = of_none(received, grad), of_none(edge, grad)
+    total = np.empty(grad.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        flow_rows(first, last, indptr, indices, sent, received, edge, slope, grad, of_received)
+        flow_rows(
+            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, grad,
+            of_received, total,
+        )  # fmt: skip
         chunk = next_chunk(turns)
+
+
+@part
+def sum_columns(first, last, t_indptr, perm, grad, of_sent):
+    """The part of `columns_loop` of rows first..last-1."""
+    heads, one = grad.shape[1], grad.dtype.type(1)
+    for j in range(first, last):
+        clear(of_sent, j * heads, heads)
+        for t in range(t_indptr[j], t_indptr[j + 1]):
+            add(of_sent, j * heads, one, grad, perm[t] * heads, heads)
 
 
 def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
     """Add up the gradient of the sums by sender."""
-    heads, one = grad.shape[1], grad.dtype.type(1)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-            clear(of_sent, j * heads, heads)
-            for t in range(t_indptr[j], t_indptr[j + 1]):
-                add(of_sent, j * heads, one, grad, perm[t] * heads, heads)
+        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
+        sum_columns(first, last, t_indptr, perm, grad, of_sent)
         chunk = next_chunk(turns)
 
 
@@ -103,32 +126,45 @@ def forward(
     weights, out,
 ):  # fmt: skip
     """Whole rows: write the weights of the edges and the sums of the values."""
-    one = weights.dtype.type(1)
+    one, each = weights.dtype.type(1), np.empty(weights.shape[1], weights.dtype)
+    (received, of_row), (edge, of_edge) = of_none(received, weights), of_none(edge, weights)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(first, last, indptr, indices, sent, received, edge, slope, weights)
-        softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, 0, weights)
+        score_rows(
+            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, weights
+        )
+        softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
         chunk = next_chunk(turns)
+
+
+@part
+def sum_senders(
+    first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
+):  # fmt: skip
+    """The part of `backward_senders` of rows first..last-1."""
+    (_, heads, dim), one = value.shape, weights.dtype.type(1)
+    for j in range(first, last):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        for t in range(low, high):
+            for h in range(heads):
+                at_i, at_j = (receivers[t] * heads + h) * dim, (j * heads + h) * dim
+                flow[perm[t], h] = dot(grad, at_i, value, at_j, dim)
+        clear(of_value, j * heads * dim, heads * dim)
+        add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
 
 
 def backward_senders(
     turns, chunks, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
     """Whole rows: write the gradients of the kept weights of the edges and of the values."""
-    (_, heads, dim), one = value.shape, weights.dtype.type(1)
     chunk = take_chunk(turns)
     while chunk < chunks:
-        for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-            low, high = t_indptr[j], t_indptr[j + 1]
-            if low == high:
-                clear(of_value, j * heads * dim, heads * dim)
-            for t in range(low, high):
-                e, i = perm[t], receivers[t]
-                for h in range(heads):
-                    flow[e, h] = dot(grad, (i * heads + h) * dim, value, (j * heads + h) * dim, dim)
-                spread(t == low, of_value, j, weights, e, one, p, seed, grad, i)
+        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
+        sum_senders(
+            first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
+        )
         chunk = next_chunk(turns)
 
 
@@ -140,14 +176,18 @@ def backward(
 
     They are added up by receiver, too.
     """
-    heads = weights.shape[1]
+    (received, of_row), (edge, of_edge) = of_none(received, flow), of_none(edge, flow)
+    each = np.empty(flow.shape[1], flow.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         softmax_backward_rows(
-            first, last, indptr, weights, flow, no_bucket, p, seed, 0, heads, flow, nothing, chunk
+            first, last, indptr, weights, flow, no_bucket, p, seed, flow, nothing, chunk, each
         )
-        flow_rows(first, last, indptr, indices, sent, received, edge, slope, flow, of_received)
+        flow_rows(
+            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, flow,
+            of_received, each,
+        )  # fmt: skip
         chunk = next_chunk(turns)
 
 
@@ -155,9 +195,9 @@ def _options(
     sent: Tensor, received: Tensor | None, edge: Tensor | None, slope: float
 ) -> tuple[Any, ...]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    none, parts = csr.NO_ROWS[sent.dtype], (received, edge)
+    none, parts = calls.NO_ROWS[sent.dtype], (received, edge)
     given = (none if t is None else t.detach().to(sent.dtype).contiguous() for t in parts)
-    return sent, *given, csr.number(slope, sent)
+    return sent, *given, calls.number(slope, sent)
 
 
 def attention(
@@ -171,12 +211,12 @@ def attention(
     options = _options(sent, received, edge, slope)
     if csr.few(indices, value):
         out = empty((indptr.size(0) - 1, *value.shape[1:]), value)
-        absent = (csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
+        absent = (calls.NO_ROWS[value.dtype], calls.NO_BUCKETS)
         arrays = (indptr, indices, *options, value, *absent, dropout, drawn, weights, out)
         csr.run_whole(forward, weights, value, *arrays)
         return out.to(dtype), weights
-    chunks = csr.chunks_of(indptr, weights)
-    csr.run(scores_loop, 4 * weights.numel(), chunks, indptr, indices, *options, weights)
+    chunks = calls.chunks_of(indptr, weights)
+    calls.run(scores_loop, 4 * weights.numel(), chunks, indptr, indices, *options, weights)
     csr.softmax_(indptr, weights)
     out = csr.sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
     return out.to(dtype), weights
@@ -193,18 +233,18 @@ def attention_backward(
     options = _options(sent, received, edge, slope)
     of_sent, rows = torch.empty_like(sent), 0 if received is None else received.size(0)
     of_received = sent.new_empty(rows, sent.size(1))
-    chunks, columns = csr.chunks_of(indptr, weights), csr.chunks_of(t_indptr, weights)
+    chunks, columns = calls.chunks_of(indptr, weights), calls.chunks_of(t_indptr, weights)
     work = 8 * weights.numel()
     if csr.few(indices, value):
         flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
         back = (t_indptr, receivers, perm, value, grad, weights, dropout, drawn)
         csr.run_whole(backward_senders, weights, value, *back, flow, of_value)
-        arrays = (indptr, indices, *options, weights, csr.NO_ROWS[value.dtype], csr.NO_BUCKETS)
-        csr.run(backward, work, chunks, *arrays, dropout, drawn, flow, of_received)
+        arrays = (indptr, indices, *options, weights, calls.NO_ROWS[value.dtype], calls.NO_BUCKETS)
+        calls.run(backward, work, chunks, *arrays, dropout, drawn, flow, of_received)
     else:
         of_value = csr.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
         flow = csr.dot(indptr, indices, grad, value)  # so far the gradient of the weights
         csr.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
-        csr.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
-    csr.run(columns_loop, work, columns, t_indptr, perm, flow, of_sent)
+        calls.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
+    calls.run(columns_loop, work, columns, t_indptr, perm, flow, of_sent)
     return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow

@@ -16,7 +16,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends import numba_csr as csr
+from graphtheory.ops.backends import _numba_run as calls
 from graphtheory.ops.backends._numba_buckets import SUMS, TOGETHER, settle
 from graphtheory.ops.backends._numba_choice import choose, chosen
 from graphtheory.ops.backends._numba_kernels import count_chunks, first_row
@@ -240,7 +240,7 @@ def top_edges(indptr: Tensor, logits: Tensor, k: int) -> Tensor:
     """Whether an entry of [E, H] is chosen in its row."""
     out = torch.empty_like(logits, dtype=torch.bool)
     chunks = count_chunks(indptr.size(0) - 1, logits.size(0))
-    csr.run(edges_loop, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
+    calls.run(edges_loop, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
     return out
 
 
@@ -252,12 +252,12 @@ def attention(
     """Output as `query`, and the facts of each row."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
-    bias, bucket, table = csr.options(query, bias, bucket, table)
-    number = csr.number(scale, query)
+    bias, bucket, table = calls.options(query, bias, bucket, table)
+    number = calls.number(scale, query)
     out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
     together = heads_together(blocks, query, table)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
-    csr.run(
+    calls.run(
         forward_loop, work, CHUNKS, tuple(blocks), together, query, key, value, bias, bucket, table,
         k, number, dropout, drawn, facts, out,
     )  # fmt: skip
@@ -272,15 +272,15 @@ def attention_backward(
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value = widened(grad, query, key, value)
-    bias, bucket, table = csr.options(query, bias, bucket, table)
-    number = csr.number(scale, query)
+    bias, bucket, table = calls.options(query, bias, bucket, table)
+    number = calls.number(scale, query)
     of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     heads, buckets = query.size(1), len(table) if with_bias else 0
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
     tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
     together = heads_together(blocks, query, table)
     work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
-    csr.run(
+    calls.run(
         backward_loop, work, CHUNKS, tuple(blocks), together, grad, query, key, value, bias, bucket,
         table, number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
     )  # fmt: skip

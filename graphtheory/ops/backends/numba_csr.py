@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
+from graphtheory.ops.backends import _numba_again as again
 from graphtheory.ops.backends import _numba_kernels as loops
+from graphtheory.ops.backends import _numba_run as calls
 from graphtheory.ops.backends import _numba_whole as whole
-from graphtheory.ops.backends._launch import launch
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
@@ -20,86 +20,28 @@ from graphtheory.ops.backends._wide import widened
 # one, 8 heads of 16, on an EPYC: 1.4 million 1.3, 2.6 million 1.0, 3.8 million 0.9, 7.7 million
 # 0.7; molecules, whose edges are short, 1.4 to 1.3 at any size.
 _WHOLE = 2**22
-# Bytes of the weights [E, H] from which on they are not kept for the backward pass, and how many
-# of those that it computes again it holds at once.
+# Bytes of the weights [E, H] from which on they are not kept for the backward pass.
 _HANDED = 2**26
-_AT_ONCE = 3 * 2**23
 _EXP = 32  # an exponential costs as much as so many multiply-adds
-# NumPy's: where this module is imported while torch traces, torch would make fake ones.
-_NO_EDGES: Any = np.empty(0, np.int64)
-NO_BUCKETS: Any = np.empty(0, np.uint8)
-NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
-    (torch.float32, np.float32), (torch.float64, np.float64)
-)}  # fmt: skip
 
 
-def _arrays(*args: Any) -> list[Any]:
-    return [a.numpy() if isinstance(a, Tensor) else a for a in args]
-
-
-def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
-    """Number of chunks of a structure, whose edges are the first axis of `per_edge`."""
-    return loops.count_chunks(indptr.size(0) - 1, per_edge.size(0))
-
-
-def run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
-    """Launch a loop over chunks of rows on tensors and numbers."""
-    launch(loop, chunks, work, chunks, *_arrays(*args))
-
-
-def number(x: float, like: Tensor) -> np.floating[Any]:
-    """Of the type of the sums."""
-    return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
-
-
-def dot(
-    indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, head: int = 0,
-    out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Dot products [E, H] of wide tensors, or in `out` those of some heads from `head` on."""
-    if out is None:
-        out = empty((indices.size(0), query.size(1)), query)
-    work, chunks = out.numel() * key.size(2), chunks_of(indptr, out)
-    run(loops.edge_dot, work, chunks, indptr, indices, query, key, head, out)
+def dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Dot products [E, H] of wide tensors."""
+    out = empty((indices.size(0), query.size(1)), query)
+    work, chunks = out.numel() * key.size(2), calls.chunks_of(indptr, out)
+    calls.run(loops.edge_dot, work, chunks, indptr, indices, query, key, out)
     return out
 
 
 def softmax_(
     indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
-    bucket: Tensor | None = None, table: Tensor | None = None, head: int = 0,
+    bucket: Tensor | None = None, table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Softmax in place; the logits may be those of some heads from `head` on."""
-    numbers = (logits, *options(logits, bias, bucket, table), number(scale, logits), head)
-    run(loops.softmax, _EXP * logits.numel(), chunks_of(indptr, logits), indptr, *numbers, logits)
+    """Softmax in place."""
+    given = (*calls.options(logits, bias, bucket, table), calls.number(scale, logits))
+    work, chunks = _EXP * logits.numel(), calls.chunks_of(indptr, logits)
+    calls.run(loops.softmax, work, chunks, indptr, logits, *given, logits)
     return logits
-
-
-def options(
-    like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Absent parts as empty arrays, so that one machine code serves all."""
-    none = NO_ROWS[like.dtype]
-    bias, table = (
-        none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
-    )
-    return bias, _buckets(bucket), table
-
-
-def _buckets(bucket: Tensor | None) -> Tensor:
-    return NO_BUCKETS if bucket is None else bucket.contiguous()
-
-
-def _tables(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
-    """One [Z * H] a chunk."""
-    if num_buckets == 0:
-        return NO_ROWS[weights.dtype]
-    return weights.new_empty(chunks, num_buckets * weights.size(1))
-
-
-def _of_table(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
-    """Their sum [Z, H]."""
-    heads = weights.size(1)
-    return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
 
 
 def few(indices: Tensor, value: Tensor) -> bool:
@@ -112,64 +54,36 @@ def hands_over(num_edges: int, num_heads: int, itemsize: int) -> bool:
     return num_edges * num_heads * itemsize < _HANDED
 
 
-def _heads_at_once(num_edges: int, num_heads: int, itemsize: int, room: int = 0) -> int:
-    """Of heads whose weights are not kept: the most whose weights are few or fit `room` bytes.
-
-    It divides all heads.
-    """
-    most = max(1, max(_AT_ONCE, room) // (num_edges * itemsize))
-    return max(n for n in range(1, min(most, num_heads) + 1) if num_heads % n == 0)
-
-
 def run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
     """Launch a loop of `_numba_whole`, whose first argument is the row pointers."""
     work = weights.numel() * (2 * value.size(2) + _EXP)
-    run(loop, work, chunks_of(args[0], weights), *args)
+    calls.run(loop, work, calls.chunks_of(args[0], weights), *args)
 
 
 def softmax_backward_(
     indptr: Tensor, weights: Tensor, grad: Tensor, bucket: Tensor | None = None,
-    num_buckets: int = 0, dropout: float = 0.0, seed: int = 0, head: int = 0,
-    of_all: int | None = None,
+    num_buckets: int = 0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Gradient of the logits in place of `grad`; returns the gradient of the table.
-
-    The weights may be those of some heads from `head` on, `of_all` there are.
-    """
-    chunks = chunks_of(indptr, weights)
-    tables = _tables(weights, chunks, num_buckets)
-    heads = (head, weights.size(1) if of_all is None else of_all)
-    arrays = (weights, grad, _buckets(bucket), dropout, seed, *heads, grad, tables)
-    run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
-    return _of_table(tables, num_buckets, weights)
+    """Gradient of the logits in place of `grad`; returns the gradient of the table."""
+    chunks = calls.chunks_of(indptr, weights)
+    tables = calls.tables_of(weights, chunks, num_buckets)
+    arrays = (weights, grad, calls.buckets(bucket), dropout, seed, grad, tables)
+    calls.run(loops.softmax_backward, 4 * weights.numel(), chunks, indptr, *arrays)
+    return calls.sum_tables(tables, num_buckets, weights)
 
 
 def sums(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES,
-    scale: float = 1.0, dropout: float = 0.0, seed: int = 0, head: int = 0,
-    out: Tensor | None = None,
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = calls.NO_EDGES,
+    scale: float = 1.0, dropout: float = 0.0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Sums [N, H, D] of wide tensors, scaled, by the weights that dropout keeps.
-
-    The weights may be those of some heads from `head` on, which then are written to `out`.
-    """
-    if out is None:
-        out = empty((indptr.size(0) - 1, value.size(1), value.size(2)), value)
-    work, chunks = weights.numel() * value.size(2), chunks_of(indptr, weights)
-    carried, carry = torch.empty(chunks, dtype=torch.int64), out.new_empty(chunks, *out.shape[1:])
-    numbers = (number(scale, value), dropout, seed, head)
+    """Sums [N, H, D] of wide tensors, scaled, by the weights that dropout keeps."""
+    out = empty((indptr.size(0) - 1, value.size(1), value.size(2)), value)
+    work, chunks = weights.numel() * value.size(2), calls.chunks_of(indptr, weights)
+    carried, carry = calls.room_to_carry(chunks, out)
+    numbers = (calls.number(scale, value), dropout, seed)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
-    run(loops.aggregate, work, chunks, *arrays)
-    launch(
-        loops.merge,
-        chunks,
-        0,
-        chunks,
-        *_arrays(carried, carry),
-        head,
-        weights.size(1),
-        *_arrays(out),
-    )
+    calls.run(loops.aggregate, work, chunks, *arrays)
+    calls.merge(loops.merge, carried, carry, out)
     return out
 
 
@@ -195,7 +109,7 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
 
 
 def aggregate(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = _NO_EDGES
+    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor = calls.NO_EDGES
 ) -> Tensor:
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     dtype = value.dtype
@@ -210,76 +124,80 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums.
 
-    Of many weights none are returned, [0, H], and the backward pass computes them again.
+    Of many weights the norm of rows [num_dst, 2, H] instead, see `_numba_again`.
     """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
-    out = empty(query.shape, query)
-    (edges, heads), size = (indices.size(0), query.size(1)), query.element_size()
-    kept = bias is not None or hands_over(edges, heads, size)
-    if kept and few(indices, value):
-        weights = empty((edges, heads), query)
+    edges, heads = indices.size(0), query.size(1)
+    if not hands_over(edges, heads, query.element_size()):
+        nodes, drop = (indptr, indices, query, key, value), (dropout, drawn)
+        out, norm = again.attention(*nodes, bias, bucket, table, scale, *drop)
+        return out.to(dtype), norm
+    if few(indices, value):
+        out, weights = empty(query.shape, query), empty((edges, heads), query)
         arrays = (indptr, indices, query, key, value)
-        given = (*options(weights, bias, bucket, table), number(scale, weights))
-        numbers = (number(1.0, weights), dropout, drawn)
+        given = (*calls.options(weights, bias, bucket, table), calls.number(scale, weights))
+        numbers = (calls.number(1.0, weights), dropout, drawn)
         run_whole(whole.forward, weights, value, *arrays, *given, *numbers, weights, out)
         return out.to(dtype), weights
-    # They go before the backward pass writes gradients that are larger; those of `empty` stay.
-    part = heads if kept else _heads_at_once(edges, heads, size, out.nbytes)
-    weights = empty((edges, heads), query) if kept else query.new_empty(edges, part)
-    for head in range(0, heads, part):
-        dot(indptr, indices, query, key, head, weights)
-        softmax_(indptr, weights, scale, bias, bucket, table, head)
-        sums(indptr, indices, weights, value, dropout=dropout, seed=drawn, head=head, out=out)
-    return out.to(dtype), weights if kept else query.new_empty(0, heads)
+    weights = softmax_(indptr, dot(indptr, indices, query, key), scale, bias, bucket, table)
+    out = sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
+    return out.to(dtype), weights
 
 
 def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
-    table: Tensor | None,
+    *, out: Tensor | None, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H].
 
-    Without a transposed structure, whose pointers then are empty, key and value get nothing;
-    without weights the logits get nothing, [0, H].
+    Without a transposed structure, whose pointers then are empty, key and value get nothing. Where
+    the norm is given, not the weights, the logits get [0, H] unless there is a bias by edge.
     """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
-    grad, query, key, value, weights = widened(grad, query, key, value, weights)
-    of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
-    edges, heads = indices.size(0), query.size(1)
-    kept = weights.size(0) == edges
-    if kept and few(indices, value):
-        logits, one, times = empty(weights.shape, grad), number(1.0, grad), number(scale, grad)
-        tables = _tables(weights, chunks_of(indptr, weights), num_buckets)
-        arrays = (indptr, indices, key, value, grad, weights, _buckets(bucket))
-        outs = (logits, of_query, tables)
-        run_whole(whole.backward, weights, value, *arrays, times, dropout, drawn, *outs)
-        if t_indptr.numel():
-            back = (t_indptr, receivers, perm, query, grad, logits, weights)
-            numbers = (times, one, dropout, drawn)
-            run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
-        of_table = _of_table(tables, num_buckets, weights)
-        return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
-    part = heads if kept else _heads_at_once(edges, heads, query.element_size())
-    logits, of_tables = empty((edges, part), grad), []
-    if not kept:
-        weights = empty((edges, part), grad)
-    for head in range(0, heads, part):
-        if not kept:
-            dot(indptr, indices, query, key, head, weights)
-            softmax_(indptr, weights, scale, None, bucket, table, head)
-        dot(indptr, indices, grad, value, head, logits)  # so far the gradient of the weights
-        drop = (dropout, drawn, head)
-        of_tables.append(
-            softmax_backward_(indptr, weights, logits, bucket, num_buckets, *drop, heads)
-        )
-        sums(indptr, indices, logits, key, scale=scale, head=head, out=of_query)
-        if t_indptr.numel():
-            sums(t_indptr, receivers, logits, query, perm, scale, head=head, out=of_key)
-            sums(t_indptr, receivers, weights, grad, perm, 1.0, *drop, out=of_value)
-    if not kept:
-        logits = grad.new_empty(0, heads)
-    of_table = torch.cat(of_tables, 1)
+    backward: Callable[..., Any] = _backward_of_whole_rows if few(indices, value) else _backward
+    if out is not None:
+        (out,) = widened(out)
+        backward = partial(again.attention_backward, out=out, bias=bias, table=table)
+    nodes = widened(grad, query, key, value, saved)
+    of_query, of_key, of_value, logits, of_table = backward(
+        indptr, indices, t_indptr, receivers, perm, *nodes, bucket, num_buckets, scale, dropout,
+        drawn,
+    )  # fmt: skip
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
+
+
+def _backward_of_whole_rows(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    of_query, of_key, of_value, logits = (empty(t.shape, t) for t in (query, key, value, weights))
+    one, times = calls.number(1.0, grad), calls.number(scale, grad)
+    tables = calls.tables_of(weights, calls.chunks_of(indptr, weights), num_buckets)
+    arrays = (indptr, indices, key, value, grad, weights, calls.buckets(bucket))
+    outs = (logits, of_query, tables)
+    run_whole(whole.backward, weights, value, *arrays, times, dropout, seed, *outs)
+    if t_indptr.numel():
+        back = (t_indptr, receivers, perm, query, grad, logits, weights)
+        numbers = (times, one, dropout, seed)
+        run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
+    return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, weights)
+
+
+def _backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
+    bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
+    drop = (dropout, seed)
+    of_table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, *drop)
+    of_query = sums(indptr, indices, logits, key, scale=scale)
+    of_key, of_value = (t.new_empty(t.shape) for t in (key, value))
+    if t_indptr.numel():
+        of_key = sums(t_indptr, receivers, logits, query, perm, scale)
+        of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, *drop)
+    return of_query, of_key, of_value, logits, of_table
