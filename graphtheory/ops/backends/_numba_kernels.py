@@ -1,4 +1,4 @@
-"""Loops over CSR rows; plain functions, which `_launch` compiles.
+"""Loops over CSR rows: plain functions, which `_launch` compiles, of parts, compiled here.
 
 The work, rows and edges in the order of the rows, is cut into chunks of equal size, which threads
 take in turn. How many depends on the graph alone, what a row is summed in is the order of
@@ -6,7 +6,7 @@ its edges, cut at the same places whatever the number of threads, and one machin
 threads: results are the same bits for any number of them. A row that lies in several chunks, a hub,
 is summed by several threads (`dot`, `aggregate`); its softmax, a small part, by the one in whose
 chunk it starts.
-Each loop reads one node array at random: two at once would fall out of the cache sooner.
+A loop reads one node array at random: two at once would fall out of the cache sooner.
 Node arrays are C-contiguous [N, H, D], edge arrays [E, H].
 """
 

@@ -73,17 +73,13 @@ def drop(low, high, heads, perm, p, seed, tile):
 
 
 @inlined
-def spread(begin, low, high, indices, tile, scale, x, out, at):
-    """Add scale * tile * x[j] to out[at], or begin it."""
+def spread(low, high, indices, tile, scale, x, out, at):
+    """Add scale * tile * x[j] to out[at]."""
     heads, dim = x.shape[1], x.shape[2]
     for t in range(low, high):
         for h in range(heads):
             w, near = tile[(t - low) * heads + h] * scale, (at * heads + h) * dim
-            far = (indices[t] * heads + h) * dim
-            if begin and t == low:
-                put(out, near, w, x, far, dim)
-            else:
-                add(out, near, w, x, far, dim)
+            add(out, near, w, x, (indices[t] * heads + h) * dim, dim)
 
 
 @inlined
@@ -125,8 +121,7 @@ def sum_part(
     for h in range(heads):
         norm[at, 0, h] = -np.inf
     clear(norm, total, heads)
-    if low >= high:
-        clear(out, at * width, width)
+    clear(out, at * width, width)
     while low < high:
         mid = min(low + AHEAD, high)
         while asked < mid + AHEAD:
@@ -144,7 +139,7 @@ def sum_part(
             add(norm, total, one, tile, t * heads, heads)
         if p > 0:
             drop(low, mid, heads, none, p, seed, tile)
-        spread(low == begin, low, mid, indices, tile, one, value, out, at)
+        spread(low, mid, indices, tile, one, value, out, at)
         low = mid
     return asked
 

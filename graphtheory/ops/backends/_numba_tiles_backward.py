@@ -74,9 +74,8 @@ def query_part(
 ):  # fmt: skip
     """Write to out[at] what entries low..high-1 of row i bring; returns the next row to ask for."""
     heads, width, one = key.shape[1], key.shape[1] * key.shape[2], tile.dtype.type(1)
-    none, begin = indices[:0], low
-    if low >= high:
-        clear(out, at * width, width)
+    none = indices[:0]
+    clear(out, at * width, width)
     while low < high:
         mid = min(low + AHEAD, high)
         while asked < mid + AHEAD:
@@ -87,7 +86,7 @@ def query_part(
         dots(low, mid, indices, grad, i, value, flow)
         finish(low, mid, heads, none, bias, bucket, table, scale, tile)
         weigh(low, mid, none, indices, i, facts, p, seed, tile, flow)
-        spread(low == begin, low, mid, indices, flow, scale, key, out, at)
+        spread(low, mid, indices, flow, scale, key, out, at)
         if of_logits.shape[0] > 0:
             put(of_logits, low * heads, one, flow, 0, (mid - low) * heads)
         if tables.shape[0] > 0:
@@ -151,10 +150,8 @@ def sender_part(
 ):  # fmt: skip
     """Write to of_key[at] and of_value[at] what entries low..high-1 of sender j bring."""
     heads, width, one = key.shape[1], key.shape[1] * key.shape[2], tile.dtype.type(1)
-    begin = low
-    if low >= high:
-        clear(of_key, at * width, width)
-        clear(of_value, at * width, width)
+    clear(of_key, at * width, width)
+    clear(of_value, at * width, width)
     while low < high:
         mid = min(low + AHEAD, high)
         while asked < mid + AHEAD:
@@ -166,10 +163,10 @@ def sender_part(
         dots(low, mid, receivers, value, j, grad, flow)
         finish(low, mid, heads, perm, bias, bucket, table, scale, tile)
         weigh(low, mid, perm, receivers, -1, facts, p, seed, tile, flow)
-        spread(low == begin, low, mid, receivers, flow, scale, query, of_key, at)
+        spread(low, mid, receivers, flow, scale, query, of_key, at)
         if p > 0:
             drop(low, mid, heads, perm, p, seed, tile)
-        spread(low == begin, low, mid, receivers, tile, one, grad, of_value, at)
+        spread(low, mid, receivers, tile, one, grad, of_value, at)
         low = mid
     return asked
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import TypingError
 
 from graphtheory.ops.backends import _numba_kernels as loops
 from graphtheory.ops.backends import _numba_lanes as lanes
 from graphtheory.ops.backends._launch import _compiled
+from graphtheory.ops.backends._numba_parts import part
 from graphtheory.ops.backends._turns import _NEXT, turns
 
 INDPTR = np.array([0, 0, 3, 4, 6])
@@ -52,6 +54,16 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
 }
 
 
+@part
+def allocate(n):
+    return np.empty(n)
+
+
+def test_parts_count_no_references() -> None:
+    with pytest.raises(TypingError, match="array passed into the function"):  # as none is made
+        allocate(3)
+
+
 def test_every_loop_is_called_here() -> None:
     plain = {
         n
@@ -66,9 +78,9 @@ def test_python_and_machine_code_agree(name: str, monkeypatch: pytest.MonkeyPatc
     loop, (inputs, outputs) = getattr(loops, name), CALLS[name]
     python, machine = outputs(), outputs()
     _compiled(loop)(turns(), CHUNKS, *inputs, *machine)
-    for part_name, part in vars(loops).copy().items():
-        if getattr(part, "__module__", None) == loops.__name__ and hasattr(part, "py_func"):
-            monkeypatch.setattr(loops, part_name, part.py_func)
+    for part_name, function in vars(loops).copy().items():
+        if getattr(function, "__module__", "") == loops.__name__ and hasattr(function, "py_func"):
+            monkeypatch.setattr(loops, part_name, function.py_func)
     loop(turns(), CHUNKS, *inputs, *python)
     for ours, theirs in zip(python, machine, strict=True):
         assert np.isfinite(ours).all()
