@@ -71,7 +71,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    tensors, parts = ctx.saved_tensors[:5], list(ctx.saved_tensors[5:])
+    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
+    tensors, parts = saved[:5], list(saved[5:])
     return (*_score_grad(grad, *tensors, ctx.slope, parts), None, [None] * len(parts))
 
 

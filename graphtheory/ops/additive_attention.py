@@ -93,9 +93,10 @@ def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[A
     nothing = (None, [None] * ctx.num_parts, None, None)
     if grad is None:
         return None, None, None, None, *nothing
-    *tensors, seed = ctx.saved_tensors[:6]
+    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
+    *tensors, seed = saved[:6]
     of_value, of_sent, of_received, of_edge = _attention_grad(
-        grad, *tensors, seed, list(ctx.saved_tensors[6:]), *ctx.options
+        grad, *tensors, seed, list(saved[6:]), *ctx.options
     )
     received, edge = tensors[2:4]
     return (

@@ -25,9 +25,9 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 # Backends that may save, in place of the weights [E, H], the norm of rows [num_dst, 2, H]: of each
-# row a size near its largest logit, and of its sum of exponentials one number; triton_csr always,
-# numba_csr where the weights are many. The backward pass then gets output, bias and table, too.
-AGAIN = ("triton_csr", "numba_csr")
+# row the largest logit, and of its sum of exponentials one number; triton_csr always, numba_csr
+# where the weights are many. And what they then need besides query, key and value.
+AGAIN = {"triton_csr": ("out", "bias", "table"), "numba_csr": ("bias", "table")}
 # Backends that need no transposed structure where nobody asks for gradients of key and value.
 ROWS_ALONE = ("numba_csr",)
 
@@ -66,7 +66,8 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    again = {"out": out, "bias": bias, "table": table} if backend in AGAIN else {}
+    given = {"out": out, "bias": bias, "table": table}
+    again = {name: given[name] for name in AGAIN.get(backend, ())}
     return _module(backend).attention_backward(
         *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
@@ -80,7 +81,7 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    none = backend == "numba_csr" and out is not None and bias is None
+    none = backend == "numba_csr" and saved.dim() == 3 and bias is None
     logits = saved.new_empty(0 if none else parts[1].size(0), query.size(1))
     grad_table = saved.new_empty(num_buckets, query.size(1))
     return (*nodes, logits, grad_table)  # type: ignore[return-value]
@@ -93,13 +94,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    again = (output[0], bias, table) if output[1].dim() == 3 else (None, None, None)
+    given = {"out": output[0], "bias": bias, "table": table}
+    names = AGAIN[ctx.options[-1]] if output[1].dim() == 3 else ()
+    again = (given[name] if name in names else None for name in given)
     ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
 
 
 def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
-    *tensors, bucket, seed = ctx.saved_tensors[:9]
-    parts = list(ctx.saved_tensors[9:])
+    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
+    (*tensors, bucket, seed), parts = saved[:9], list(saved[9:])
     nothing = (None, [None] * ctx.num_parts, None, None, None)
     if grad is None:
         return None, None, None, None, None, None, *nothing
@@ -125,13 +128,27 @@ _attention.register_autograd(_backward, setup_context=_save)
 _attention_grad.register_autograd(_second_backward)
 
 
+def _rows_alone(call: AttentionCall, backend: str) -> bool:
+    """Whether no gradient that is asked for comes from a pass over senders."""
+    if backend not in ROWS_ALONE or call.key.requires_grad or call.value.requires_grad:
+        return False
+    bias = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
+    if bias is None or not bias.requires_grad:
+        return True
+    edges, heads = call.neighborhood.num_edges, call.query.size(1)
+    return _hands_over(backend, edges, heads, _wide(call.query.dtype).itemsize)
+
+
+@torch.compiler.assume_constant_result
+def _hands_over(backend: str, edges: int, heads: int, itemsize: int) -> bool:
+    return bool(_module(backend).hands_over(edges, heads, itemsize))
+
+
 def attention(call: AttentionCall, backend: str) -> Tensor:
     """Run a checked call on the CSR backend of that name."""
-    bucketed = isinstance(call.bias, BucketedBias)
-    bias = None if bucketed else call.bias
+    bias = None if isinstance(call.bias, BucketedBias) else call.bias
     bucket, table = call.bias if isinstance(call.bias, BucketedBias) else (None, None)
-    of_senders = call.key.requires_grad or call.value.requires_grad
-    if of_senders or backend not in ROWS_ALONE:
+    if not _rows_alone(call, backend):
         parts = structure(call.neighborhood, *call.tensors)
     else:
         none = call.neighborhood.indptr.new_empty(0)

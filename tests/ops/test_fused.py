@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from graphtheory import Neighborhood, ops
 from tests.conformance.check import BIASES, GRAPHS, draw_inputs
@@ -78,3 +79,20 @@ def test_a_loss_that_skips_the_output_has_no_gradient() -> None:
     out = ops.attention(x, x, x, nb)
     grads = torch.autograd.grad((out * 0).sum() + x.sum(), x)
     assert torch.equal(grads[0], torch.ones_like(x))
+
+
+@pytest.mark.parametrize("name", ["attention", "additive_attention", "additive_score"])
+def test_checkpoints_without_reentrance(name: str) -> None:
+    nb = GRAPHS["random"](6)
+    x = torch.randn(6, 2, 3, requires_grad=True)
+
+    def of(x: torch.Tensor) -> torch.Tensor:
+        if name == "attention":
+            return ops.attention(x, x, x, nb, backend="numba_csr")
+        if name == "additive_attention":
+            return ops.additive_attention(x, x.sum(-1), None, nb)
+        return ops.additive_score(x, x, x[0], nb)
+
+    again = checkpoint(of, x, use_reentrant=False)
+    found, wanted = (torch.autograd.grad(out.square().sum(), x)[0] for out in (again, of(x)))
+    assert torch.equal(found, wanted)

@@ -1,7 +1,7 @@
 """Attention whose weights are so many that the backward pass computes them again.
 
-The norm of rows [N, 2, H] is kept: a size near the largest logit, and one over the sum of
-exponentials of the logits less it. The loops are those of `_numba_tiles`; tensors are wide.
+The norm of rows [N, 2, H] is kept: the largest logit, and one over the sum of exponentials of the
+logits less it. The loops are those of `_numba_tiles`; tensors are wide.
 """
 
 from __future__ import annotations
@@ -35,30 +35,33 @@ def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, norm: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
-    *, out: Tensor, bias: Tensor | None, table: Tensor | None,
+    *, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, the logits and the table; of logits without bias [0, H]."""
+    """Gradients of query, key, value, the logits and the table; of logits without bias [0, H].
+
+    Without a transposed structure those of query alone.
+    """
     (rows, heads, dim), chunks = query.shape, calls.chunks_of(indptr, indices)
-    facts, work = grad.new_empty(rows, 3, heads), 4 * len(indices) * heads * dim
+    work, nodes = 5 * len(indices) * heads * dim, (query, key, value, grad)
+    numbers = (calls.number(scale, grad), dropout, seed)
+    given = (*calls.options(grad, bias, bucket, table), *numbers)
+    of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
+    facts = grad.new_empty(rows, 3, heads)
+    carried, rest, *carry = calls.room_to_carry(chunks, query, query, query, facts)
+    sums = (of_query, facts, rest)
     calls.run(
-        backward.know_rows, grad.numel(), calls.chunks_of(indptr, out), norm, grad, out, facts
-    )
-    given = (*calls.options(grad, bias, bucket, table), calls.number(scale, grad), dropout, seed)
-    nodes = (query, key, value, grad, facts, *given)
-    of_query, logits = empty(query.shape, query), grad.new_empty(0, heads)
-    if bias is not None:
-        logits = empty(bias.shape, grad)
+        backward.by_receiver, work, chunks, indptr, indices, *nodes, norm, *given, *sums, carried,
+        *carry,
+    )  # fmt: skip
+    calls.merge(backward.merge_queries, carried, *carry, norm, numbers[0], *sums)
+    logits = grad.new_empty(0, heads) if bias is None else empty(bias.shape, grad)
+    chunks = calls.chunks_of(t_indptr, receivers)
     tables = calls.tables_of(logits, chunks, num_buckets)
-    carried, carry = calls.room_to_carry(chunks, of_query)
-    outs = (logits, tables, of_query, carried, carry)
-    calls.run(backward.by_receiver, work, chunks, indptr, indices, *nodes, *outs)
-    calls.merge(merge, carried, carry, of_query)
-    of_key, of_value = empty(key.shape, key), empty(value.shape, value)
     if t_indptr.numel():
-        chunks, graph = calls.chunks_of(t_indptr, receivers), (t_indptr, receivers, perm)
-        carried, *carries = calls.room_to_carry(chunks, key, value)
-        of_senders = (of_key, of_value, carried, *carries)
-        calls.run(backward.by_sender, work, chunks, *graph, *nodes, *of_senders)
-        calls.merge(merge, carried, carries[0], of_key)
-        calls.merge(merge, carried, carries[1], of_value)
+        carried, *carry = calls.room_to_carry(chunks, key, value)
+        outs = (of_key, of_value, logits, tables, carried, *carry)
+        graph = (t_indptr, receivers, perm)
+        calls.run(backward.by_sender, work, chunks, *graph, *nodes, facts, *given, *outs)
+        calls.merge(merge, carried, carry[0], of_key)
+        calls.merge(merge, carried, carry[1], of_value)
     return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, logits)

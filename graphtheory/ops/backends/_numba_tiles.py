@@ -10,7 +10,6 @@ import numpy as np
 
 from graphtheory.ops.backends._numba_kernels import (
     AHEAD,
-    HARMLESS,
     cut,
     edge_of,
     first_item,
@@ -24,7 +23,6 @@ from graphtheory.ops.backends._numba_lanes import (
     dot,
     exp,
     invert,
-    largest,
     multiply,
     multiply_by,
     no_infinity,
@@ -84,19 +82,15 @@ def spread(low, high, indices, tile, scale, x, out, at):
 
 @inlined
 def exponentials(n, norm, top, heads, tile):
-    """Of n logits a head make exp(logit - size), the size near the largest of the row so far.
+    """Of n logits a head make exp(logit - size), the size being the largest of the row so far.
 
     The sizes are in `norm` from `top` on. Past the tile comes what they were subtracted as, -inf as
     0, and then exp(old size - new size).
     """
     one, shift, rise = tile.dtype.type(1), AHEAD * heads, (AHEAD + 1) * heads
     put(tile, rise, one, norm, top, heads)
-    if largest(tile, 0, n * heads) < HARMLESS:
-        clear(tile, shift, heads)
-        raise_to(norm, top, tile, shift, heads)
-    else:
-        for t in range(n):
-            raise_to(norm, top, tile, t * heads, heads)
+    for t in range(n):
+        raise_to(norm, top, tile, t * heads, heads)
     put(tile, shift, one, norm, top, heads)
     no_infinity(tile, shift, heads)
     for t in range(n):
@@ -210,12 +204,12 @@ def merge(turns, chunks, carried, carry, carry_norm, norm, out):
         if i >= 0:
             for h in range(heads):
                 top = max(norm[i, 0, h], carry_norm[chunk, 0, h])
-                if top > -np.inf:
-                    mine = np.exp(norm[i, 0, h] - top)
-                    other = np.exp(carry_norm[chunk, 0, h] - top)
-                    out[i, h] = mine * out[i, h] + other * carry[chunk, h]
-                    norm[i, 0, h] = top
-                    norm[i, 1, h] = mine * norm[i, 1, h] + other * carry_norm[chunk, 1, h]
+                shift = top if top > -np.inf else out.dtype.type(0)
+                mine = np.exp(norm[i, 0, h] - shift)
+                other = np.exp(carry_norm[chunk, 0, h] - shift)
+                out[i, h] = mine * out[i, h] + other * carry[chunk, h]
+                norm[i, 0, h] = top
+                norm[i, 1, h] = mine * norm[i, 1, h] + other * carry_norm[chunk, 1, h]
             if chunk + 1 == chunks or carried[chunk + 1] != i:
                 settle(i, norm, out)
         chunk = next_chunk(turns)

@@ -149,7 +149,7 @@ def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
-    *, out: Tensor | None, bias: Tensor | None, table: Tensor | None,
+    *, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H].
 
@@ -158,9 +158,8 @@ def attention_backward(
     """
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     backward: Callable[..., Any] = _backward_of_whole_rows if few(indices, value) else _backward
-    if out is not None:
-        (out,) = widened(out)
-        backward = partial(again.attention_backward, out=out, bias=bias, table=table)
+    if saved.dim() == 3:
+        backward = partial(again.attention_backward, bias=bias, table=table)
     nodes = widened(grad, query, key, value, saved)
     of_query, of_key, of_value, logits, of_table = backward(
         indptr, indices, t_indptr, receivers, perm, *nodes, bucket, num_buckets, scale, dropout,

@@ -75,6 +75,82 @@ def test_weights_computed_again_are_those_that_are_kept(
         assert (a - b).abs().max() <= error * a.abs().max()
 
 
+def one_row(senders: int = 6000) -> Neighborhood:
+    """A row over several chunks of which everybody is the same node."""
+    ends = torch.stack([torch.zeros(senders, dtype=torch.int64), torch.ones(senders).long()])
+    return Neighborhood.from_edge_index(ends, num_dst=3, num_src=1)
+
+
+@pytest.mark.parametrize("size", [59.0, -59.0, 500.0, -500.0])
+@pytest.mark.parametrize("value", [1e-20, 1e18])
+def test_sums_of_small_and_large_values_stay_in_range(
+    monkeypatch: pytest.MonkeyPatch, size: float, value: float
+) -> None:
+    recompute(monkeypatch)
+    query, one, bias = torch.zeros(3, 1, 1), torch.ones(1, 1, 1), torch.full((6000, 1), size)
+    out = ops.attention(query, one, one * value, one_row(), bias=bias, backend="numba_csr")
+    assert out[1].item() == pytest.approx(value, rel=1e-5)
+
+
+@pytest.mark.parametrize("place", [10, 3000, 5999])
+def test_nan_of_a_row_otherwise_barred_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    recompute(monkeypatch)
+    query, one, bias = torch.zeros(3, 1, 1), torch.ones(1, 1, 1), torch.full((6000, 1), -torch.inf)
+    bias[place] = torch.nan
+    out = ops.attention(query, one, one, one_row(), bias=bias, backend="numba_csr")
+    assert out[1].isnan().all() and (out[::2] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_do_not_pass_through_rounded_output(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    query, key, value, *_ = leaves(dtype)
+    given = [query, key, (value.detach() + 16).requires_grad_()]  # far from zero: m is large
+
+    def gradients(given: list[Tensor]) -> tuple[Tensor, ...]:
+        out = ops.attention(*given, graph(), backend="numba_csr")
+        up = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
+        return torch.autograd.grad(out, given, up.to(dtype).to(out.dtype))
+
+    exact = gradients([t.detach().double().requires_grad_() for t in given])
+    recompute(monkeypatch)
+    for found, true in zip(gradients(given), exact, strict=True):
+        assert (found.double() - true).abs().max() < 5 * torch.finfo(dtype).eps * true.abs().max()
+
+
+def test_the_output_may_be_changed_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    recompute(monkeypatch)
+    query, key, value, *_ = leaves(torch.float64)
+    out = ops.attention(query, key, value, graph(), backend="numba_csr")
+    wanted = torch.autograd.grad(out.relu().sum(), query, retain_graph=True)
+    assert torch.equal(torch.autograd.grad(out.relu_().sum(), query)[0], wanted[0])
+
+
+@pytest.mark.parametrize("wanted", ["query", "edge", "table"])
+def test_gradients_of_a_part_alone(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    names = ("query", "key", "value", "edge", "table")
+
+    def gradient() -> Tensor:
+        given = dict(zip(names, leaves(torch.float64), strict=True))
+        for name in given:
+            given[name].requires_grad_(name == wanted)
+        edge, bucket = given.pop("edge"), (torch.arange(EDGES) % 4).to(torch.uint8)
+        table = BucketedBias(bucket, given.pop("table"))
+        nodes = list(given.values())
+        out = ops.attention(
+            *nodes, graph(), bias=table if wanted == "table" else edge, backend="numba_csr"
+        )
+        leaf = {"edge": edge, "table": table.table}.get(wanted, nodes[0])
+        return torch.autograd.grad(out.square().sum(), leaf)[0]
+
+    kept = gradient()
+    recompute(monkeypatch)
+    torch.testing.assert_close(gradient(), kept, rtol=1e-10, atol=1e-12)
+
+
 def test_nothing_by_edge_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     recompute(monkeypatch)
     query, key, value, *_ = leaves(torch.float32)
@@ -118,6 +194,19 @@ def test_compiled_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_compiled_with_gradients_of_a_bias_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    recompute(monkeypatch)
+    query, key, value, edge, _ = leaves(torch.float32)
+    nb, nodes = graph(), [t.detach() for t in (query, key, value)]
+
+    def run(bias: Tensor) -> Tensor:
+        return ops.attention(*nodes, nb, bias=bias, backend="numba_csr")
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    found, wanted = (torch.autograd.grad(f(edge).square().sum(), edge)[0] for f in (compiled, run))
+    torch.testing.assert_close(found, wanted)
 
 
 def test_imported_while_torch_traces_it_is_the_same() -> None:
