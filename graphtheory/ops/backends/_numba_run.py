@@ -30,9 +30,9 @@ def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
     return count_chunks(indptr.size(0) - 1, per_edge.size(0))
 
 
-def run(loop: Callable[..., None], work: int, chunks: int, *args: Any) -> None:
-    """Launch a loop over chunks of rows on tensors and numbers."""
-    launch(loop, chunks, work, chunks, *arrays(*args))
+def run(loop: Callable[..., None], work: int, chunks: int, *args: Any, passes: int = 1) -> None:
+    """Launch a loop over chunks of rows, or one pass after the other, on tensors and numbers."""
+    launch(loop, passes * chunks, work, chunks, *arrays(*args))
 
 
 def number(x: float, like: Tensor) -> np.floating[Any]:

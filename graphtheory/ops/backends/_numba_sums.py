@@ -32,7 +32,7 @@ from graphtheory.ops.backends._numba_lanes import (
 from graphtheory.ops.backends._numba_parts import part
 from graphtheory.ops.backends._numba_whole import sum_rows
 from graphtheory.ops.backends._pages import empty
-from graphtheory.ops.backends._turns import next_chunk, take_chunk
+from graphtheory.ops.backends._turns import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends._wide import widened
 
 
@@ -143,7 +143,7 @@ def forward(
 def sum_senders(
     first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
-    """The part of `backward_senders` of rows first..last-1."""
+    """The first pass of `backward` over rows first..last-1."""
     (_, heads, dim), one = value.shape, weights.dtype.type(1)
     for j in range(first, last):
         low, high = t_indptr[j], t_indptr[j + 1]
@@ -155,10 +155,17 @@ def sum_senders(
         add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
 
 
-def backward_senders(
-    turns, chunks, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
+def backward(
+    turns, chunks, indptr, indices, t_indptr, receivers, perm, sent, received, edge, slope, value,
+    grad, weights, nothing, no_bucket, p, seed, flow, of_value, of_sent, of_received,
 ):  # fmt: skip
-    """Whole rows: write the gradients of the kept weights of the edges and of the values."""
+    """Whole rows: three passes, each of which needs what the one before wrote.
+
+    The gradients of the kept weights go to `flow`, with those of the values; then that of the sums
+    takes their place, added up by receiver; then by sender.
+    """
+    (received, of_row), (edge, of_edge) = of_none(received, flow), of_none(edge, flow)
+    each = np.empty(flow.shape[1], flow.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
@@ -166,28 +173,23 @@ def backward_senders(
             first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
         )
         chunk = next_chunk(turns)
-
-
-def backward(
-    turns, chunks, indptr, indices, sent, received, edge, slope, weights, nothing, no_bucket, p,
-    seed, flow, of_received,
-):  # fmt: skip
-    """Whole rows: of the gradients that `backward_senders` wrote to `flow` make those of the sums.
-
-    They are added up by receiver, too.
-    """
-    (received, of_row), (edge, of_edge) = of_none(received, flow), of_none(edge, flow)
-    each = np.empty(flow.shape[1], flow.dtype)
-    chunk = take_chunk(turns)
-    while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+    wait_for(turns, chunks)
+    while chunk < 2 * chunks:
+        here = chunk - chunks
+        first, last = first_row(indptr, here, chunks), first_row(indptr, here + 1, chunks)
         softmax_backward_rows(
-            first, last, indptr, weights, flow, no_bucket, p, seed, flow, nothing, chunk, each
+            first, last, indptr, weights, flow, no_bucket, p, seed, flow, nothing, here, each
         )
         flow_rows(
             first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, flow,
             of_received, each,
         )  # fmt: skip
+        chunk = next_chunk(turns)
+    wait_for(turns, 2 * chunks)
+    while chunk < 3 * chunks:
+        here = chunk - 2 * chunks
+        first, last = first_row(t_indptr, here, chunks), first_row(t_indptr, here + 1, chunks)
+        sum_columns(first, last, t_indptr, perm, flow, of_sent)
         chunk = next_chunk(turns)
 
 
@@ -233,18 +235,19 @@ def attention_backward(
     options = _options(sent, received, edge, slope)
     of_sent, rows = torch.empty_like(sent), 0 if received is None else received.size(0)
     of_received = sent.new_empty(rows, sent.size(1))
-    chunks, columns = calls.chunks_of(indptr, weights), calls.chunks_of(t_indptr, weights)
-    work = 8 * weights.numel()
     if csr.few(indices, value):
         flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
-        back = (t_indptr, receivers, perm, value, grad, weights, dropout, drawn)
-        csr.run_whole(backward_senders, weights, value, *back, flow, of_value)
-        arrays = (indptr, indices, *options, weights, calls.NO_ROWS[value.dtype], calls.NO_BUCKETS)
-        calls.run(backward, work, chunks, *arrays, dropout, drawn, flow, of_received)
+        csr.run_whole(
+            backward, weights, value, indptr, indices, t_indptr, receivers, perm, *options, value,
+            grad, weights, calls.NO_ROWS[value.dtype], calls.NO_BUCKETS, dropout, drawn, flow,
+            of_value, of_sent, of_received, passes=3,
+        )  # fmt: skip
     else:
+        work, chunks = 8 * weights.numel(), calls.chunks_of(indptr, weights)
         of_value = csr.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
         flow = csr.dot(indptr, indices, grad, value)  # so far the gradient of the weights
         csr.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
         calls.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
-    calls.run(columns_loop, work, columns, t_indptr, perm, flow, of_sent)
+        chunks = calls.chunks_of(t_indptr, weights)
+        calls.run(columns_loop, work, chunks, t_indptr, perm, flow, of_sent)
     return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow

@@ -1,4 +1,4 @@
-"""Attention on whole rows: one loop forward, one over receivers and one over senders backward.
+"""Attention on whole rows: one loop forward, one backward, over receivers and then over senders.
 
 Fewer launches than the loops of `_numba_kernels` take, and what a row computes for its edges is
 still in the cache when it is used. A hub is not shared out: its row belongs to one chunk. The
@@ -20,7 +20,7 @@ from graphtheory.ops.backends._numba_lanes import (
     dot,
 )
 from graphtheory.ops.backends._numba_parts import part
-from graphtheory.ops.backends._turns import next_chunk, take_chunk
+from graphtheory.ops.backends._turns import next_chunk, take_chunk, wait_for
 
 
 @part
@@ -58,11 +58,29 @@ def forward(
         chunk = next_chunk(turns)
 
 
-def backward(
-    turns, chunks, indptr, indices, key, value, grad, weights, bucket, scale, p, seed,
-    logits, of_query, tables,
+@part
+def sum_senders(
+    chunk, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p, seed,
+    of_key, of_value,
 ):  # fmt: skip
-    """Write the gradients of logits and query, and a table of each chunk."""
+    """The part of `backward` of the senders of a chunk."""
+    size = query.shape[1] * query.shape[2]
+    for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        clear(of_key, j * size, size)
+        clear(of_value, j * size, size)
+        add_entries(of_key, j, low, high, receivers, perm, logits, scale, 0.0, 0, query)
+        add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
+
+
+def backward(
+    turns, chunks, indptr, indices, t_indptr, receivers, perm, grad, query, key, value, weights,
+    bucket, scale, one, p, seed, logits, of_query, tables, of_key, of_value,
+):  # fmt: skip
+    """Write the gradients of logits and query, and a table of each chunk; `one` is 1.
+
+    In a second pass, if there are senders, those of key and value.
+    """
     mean = np.empty(weights.shape[1], logits.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
@@ -73,31 +91,10 @@ def backward(
         )
         sum_rows(first, last, indptr, indices, logits, scale, 0.0, 0, key, of_query)
         chunk = next_chunk(turns)
-
-
-@part
-def _sum_senders(
-    chunk, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p, seed,
-    of_key, of_value,
-):  # fmt: skip
-    size = query.shape[1] * query.shape[2]
-    for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
-        low, high = t_indptr[j], t_indptr[j + 1]
-        clear(of_key, j * size, size)
-        clear(of_value, j * size, size)
-        add_entries(of_key, j, low, high, receivers, perm, logits, scale, 0.0, 0, query)
-        add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
-
-
-def backward_senders(
-    turns, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p,
-    seed, of_key, of_value,
-):  # fmt: skip
-    """Write the gradients of key and value; `one` is 1."""
-    chunk = take_chunk(turns)
-    while chunk < chunks:
-        _sum_senders(
-            chunk, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p,
-            seed, of_key, of_value,
+    wait_for(turns, chunks)
+    while chunk < 2 * chunks and t_indptr.shape[0] > 0:
+        sum_senders(
+            chunk - chunks, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale,
+            one, p, seed, of_key, of_value,
         )  # fmt: skip
         chunk = next_chunk(turns)

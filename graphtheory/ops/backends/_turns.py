@@ -60,6 +60,13 @@ def next_chunk(counters):
     return _add_one(counters, _NEXT)
 
 
+@njit(cache=True)
+def wait_for(counters, chunks):
+    """Wait for the threads that still do one of the first chunks, on which those after depend."""
+    while _look(counters, _DONE) < chunks:
+        pass
+
+
 @njit(cache=True, nogil=True)
 def settled(counters, chunks, patience):
     """Whether so many chunks are done, looking again so many times."""

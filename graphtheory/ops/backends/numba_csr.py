@@ -54,10 +54,12 @@ def hands_over(num_edges: int, num_heads: int, itemsize: int) -> bool:
     return num_edges * num_heads * itemsize < _HANDED
 
 
-def run_whole(loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any) -> None:
-    """Launch a loop of `_numba_whole`, whose first argument is the row pointers."""
-    work = weights.numel() * (2 * value.size(2) + _EXP)
-    calls.run(loop, work, calls.chunks_of(args[0], weights), *args)
+def run_whole(
+    loop: Callable[..., None], weights: Tensor, value: Tensor, *args: Any, passes: int = 1
+) -> None:
+    """Launch a loop over whole rows, whose first argument is the row pointers."""
+    work = passes * weights.numel() * (2 * value.size(2) + _EXP)
+    calls.run(loop, work, calls.chunks_of(args[0], weights), *args, passes=passes)
 
 
 def softmax_backward_(
@@ -174,15 +176,13 @@ def _backward_of_whole_rows(
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     of_query, of_key, of_value, logits = (empty(t.shape, t) for t in (query, key, value, weights))
-    one, times = calls.number(1.0, grad), calls.number(scale, grad)
     tables = calls.tables_of(weights, calls.chunks_of(indptr, weights), num_buckets)
-    arrays = (indptr, indices, key, value, grad, weights, calls.buckets(bucket))
-    outs = (logits, of_query, tables)
-    run_whole(whole.backward, weights, value, *arrays, times, dropout, seed, *outs)
-    if t_indptr.numel():
-        back = (t_indptr, receivers, perm, query, grad, logits, weights)
-        numbers = (times, one, dropout, seed)
-        run_whole(whole.backward_senders, weights, value, *back, *numbers, of_key, of_value)
+    run_whole(
+        whole.backward, weights, value, indptr, indices, t_indptr, receivers, perm, grad, query,
+        key, value, weights, calls.buckets(bucket), calls.number(scale, grad),
+        calls.number(1.0, grad), dropout, seed, logits, of_query, tables, of_key, of_value,
+        passes=2 if t_indptr.numel() else 1,
+    )  # fmt: skip
     return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, weights)
 
 
