@@ -92,12 +92,16 @@ def test_twice_gives_the_same_bits(backend: str, bias: str) -> None:
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 
-@pytest.mark.parametrize(("whole", "launches"), [(2**62, 3), (0, 8)])
+@pytest.mark.parametrize(
+    ("whole", "handed", "launches"), [(2**62, 2**62, 2), (0, 2**62, 8), (0, 0, 3)]
+)
 @pytest.mark.parametrize("bias", BIASES)
 def test_threads_do_not_change_a_bit(
-    bias: str, whole: int, launches: int, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    bias: str, whole: int, handed: int, launches: int, two_threads: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(numba_csr, "_WHOLE", whole)
+    monkeypatch.setattr(numba_csr, "_HANDED", handed)
     asked = []
 
     def counted(job: Callable[[], None], threads: int) -> None:
