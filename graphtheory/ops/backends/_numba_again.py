@@ -27,7 +27,7 @@ def attention(
     arrays = (indptr, indices, query, key, value, *calls.options(query, bias, bucket, table))
     numbers, work = (calls.number(scale, query), dropout, seed), 2 * len(indices) * heads * dim
     calls.run(tiles.forward, work, chunks, *arrays, *numbers, norm, out, carried, *carry)
-    calls.merge(tiles.merge, carried, *carry, norm, out)
+    calls.run_merge(tiles.merge_rows, carried, *carry, norm, out)
     return out, norm
 
 
@@ -53,7 +53,7 @@ def attention_backward(
         backward.by_receiver, work, chunks, indptr, indices, *nodes, norm, *given, *sums, carried,
         *carry,
     )  # fmt: skip
-    calls.merge(backward.merge_queries, carried, *carry, norm, numbers[0], *sums)
+    calls.run_merge(backward.merge_queries, carried, *carry, norm, numbers[0], *sums)
     logits = grad.new_empty(0, heads) if bias is None else empty(bias.shape, grad)
     chunks = calls.chunks_of(t_indptr, receivers)
     tables = calls.tables_of(logits, chunks, num_buckets)
@@ -62,6 +62,6 @@ def attention_backward(
         outs = (of_key, of_value, logits, tables, carried, *carry)
         graph = (t_indptr, receivers, perm)
         calls.run(backward.by_sender, work, chunks, *graph, *nodes, facts, *given, *outs)
-        calls.merge(merge, carried, carry[0], of_key)
-        calls.merge(merge, carried, carry[1], of_value)
+        calls.run_merge(merge, carried, carry[0], of_key)
+        calls.run_merge(merge, carried, carry[1], of_value)
     return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, logits)

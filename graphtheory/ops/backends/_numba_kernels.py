@@ -35,7 +35,7 @@ from graphtheory.ops.backends._numba_parts import inlined, part
 from graphtheory.ops.backends._turns import next_chunk, take_chunk
 
 MOST_CHUNKS = 128
-AHEAD = 16  # edges whose rows are loaded while as many before them are worked on
+AHEAD = 16  # edges whose rows are loaded while as many before them, a tile, are worked on
 FAR = 2**24  # bytes of nodes from which on that is done; fewer are near anyway
 _CHUNK = 512  # rows and edges that are worth a chunk
 HARMLESS = 60  # logits up to this size have exponentials that sum without a shift

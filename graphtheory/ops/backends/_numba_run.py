@@ -75,6 +75,6 @@ def room_to_carry(chunks: int, *outs: Tensor) -> tuple[Tensor, ...]:
     return torch.empty(chunks, dtype=torch.int64), *rows
 
 
-def merge(loop: Callable[..., None], carried: Tensor, *parts: Any) -> None:
+def run_merge(loop: Callable[..., None], carried: Tensor, *parts: Any) -> None:
     """Launch a loop that adds up what chunks carried."""
     launch(loop, len(carried), 0, len(carried), *arrays(carried, *parts))

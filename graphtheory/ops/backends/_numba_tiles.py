@@ -183,7 +183,7 @@ def forward(
     """Write the means of the values, and the norm.
 
     The part of a row that starts before a chunk goes to carry[chunk] and carry_norm[chunk], the row
-    to carried[chunk]: see `merge`.
+    to carried[chunk]: see `merge_rows`.
     """
     tile = np.empty((AHEAD + 2) * key.shape[1], out.dtype)
     chunk = take_chunk(turns)
@@ -195,7 +195,7 @@ def forward(
         chunk = next_chunk(turns)
 
 
-def merge(turns, chunks, carried, carry, carry_norm, norm, out):
+def merge_rows(turns, chunks, carried, carry, carry_norm, norm, out):
     """Add the parts of rows to the first one, in the order of the chunks."""
     heads = out.shape[1]
     chunk = take_chunk(turns)

@@ -85,7 +85,7 @@ def sums(
     numbers = (calls.number(scale, value), dropout, seed)
     arrays = (indptr, indices, perm, weights, value, *numbers, out, carried, carry)
     calls.run(loops.aggregate, work, chunks, *arrays)
-    calls.merge(loops.merge, carried, carry, out)
+    calls.run_merge(loops.merge, carried, carry, out)
     return out
 
 
