@@ -15,10 +15,10 @@ from graphtheory.ops.backends import _numba_whole as whole
 from graphtheory.ops.backends._pages import empty
 from graphtheory.ops.backends._wide import widened
 
-# Multiply-adds of a sum below which rows stay whole: three loops become one. Above, rows are asked
-# for ahead, which near ones need not be, and hubs are shared. What three loops take of the time of
-# one, 8 heads of 16, on an EPYC: 1.4 million 1.3, 2.6 million 1.0, 3.8 million 0.9, 7.7 million
-# 0.7; molecules, whose edges are short, 1.4 to 1.3 at any size.
+# Multiply-adds of a sum below which rows stay whole: three loops become one. Above, hubs are shared
+# out, and rows asked for ahead where they are far. What three loops took of the time of one when
+# near rows were asked for, too, 8 heads of 16, on an EPYC: 1.4 million 1.3, 2.6 million 1.0, 3.8
+# million 0.9, 7.7 million 0.7; molecules, whose edges are short, 1.4 to 1.3 at any size.
 _WHOLE = 2**22
 # Bytes of the weights [E, H] from which on they are not kept for the backward pass.
 _HANDED = 2**26
