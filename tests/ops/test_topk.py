@@ -113,6 +113,25 @@ def test_of_equal_logits_the_earlier_edges_stay(backend: str, dtype: torch.dtype
     assert (out[0, 0] > 0).tolist() == [False, True, True, True, True, True, False, False, False]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_row_of_few_numbers(backend: str, n: int, dtype: torch.dtype) -> None:
+    """Rows of all orders of three logits, -2, 0 and 0.3, with ties at the top and below."""
+    logits = torch.cartesian_prod(*n * [torch.tensor([-2.0, 0, 0.3], dtype=dtype)])
+    rows, sets = len(logits), cliques(len(logits) * [n])
+    key = logits.view(-1, 1, 1)
+    value = torch.eye(n, dtype=dtype).repeat(rows, 1)[:, None]
+    query = torch.ones(rows * n, 1, n, dtype=dtype)
+    for k in range(1, n):
+        out = ops.topk_attention(
+            query, key.expand(-1, 1, n), value, sets, k, scale=1 / n, backend=backend
+        )
+        order = logits.sort(descending=True, stable=True).indices[:, :k]
+        true = torch.zeros(rows, n, dtype=torch.bool).scatter(1, order, value=True)
+        assert torch.equal(out[::n, 0] > 0, true)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_is_the_papers_slow_form(backend: str) -> None:
     """For each query its own k keys and values are gathered, and softmax is over k of them."""

@@ -105,13 +105,16 @@ def choose(x, step, rows, n, k, facts, first, h):
             bounds[i, 0], bounds[i, 1], reach[i, 0] = low, top, at_least(x, i * step, full, low)
             todo[left] = i
             left += reach[i, 0] > k
-    while left > 0:  # k or more entries reach a lower bound, fewer an upper one that is not the top
+    while left > 0:  # k or more entries reach a lower bound, fewer an upper one that is no entry
         rest = 0
         for place in range(left):
             i = todo[place]
             at, low, high, share = i * step, bounds[i, 0], bounds[i, 1], real(0.5)
             if steps % 12 == 11:  # no threshold parts equal entries
-                low, high, _ = extent(x, at, full, low, high)
+                if at_least(x, at, full, high) >= k:
+                    low = high
+                else:
+                    low, high, _ = extent(x, at, full, low, high)
             if steps < _INTERPOLATED:
                 share = real(reach[i, 0] - k) / real(reach[i, 0] - reach[i, 1])
             t = (real(1) - share) * low + share * high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,9 +13,32 @@ import torch
 from torch import Tensor
 
 _PAGE = 2**21
+_SMALL = 2**16  # a multiple of small pages, which what lies beyond the last large one takes
 _LARGE = 2**20  # bytes of an output that is worth a room of its own
 _KEPT = 2**26  # bytes that are kept for the next outputs, as many as malloc would keep
 _NUMPYS = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+def _rounded(size: int) -> int:
+    """Up to large pages, or to small ones where more than half of the last would be idle."""
+    room = -(-size // _PAGE) * _PAGE
+    return room if 2 * (room - size) <= _PAGE else -(-size // _SMALL) * _SMALL
+
+
+def _new(size: int) -> np.ndarray:
+    """That many bytes, a multiple of small pages, at the start of a large page."""
+    space: np.ndarray
+    try:
+        pages = mmap.mmap(-1, size + _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        space = np.frombuffer(pages, np.uint8)
+        first = -space.ctypes.data % _PAGE
+        pages.madvise(mmap.MADV_HUGEPAGE, first, size)
+        if size % _PAGE:
+            pages.madvise(mmap.MADV_NOHUGEPAGE, first + size // _PAGE * _PAGE)
+    except (AttributeError, OSError):  # not on Linux, or a kernel without large pages
+        space = np.empty(size + _PAGE, np.uint8)
+        first = -space.ctypes.data % _PAGE
+    return space[first : first + size]
 
 
 class _Lease(weakref.ref):
@@ -46,7 +70,7 @@ class Rooms:
 
     def take(self, size: int) -> np.ndarray:
         """A room of as many pages as that many bytes need."""
-        wanted = -(-size // _PAGE) * _PAGE
+        wanted = _rounded(size)
         with suppress(IndexError):  # other threads take and free rooms meanwhile
             for place in reversed(range(len(self.free))):
                 if self.free[place].size == wanted:
@@ -54,9 +78,7 @@ class Rooms:
                     if room.size == wanted:
                         return room
                     self.put_back(room)
-        space = np.empty(wanted + _PAGE, np.uint8)
-        first = -space.ctypes.data % _PAGE
-        return space[first : first + wanted]
+        return _new(wanted)
 
     def put_back(self, room: np.ndarray) -> None:
         """Keep a room for the next output, and let go of the oldest that are too many."""
@@ -74,7 +96,7 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
 
     New memory costs a fault for each page and is cleared by the system, which together take as long
     as the sums that are written there, on a virtual machine longer. So memory of freed outputs is
-    used again, and new memory asks for large pages, as NumPy's does and torch's does not.
+    used again, and new memory asks for large pages, which torch's does not.
     """
     size = prod(shape) * like.element_size()
     if size < _LARGE:

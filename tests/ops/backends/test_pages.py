@@ -1,6 +1,7 @@
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,36 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: _pages.Rooms
     assert _pages.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
 
 
+def test_a_last_page_that_would_be_idle_for_its_most_part_is_small(rooms: _pages.Rooms) -> None:
+    for size, room in (
+        (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2),
+        (PAGE + PAGE // 2, 2 * PAGE), (2 * PAGE - 5, 2 * PAGE),
+    ):  # fmt: skip
+        assert rooms.take(size).size == room
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")
+def test_a_room_takes_no_more_memory_than_it_says(rooms: _pages.Rooms) -> None:
+    def resident() -> int:
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+    before = resident()
+    many = [_pages.empty((PAGE // 4 * 2 + 2**14,), LIKE).fill_(1) for _ in range(16)]
+    grown = resident() - before
+    assert all(bool((t == 1).all()) for t in many)
+    assert grown < 16 * (2 * PAGE + PAGE // 4)
+
+
+def test_memory_where_the_system_cannot_be_asked_for_large_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(_pages.mmap, "MADV_HUGEPAGE", raising=False)
+    out = _pages.empty((2**20 + 1,), LIKE)
+    assert out.fill_(2).sum() == 2 * (2**20 + 1)
+    assert out.data_ptr() % PAGE == 0
+
+
 def test_little_is_kept(rooms: _pages.Rooms) -> None:
     many = [_pages.empty((2**20,), LIKE) for _ in range(30)]  # 4 MiB and a page each
     del many
@@ -62,7 +93,7 @@ def test_a_room_that_moved_while_it_was_chosen_is_not_taken(rooms: _pages.Rooms)
             return super().pop(place)
 
     rooms.free = Moving([np.empty(2 * PAGE, np.uint8)])
-    assert rooms.take(PAGE + 1).size == 2 * PAGE
+    assert rooms.take(2 * PAGE - 1).size == 2 * PAGE
 
 
 def test_threads_never_share_a_room() -> None:
