@@ -26,10 +26,7 @@ from graphtheory import Neighborhood
 from graphtheory.graph import interop, neighborhood_from
 
 # Torch says so once of the first sparse tensors it makes; PyG's converters make some.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled"),
-    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
 
 # Five nodes, directed, rows neither sorted nor symmetric, node 4 isolated, one loop.
 EDGES = torch.tensor([[3, 1, 0, 2, 3, 0], [1, 0, 1, 2, 0, 3]])

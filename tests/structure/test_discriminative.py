@@ -37,7 +37,6 @@ def test_nodes_follow_the_definition(moment, num_directions, angle, generator):
     assert 0.05 < found.double().mean() < 0.95 or num_directions == 1
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
 @pytest.mark.parametrize("moment", ["uncentred", "covariance"])
 def test_wide_and_sparse_features_give_the_same_nodes(moment, generator):
     x = (torch.rand(400, 150, generator=generator) < 0.1).float()

@@ -65,7 +65,6 @@ def no_x(data: Data) -> None:
         (no_x, TypeError, "data.x: got NoneType, expected a tensor"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_spoiled_data_is_refused(
     data: Data, spoil: Callable[[Data], None], error: type[Exception], message: str
 ) -> None:

@@ -92,7 +92,6 @@ def test_evaluation_sees_all_nodes(data: Data) -> None:
     assert torch.equal(module.evaluation_batch().x, data.x)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_rows_of_sparse_features(generator: torch.Generator) -> None:
     x = torch.rand(7, 5, generator=generator) * (torch.rand(7, 5, generator=generator) < 0.4)
     nodes = torch.tensor([4, 0, 3, 5, 4])  # row 3 is empty
