@@ -21,6 +21,8 @@ import torch
 import tyro
 from _rows import ratios, save, show
 from ops import Attention, draw, pyg, random_graph, step
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
@@ -112,7 +114,8 @@ def main(
     about = {"nodes": nodes, "edges": edges, "heads": heads, "head_dim": head_dim}
     rows, peaks = [], {}
     for library in get_args(Library):
-        found = [by_edges(library, threads, **about) for _ in range(repeats)]
+        rounds = track(range(repeats), library, console=Console(stderr=True))
+        found = [by_edges(library, threads, **about) for _ in rounds]
         peaks[library] = [of[edges] for of in found]
         here = [peak / MIB for peak in peaks[library]]
         slopes = [float(np.polyfit(list(of), list(of.values()), 1)[0]) for of in found]

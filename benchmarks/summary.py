@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from statistics import median
 
 import tyro
 
@@ -28,6 +29,7 @@ MEMORY = {
     "bytes an edge": "extra memory of an edge, graphtheory",
     "PyG's bytes an edge": "extra memory of an edge, PyG",
 }
+QUANTILES = ("median", "q20", "q80")
 OURS = "topk_attention"
 TOPK = {
     f"{what} of {form}": f"{what}, {form} over {OURS}"
@@ -51,13 +53,24 @@ def table(lines: list[dict[str, str]], columns: dict[str, str], of: tuple[str, .
     for line in lines:
         key = tuple(line.get(name, "") for name in of)
         if line["name"] in columns.values():
-            found.setdefault(key, {})[line["name"]] = _entry(line)
+            found.setdefault(key, {}).update({line["name"]: _entry(line), "device": _device(line)})
     first = next(iter(columns.values()))
-    out = [["graph", *columns], ["---"] * (1 + len(columns))]
+    out = [["graph", *columns, "processor"], ["---"] * (2 + len(columns))]
     for key, values in found.items():
         if first in values:
-            out.append([_setting(of, key), *(values.get(name, "-") for name in columns.values())])
+            entries = (values.get(name, "-") for name in (*columns.values(), "device"))
+            out.append([_setting(of, key), *entries])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in out)
+
+
+def middle(lines: list[dict[str, str]]) -> str:
+    """One more line: the medians of the columns of speed over graphs and shapes."""
+    cells = []
+    for name in COLUMNS.values():
+        found = [line for line in lines if line["name"] == name]
+        middles = (median(float(line[q]) for line in found) for q in QUANTILES)
+        cells.append(_entry(found[0] | dict(zip(QUANTILES, map(str, middles), strict=True))))
+    return f"| median of these | {' | '.join(cells)} | |"
 
 
 def _setting(of: tuple[str, ...], key: tuple[str, ...]) -> str:
@@ -67,13 +80,17 @@ def _setting(of: tuple[str, ...], key: tuple[str, ...]) -> str:
     return ", ".join([*rest, shape])
 
 
+def _device(line: dict[str, str]) -> str:
+    return line["device"].split(",")[0].replace("(R)", "").removesuffix(" Processor")
+
+
 def _entry(line: dict[str, str]) -> str:
     """The median and the quantiles 0.2 and 0.8."""
     percent = "share" in line["name"] or "extra time" in line["name"]
-    numbers = [float(line[name]) * (100 if percent else 1) for name in ("median", "q20", "q80")]
+    numbers = [float(line[name]) * (100 if percent else 1) for name in QUANTILES]
     digits = 0 if line["unit"] == "B" else 1
-    median, low, high = (f"{n:.{digits}f}" for n in numbers)
-    return f"{median} ({low} to {high})"
+    half, low, high = (f"{n:.{digits}f}" for n in numbers)
+    return f"{half} ({low} to {high})"
 
 
 def main(file: Path = Path(__file__).parent / "results" / "cpu.csv") -> None:
@@ -86,6 +103,7 @@ def main(file: Path = Path(__file__).parent / "results" / "cpu.csv") -> None:
     shape = ("heads", "head_dim")
     print("Times faster, forward and backward\n")
     print(table(lines, COLUMNS, ("graph", *shape)))
+    print(middle(lines))
     print("\nExtra peak memory\n")
     print(table(lines, MEMORY, ("nodes", "edges", *shape)))
     print("\nK-nearest attention: what others need, as a multiple\n")

@@ -1,0 +1,78 @@
+"""Time of attention, forward and backward, with node ids of 32 bits beside 64, on a CPU.
+
+    python benchmarks/indices.py --out benchmarks/results/cpu-indices.csv
+
+A `Neighborhood` holds ids of 64 bits, as PyG does. The loops take both: this is what the step would
+gain, without what it takes to convert ids. Outputs and gradients are the same bits.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+import tyro
+from _graphs import GRAPHS
+from _rows import ratios, save, seconds, show
+from ops import draw
+from torch import Tensor
+
+from graphtheory.experiments.rows import Row
+from graphtheory.ops.backends import numba_csr
+from graphtheory.ops.kernels import structure
+
+
+def step(parts: list[Tensor], nodes: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
+    """Forward and backward, without autograd."""
+    scale = nodes[0].size(2) ** -0.5
+    out, saved = numba_csr.attention(*parts[:2], *nodes, None, None, None, scale, 0.0, None)
+    given = (*parts, grad, *nodes, saved, None, 0, scale, 0.0, None)
+    return out, *numba_csr.attention_backward(*given, bias=None, table=None)[:3]
+
+
+def main(
+    graphs: tuple[str, ...] = ("molecules", "pubmed", "k16", "arxiv"),
+    shapes: tuple[str, ...] = ("8x16",),
+    threads: int = 2,
+    repeats: int = 15,
+    out: Path | None = None,
+) -> None:
+    """Time ids of 32 bits beside 64.
+
+    Args:
+        graphs: Names in `_graphs.GRAPHS`.
+        shapes: Heads x features of a head.
+        threads: Of torch and of the kernels.
+        repeats: Rounds.
+        out: CSV file to put the rows of each shape in, after the conformance tests.
+    """
+    torch.set_num_threads(threads)
+    for graph in graphs:
+        for shape in shapes:
+            heads, head_dim = map(int, shape.split("x"))
+            nb = GRAPHS[graph]()
+            leaves, grad = draw(nb.num_dst, heads, head_dim)
+            wide = structure(nb, *leaves)
+            narrow = [part.int() if part.numel() == nb.num_edges else part for part in wide]
+            nodes = [leaf.detach() for leaf in leaves]
+            works = {
+                f"forward+backward, {bits}-bit ids": partial(step, parts, nodes, grad)
+                for bits, parts in ((64, wide), (32, narrow))
+            }
+            results = [work() for work in works.values()]
+            assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+            del results
+            times = seconds(works, repeats)
+            about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
+                     "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
+            rows = [Row.of(name, taken, "s", **about) for name, taken in times.items()]
+            share = ratios(*reversed(times.values()))
+            rows.append(Row.of("time with 32-bit ids as a share of 64", share, "1", **about))
+            show(rows)
+            if out is not None:
+                save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
