@@ -28,7 +28,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, ops
 from graphtheory.experiments.rows import Row
 
-Library = Literal["graphtheory", "PyG"]
+Library = Literal["graphtheory", "graphtheory in int32", "PyG"]
 MIB = 2**20
 
 
@@ -52,7 +52,9 @@ def attention_of(library: Library, edges: Tensor, nodes: int, heads: int, dim: i
         return pyg(edges, heads, dim)
 
     def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return ops.attention(query, key, value, Neighborhood.from_edge_index(edges, nodes))
+        nb = Neighborhood.from_edge_index(edges, nodes)
+        nb = nb.to_int32() if library == "graphtheory in int32" else nb
+        return ops.attention(query, key, value, nb)
 
     return attention
 
@@ -121,8 +123,9 @@ def main(
         slopes = [float(np.polyfit(list(of), list(of.values()), 1)[0]) for of in found]
         rows.append(Row.of(f"extra peak memory, {library}", here, "MiB", **about))
         rows.append(Row.of(f"extra memory of an edge, {library}", slopes, "B", **about))
-    share = ratios(peaks["graphtheory"], peaks["PyG"])
-    rows.append(Row.of("extra peak memory as a share of PyG's", share, "1", **about))
+    for ours, where in (("graphtheory", ""), ("graphtheory in int32", " in int32")):
+        share = ratios(peaks[ours], peaks["PyG"])
+        rows.append(Row.of(f"extra peak memory{where} as a share of PyG's", share, "1", **about))
     show(rows)
     if out is not None:
         save(rows, out)

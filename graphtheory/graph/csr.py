@@ -59,16 +59,16 @@ def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-    """(different ids, ascending [n]; the place of each id among them [E]) of ids in 0..limit-1.
+    """(different ids, ascending [n]; the place of each id among them [E]), int64, of 0..limit-1.
 
     A table of `limit` entries is made only where it is not much longer than `ids`.
     """
     if limit > _TABLE * len(ids):
         order = _stable_order(ids, limit)
-        ascending = ids[order]
+        ascending = ids[order].long()
         fresh = torch.ones_like(ascending, dtype=torch.bool)
         fresh[1:] = ascending[1:] != ascending[:-1]
-        place = torch.empty_like(ids)
+        place = torch.empty_like(order)
         place[order] = fresh.cumsum(0) - 1
         return ascending[fresh], place
     seen = torch.zeros(limit, dtype=torch.bool, device=ids.device)
@@ -108,10 +108,14 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges of a CSR by sender: (indptr [num_src + 1], receivers [E], perm [E])."""
+    """Sort the edges of a CSR by sender: (indptr [num_src + 1], receivers [E], perm [E]).
+
+    Receivers and perm are of the dtype of `indices`.
+    """
     t_indptr, perm = sort_by_key(indices, num_src)
-    rows = torch.arange(indptr.numel() - 1, device=indptr.device)
-    return t_indptr, torch.repeat_interleave(rows, indptr.diff())[perm], perm
+    rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)
+    receivers = torch.repeat_interleave(rows, indptr.diff())[perm]
+    return t_indptr, receivers, perm.to(indices.dtype)
 
 
 @csr_transpose.register_fake

@@ -9,15 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph.csr import (
-    check_edge_index,
-    check_index,
-    csr_from_edges,
-    csr_transpose,
-    row_places,
-)
+from graphtheory.graph.check import check_edge_vector, check_int32, check_structure
+from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
-from graphtheory.graph.sets import Sets, check_sets
+from graphtheory.graph.sets import Sets
 
 
 class Neighborhood:
@@ -29,7 +24,7 @@ class Neighborhood:
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
-        indices: Sender of each edge, int64 [num_edges], in 0..num_src-1.
+        indices: Sender of each edge, int64 or int32 [num_edges], in 0..num_src-1.
         num_src: Number of nodes that may send; default num_dst (a graph; otherwise bipartite).
         weight: One number an edge, floating [num_edges], or None; `ops.aggregate` uses it,
             attention does not.
@@ -78,7 +73,7 @@ class Neighborhood:
         self._edge_places: list[Tensor] | None = None
         self._transpose: Neighborhood | None = None
         if validate and not torch.compiler.is_compiling():
-            _validate(self)
+            check_structure(self)
 
     @classmethod
     def from_edge_index(
@@ -125,7 +120,7 @@ class Neighborhood:
             raise ValueError(f"num_nodes: got {min(num_src, num_dst)}, expected 0 or more")
         indptr, indices, perm = csr_from_edges(edge_index, num_src, num_dst)
         if weight is not None:
-            _check_edge_vector("weight", weight, edge_index.size(1))
+            check_edge_vector("weight", weight, edge_index.size(1))
             weight = weight[perm]
         return cls(indptr, indices, num_src, weight=weight, perm=perm, validate=False)
 
@@ -138,6 +133,22 @@ class Neighborhood:
     def device(self) -> torch.device:
         """Where the structure lies."""
         return self.indptr.device
+
+    def to_int32(self) -> Neighborhood:
+        """The same with ids of 32 bits, 12 bytes an edge with the transposed structure, not 24.
+
+        Attention and the other operations take both and give the same bits; what is not stored,
+        such as `receivers` and `edge_index`, stays int64.
+
+        Raises:
+            ValueError: 2^31 nodes of a side or edges, or more.
+        """
+        check_int32(self)
+        return Neighborhood(
+            self.indptr, self.indices.int(), self.num_src, weight=self.weight,
+            distance=self.distance, perm=None if self.perm is None else self.perm.int(),
+            blocks=self.blocks, sets=self.sets, validate=False,
+        )  # fmt: skip
 
     def degree(self) -> Tensor:
         """Senders of each row, int64 [num_dst]."""
@@ -154,8 +165,8 @@ class Neighborhood:
         return self._receivers
 
     def edge_index(self) -> Tensor:
-        """PyG's edge list [2, E] in the order of the rows: senders first, receivers second."""
-        return torch.stack([self.indices, self.receivers()])
+        """PyG's edge list, int64 [2, E], in the order of the rows: senders, then receivers."""
+        return torch.stack([self.indices.long(), self.receivers()])
 
     def groups(self) -> list[Group]:
         """The `sets` as few dense groups, those without edges left out (cached)."""
@@ -231,7 +242,7 @@ class Neighborhood:
             )
         for name, value in changes.items():
             if value is not None:
-                _check_edge_vector(name, value, self.num_edges)
+                check_edge_vector(name, value, self.num_edges)
         fields = {"weight": self.weight, "distance": self.distance} | changes
         return Neighborhood(
             self.indptr, self.indices, self.num_src,
@@ -272,48 +283,3 @@ def _outside_inference() -> AbstractContextManager[object]:
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()
     return torch.inference_mode(False)
-
-
-def _check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a tensor [{num_edges}]")
-    if value.shape != (num_edges,):
-        raise ValueError(
-            f"{name}: shape {tuple(value.shape)}, expected one entry an edge: [{num_edges}]"
-        )
-    if name == "distance" and value.dtype != torch.uint8:
-        raise TypeError(f"distance: dtype {value.dtype}, expected uint8 hops")
-    if name == "weight" and not value.is_floating_point():
-        raise TypeError(f"weight: dtype {value.dtype}, expected a floating type")
-
-
-def _validate(nb: Neighborhood) -> None:
-    for name in ("indptr", "indices"):
-        tensor = getattr(nb, name)
-        if tensor.dtype != torch.int64 or tensor.dim() != 1:
-            shape = tuple(tensor.shape)
-            raise TypeError(f"{name}: {tensor.dtype} of shape {shape}, expected int64 of one axis")
-    if nb.num_dst < 0:
-        raise ValueError("indptr: empty, expected num_dst + 1 entries, the first 0")
-    ends = (int(nb.indptr[0]), int(nb.indptr[-1]))
-    if ends != (0, nb.num_edges) or bool((nb.indptr.diff() < 0).any()):
-        raise ValueError(
-            f"indptr: runs from {ends[0]} to {ends[1]}, "
-            f"expected 0 to {nb.num_edges} without decreasing"
-        )
-    check_index("indices", nb.indices, nb.num_src)
-    for name in ("weight", "distance"):
-        if getattr(nb, name) is not None:
-            _check_edge_vector(name, getattr(nb, name), nb.num_edges)
-    if nb.perm is not None and nb.perm.shape != nb.indices.shape:
-        raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
-    if nb.blocks is not None and nb.sets is not None:
-        raise ValueError(f"sets: given beside blocks {nb.blocks}, expected one of both")
-    if nb.blocks is not None:
-        count, dst, src = nb.blocks
-        equal = Sets((dst,) * count, (src,) * count)
-        check_sets("blocks", nb.blocks, equal, nb.indptr, nb.indices, nb.num_src)
-    if nb.sets is not None:
-        if not isinstance(nb.sets, Sets):
-            raise TypeError(f"sets: got {type(nb.sets).__name__}, expected graph.Sets")
-        check_sets("sets", nb.sets, nb.sets, nb.indptr, nb.indices, nb.num_src)

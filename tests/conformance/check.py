@@ -43,6 +43,7 @@ def _hub(n: int) -> Neighborhood:
 # Nodes -> a neighbourhood. Duplicates, loops, isolated nodes and empty rows come with "random".
 GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "random": lambda n: _random(n, n, 3 * n),
+    "ids of 32 bits": lambda n: _random(n, n, 3 * n).to_int32(),
     "no edges": lambda n: _random(n, n, 0),
     "more senders": lambda n: _random(2 * n + 1, n, 3 * n),
     "more receivers": lambda n: _random(n, 2 * n + 1, 3 * n),

@@ -235,8 +235,10 @@ def test_a_neighborhood_is_returned_as_it_is() -> None:
 
 @pytest.mark.parametrize("kind", ["edge_index", "Data", "csr", "SparseTensor", "scipy", "networkx"])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_there_and_back(kind: str, weighted: bool) -> None:
+@pytest.mark.parametrize("narrow", [True, False])
+def test_there_and_back(kind: str, weighted: bool, narrow: bool) -> None:
     nb = Neighborhood.from_edge_index(EDGES, NODES, weight=WEIGHT if weighted else None)
+    nb = nb.to_int32() if narrow else nb
     if kind == "edge_index":
         edges, weight = interop.to_edge_index(nb)
         back = neighborhood_from(edges, num_nodes=NODES, weight=weight)

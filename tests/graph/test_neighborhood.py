@@ -153,6 +153,40 @@ def test_weight_passes_its_gradient() -> None:
     assert torch.equal(weight.grad, upstream[EDGES[1], EDGES[0]])
 
 
+def test_ids_of_32_bits(nb: Neighborhood) -> None:
+    narrow = nb.to_int32()
+    back, turned, some = nb.transpose(), narrow.transpose(), torch.tensor([2, 0])
+    assert turned.perm is not None and back.perm is not None
+    for a, b in (
+        (narrow.indices, nb.indices), (narrow.perm, nb.perm),
+        (turned.indices, back.indices), (turned.perm, back.perm),
+    ):  # fmt: skip
+        assert a.dtype == torch.int32 and torch.equal(a.long(), b)
+    for a, b in (
+        (narrow.edge_index(), nb.edge_index()), (narrow.receivers(), nb.receivers()),
+        (turned.indptr, back.indptr), (turned.edge_index(), back.edge_index()),
+        (turned.weight, back.weight), (turned.distance, back.distance),
+        (narrow.to_dense(), nb.to_dense()),
+        (narrow.rows(some).edge_index(), nb.rows(some).edge_index()),
+    ):  # fmt: skip
+        assert a.dtype == b.dtype and torch.equal(a, b)
+    assert torch.equal(narrow.to_int32().indices, narrow.indices)
+    assert narrow.with_(weight=None).indices.dtype == torch.int32
+    given = Neighborhood(nb.indptr, nb.indices.int(), perm=nb.perm)
+    assert given.indices.dtype == given.transpose().indices.dtype == torch.int32
+    assert cliques([2]).to_int32().blocks == (1, 2, 2)
+
+
+@pytest.mark.parametrize("count", [2**31, 2**40])
+def test_ids_of_32_bits_are_refused_where_they_do_not_fit(count: int) -> None:
+    none = torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(ValueError, match=f"indices: {count} nodes or edges, expected fewer"):
+        Neighborhood(none, none[:0], num_src=count).to_int32()
+    with pytest.raises(ValueError, match=f"indices: {count} nodes or edges, expected fewer"):
+        Neighborhood(none, none[:0].int(), num_src=count)
+    assert Neighborhood(none, none[:0], num_src=2**31 - 1).to_int32().num_src == 2**31 - 1
+
+
 def test_to_moves_every_part(nb: Neighborhood) -> None:
     assert nb.to("cpu") is nb
     moved = nb.to("meta")
@@ -235,7 +269,7 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
     ("indptr", "indices", "options", "error", "words"),
     [
         (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
-        (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32"),
+        (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32 .* int64 or int32 of"),
         (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
         (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
         (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),

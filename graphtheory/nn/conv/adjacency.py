@@ -62,7 +62,7 @@ class Adjacency:
         """From the order of the rows to the given one."""
         if self.order is None:
             return per_edge
-        return torch.zeros_like(per_edge).index_copy(0, self.order, per_edge)
+        return torch.zeros_like(per_edge).index_copy(0, self.order.long(), per_edge)
 
     def receivers(self) -> Tensor:
         """Receiver of each edge of the rows, int64 [E]."""
@@ -166,7 +166,7 @@ def edge_list(given: Any) -> Tensor:
     if isinstance(given, Neighborhood) or nb.perm is None:
         return nb.edge_index()
     return torch.zeros(2, nb.num_edges, dtype=torch.int64, device=nb.device).index_copy(
-        1, nb.perm, nb.edge_index()
+        1, nb.perm.long(), nb.edge_index()
     )
 
 

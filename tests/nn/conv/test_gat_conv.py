@@ -124,7 +124,8 @@ def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> Non
     conv, x = GATConv(5, 4, heads=2), torch.randn(6, 5)
     wanted = conv(x, edge_index)
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
-    for form, adj in {**sparse_forms(edge_index, 6, 6), "Neighborhood": nb}.items():
+    forms = {"Neighborhood": nb, "ids of 32 bits": nb.to_int32()}
+    for form, adj in {**sparse_forms(edge_index, 6, 6), **forms}.items():
         for size in (None, (6, 6)):
             out = conv(x, adj, size=size)
             torch.testing.assert_close(out, wanted, msg=lambda m, form=form: f"{form}: {m}")
@@ -135,7 +136,7 @@ def test_forms_know_the_number_of_receivers(make_graph, sparse_forms) -> None:
     conv, x = GATConv((5, 3), 4), (torch.randn(6, 5), None)
     wanted = conv(x, edge_index, size=(6, 4))
     nb = Neighborhood.from_edge_index(edge_index, num_src=6, num_dst=4)
-    forms = {**sparse_forms(edge_index, 6, 4), "Neighborhood": nb}
+    forms = {**sparse_forms(edge_index, 6, 4), "Neighborhood": nb, "ids of 32 bits": nb.to_int32()}
     for form in forms.keys() - {"edge_index", "int32"}:
         torch.testing.assert_close(conv(x, forms[form]), wanted)
 
@@ -178,13 +179,15 @@ def test_weights_of_a_csc_matrix(make_graph, sparse_forms) -> None:
         torch.testing.assert_close(adj.values(), alpha)
 
 
-def test_weights_of_a_neighborhood_with_self_loops(make_graph) -> None:
+@pytest.mark.parametrize("loops", [True, False])
+def test_weights_of_a_neighborhood(make_graph, loops: bool) -> None:
     edge_index = make_graph(7, 5, 5, 12).edge_index
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=5)
     edge_attr, x = torch.randn(12, 2), torch.randn(5, 4)
-    conv = GATConv(4, 3, edge_dim=2)
+    conv = GATConv(4, 3, edge_dim=2, add_self_loops=loops)
     wanted = conv(x, nb.edge_index(), edge_attr, return_attention_weights=True)
-    torch.testing.assert_close(conv(x, nb, edge_attr, return_attention_weights=True), wanted)
+    for form in (nb, nb.to_int32()):
+        torch.testing.assert_close(conv(x, form, edge_attr, return_attention_weights=True), wanted)
 
 
 @pytest.mark.parametrize("fill_value", ["mean", 2.0])

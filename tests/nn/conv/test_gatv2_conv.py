@@ -79,7 +79,8 @@ def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> Non
     conv, x = GATv2Conv(5, 4, heads=2), torch.randn(6, 5)
     wanted = conv(x, edge_index)
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
-    for form, adj in {**sparse_forms(edge_index, 6, 6), "Neighborhood": nb}.items():
+    forms = {"Neighborhood": nb, "ids of 32 bits": nb.to_int32()}
+    for form, adj in {**sparse_forms(edge_index, 6, 6), **forms}.items():
         torch.testing.assert_close(conv(x, adj), wanted, msg=lambda m, form=form: f"{form}: {m}")
 
 

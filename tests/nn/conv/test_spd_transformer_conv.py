@@ -234,7 +234,8 @@ def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> Non
     distance = torch.randint(0, 9, (edge_index.size(1),))
     wanted = conv(x, edge_index)
     nb = Neighborhood.from_edge_index(edge_index, num_src=6, num_dst=4)
-    for form, adj in {**sparse_forms(edge_index, 6, 4), "Neighborhood": nb}.items():
+    forms = {"Neighborhood": nb, "ids of 32 bits": nb.to_int32()}
+    for form, adj in {**sparse_forms(edge_index, 6, 4), **forms}.items():
         torch.testing.assert_close(conv(x, adj), wanted, msg=lambda m, form=form: f"{form}: {m}")
     wanted = conv(x, edge_index, distance)
     torch.testing.assert_close(conv(x, nb, distance[nb.perm]), wanted)

@@ -43,6 +43,13 @@ def graph(degrees: list[int]) -> Neighborhood:
     return nb
 
 
+def narrow(nb: Neighborhood) -> Neighborhood:
+    """The same with ids of 32 bits."""
+    out = nb.to_int32()
+    out.adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
+    return out
+
+
 def parts(nb: Neighborhood) -> list[Tensor]:
     t = nb.transpose()
     assert t.perm is not None
@@ -88,6 +95,7 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 9),
     "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
     "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
+    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
 }
 
