@@ -2,8 +2,8 @@
 
     python benchmarks/indices.py --out benchmarks/results/cpu-indices.csv
 
-The kernels alone, without autograd and without the conversion of `Neighborhood.to_int32`. Outputs and
-gradients are the same bits.
+The kernels alone, without autograd and without the conversion of `Neighborhood.to_int32`. Outputs
+and gradients are the same bits.
 """
 
 from __future__ import annotations

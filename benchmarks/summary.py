@@ -26,6 +26,7 @@ COLUMNS = {
 }
 MEMORY = {
     "share of PyG's (%)": "extra peak memory as a share of PyG's",
+    "the same in int32 (%)": "extra peak memory in int32 as a share of PyG's",
     "bytes an edge": "extra memory of an edge, graphtheory",
     "PyG's bytes an edge": "extra memory of an edge, PyG",
 }
