@@ -28,7 +28,8 @@ from torch import Tensor
 from graphtheory import Neighborhood, ops
 from graphtheory.experiments.rows import Row
 
-Library = Literal["graphtheory", "graphtheory in int32", "PyG"]
+Library = Literal["graphtheory", "PyG"]
+Form = Literal["graphtheory", "graphtheory in int32", "PyG"]
 MIB = 2**20
 
 
@@ -46,7 +47,7 @@ def forget_peak() -> int:
     return resident("VmRSS")
 
 
-def attention_of(library: Library, edges: Tensor, nodes: int, heads: int, dim: int) -> Attention:
+def attention_of(library: Form, edges: Tensor, nodes: int, heads: int, dim: int) -> Attention:
     """One step from the edge list on."""
     if library == "PyG":
         return pyg(edges, heads, dim)
@@ -59,7 +60,7 @@ def attention_of(library: Library, edges: Tensor, nodes: int, heads: int, dim: i
     return attention
 
 
-def extra_peak(library: Library, nodes: int, edges: int, heads: int, head_dim: int) -> int:
+def extra_peak(library: Form, nodes: int, edges: int, heads: int, head_dim: int) -> int:
     """Bytes that one forward and backward needs on top of its inputs."""
     small = random_graph(100, 200)
     step(attention_of(library, small, 100, heads, head_dim), *draw(100, heads, head_dim))
@@ -79,7 +80,7 @@ def in_a_fresh_process(script: str, *measure: str, **options: int) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def by_edges(library: Library, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:
+def by_edges(library: Form, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:
     """Edges -> bytes, for a quarter as many, half as many and as many."""
     return {
         count: in_a_fresh_process(__file__, library, threads=threads, edges=count, **sizes)
@@ -95,7 +96,7 @@ def main(
     threads: int = 2,
     repeats: int = 3,
     out: Path | None = None,
-    measure: Library | None = None,
+    measure: Form | None = None,
 ) -> None:
     """Measure the extra peak memory of attention in float32 beside PyG's.
 
@@ -115,7 +116,7 @@ def main(
         return
     about = {"nodes": nodes, "edges": edges, "heads": heads, "head_dim": head_dim}
     rows, peaks = [], {}
-    for library in get_args(Library):
+    for library in get_args(Form):
         rounds = track(range(repeats), library, console=Console(stderr=True))
         found = [by_edges(library, threads, **about) for _ in rounds]
         peaks[library] = [of[edges] for of in found]
