@@ -137,7 +137,9 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     senders = torch.tensor([0, *(g.num_src for g in graphs)]).cumsum(0).tolist()
     edges = torch.tensor([0, *(g.num_edges for g in graphs)]).cumsum(0).tolist()
     indptr = [g.indptr[1:] + first for g, first in zip(graphs, edges, strict=False)]
-    indices = [g.indices + first for g, first in zip(graphs, senders, strict=False)]
+    fits = max(senders[-1], edges[-1]) < 2**31  # where all ids have 32 bits
+    ids = (g.indices if fits else g.indices.long() for g in graphs)
+    indices = [one + first for one, first in zip(ids, senders, strict=False)]
     weight = distance = None
     if any(g.weight is not None for g in graphs):
         ones = [g.indices.new_ones(g.num_edges, dtype=torch.float32) for g in graphs]

@@ -58,8 +58,12 @@ def check_structure(nb: Neighborhood) -> None:
     for name in ("weight", "distance"):
         if getattr(nb, name) is not None:
             check_edge_vector(name, getattr(nb, name), nb.num_edges)
-    if nb.perm is not None and nb.perm.shape != nb.indices.shape:
-        raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
+    if nb.perm is not None:
+        if not isinstance(nb.perm, Tensor) or nb.perm.dtype not in ids:
+            kind = nb.perm.dtype if isinstance(nb.perm, Tensor) else type(nb.perm).__name__
+            raise TypeError(f"perm: got {kind}, expected int64 or int32 places of edges")
+        if nb.perm.shape != nb.indices.shape:
+            raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
     if nb.blocks is not None and nb.sets is not None:
         raise ValueError(f"sets: given beside blocks {nb.blocks}, expected one of both")
     if nb.blocks is not None:

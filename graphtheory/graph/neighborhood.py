@@ -135,15 +135,17 @@ class Neighborhood:
         return self.indptr.device
 
     def to_int32(self) -> Neighborhood:
-        """The same with ids of 32 bits, 12 bytes an edge with the transposed structure, not 24.
+        """The same with `indices`, `perm` and the transposed structure in 32 bits, half the bytes.
 
-        Attention and the other operations take both and give the same bits; what is not stored,
-        such as `receivers` and `edge_index`, stays int64.
+        Operations, layers and patterns take both and give the same bits. `receivers`, `edge_index`
+        and what a pattern makes of new edges, such as `AddSelf`, are int64. Itself if it has them.
 
         Raises:
             ValueError: 2^31 nodes of a side or edges, or more.
         """
         check_int32(self)
+        if all(t is None or t.dtype == torch.int32 for t in (self.indices, self.perm)):
+            return self
         return Neighborhood(
             self.indptr, self.indices.int(), self.num_src, weight=self.weight,
             distance=self.distance, perm=None if self.perm is None else self.perm.int(),

@@ -138,7 +138,16 @@ def test_side_by_side_weights_and_distances_are_kept() -> None:
     assert weight is not None and weight.tolist() == [1, 1, 3, 4]
     hops = torch.tensor([1, 2], dtype=torch.uint8)
     assert union([first.with_(distance=hops), second]).distance is None
+    narrow = union([first.to_int32(), second.to_int32()])
+    assert narrow.indices.dtype == torch.int32
+    assert torch.equal(narrow.edge_index(), both.edge_index())
     known = union([first.with_(distance=hops), second.with_(distance=hops)]).distance
     assert known is not None and known.tolist() == [1, 2, 1, 2]
     with pytest.raises(ValueError, match="graphs: none"):
         union([])
+
+
+def test_ids_of_32_bits_grow_where_a_union_has_more_nodes() -> None:
+    last = 2**30
+    one = Neighborhood(torch.tensor([0, 1]), torch.tensor([last]).int(), last + 1)
+    assert union([one, one, one]).indices.tolist() == [last, 2 * last + 1, 3 * last + 2]

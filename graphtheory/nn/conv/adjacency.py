@@ -195,6 +195,8 @@ def _build(
     nb = Neighborhood.from_edge_index(
         edges.flip(0) if reverse else edges, num_src=num_src, num_dst=num_dst
     )
+    if isinstance(given, Neighborhood) and given.indices.dtype == torch.int32:
+        nb = nb.to_int32()
     order = nb.perm
     assert order is not None
     if not add_self_loops:

@@ -41,6 +41,13 @@ def test_self_loops_come_last_and_given_ones_are_marked(edge_index) -> None:
     assert read(without, 6, 6, add_self_loops=True).replaced is None
 
 
+def test_self_loops_beside_ids_of_32_bits_have_32(edge_index) -> None:
+    nb = Neighborhood.from_edge_index(edge_index, 6)
+    wide, narrow = (read(form, 6, 6, add_self_loops=True) for form in (nb, nb.to_int32()))
+    assert narrow.neighborhood.transpose().indices.dtype == torch.int32
+    assert torch.equal(rows(narrow), rows(wide))
+
+
 def test_other_flow_exchanges_the_ends(edge_index) -> None:
     adj = read(edge_index, 6, 6, flow="target_to_source")
     assert torch.equal(rows(adj), edge_index.flip(0))
