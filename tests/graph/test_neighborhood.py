@@ -281,8 +281,20 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
         (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
         (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
         (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
-        (INDPTR, INDICES, {"perm": INDICES / 2}, TypeError, "perm: got torch.float32, expected int"),
-        (INDPTR, INDICES, {"perm": [1, 0, 2]}, TypeError, "perm: got list, expected int64 or int32"),
+        (
+            INDPTR,
+            INDICES,
+            {"perm": INDICES / 2},
+            TypeError,
+            "perm: got torch.float32, expected int",
+        ),
+        (
+            INDPTR,
+            INDICES,
+            {"perm": [1, 0, 2]},
+            TypeError,
+            "perm: got list, expected int64 or int32",
+        ),
         (INDPTR, INDICES, {"blocks": (1, 3, 2)}, ValueError, "3 receivers and 2 senders"),
         (INDPTR, INDICES, {"blocks": (1, 2, 2)}, ValueError, "not those complete blocks"),
         (
