@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import check_nodes
 from graphtheory.ops.kernels import structure, triton_objections
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import operator, refuses
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -77,6 +77,9 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 _score.register_autograd(_backward, setup_context=_save)
+_score_grad.register_autograd(
+    refuses("additive_score: no second derivative; edge_dot, edge_softmax and aggregate have one")
+)
 
 
 def additive_score(

@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import kernels
 from graphtheory.ops.call import check_edges, check_nodes
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import operator, refuses
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -108,15 +108,13 @@ def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[A
     )
 
 
-def _second_backward(ctx: Any, *grads: Tensor | None) -> None:
-    raise RuntimeError(
+_attention.register_autograd(_backward, setup_context=_save)
+_attention_grad.register_autograd(
+    refuses(
         "additive_attention: no second derivative on a CPU; edge_softmax and aggregate have one, "
         "and so have GAT layers with return_attention_weights=True"
     )
-
-
-_attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(_second_backward)
+)
 
 
 def additive_attention(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.kernels import structure
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import operator, refuses
 
 
 @cache
@@ -117,15 +117,12 @@ def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any
     return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
 
 
-def _second_backward(ctx: Any, *grads: Tensor | None) -> None:
-    raise RuntimeError(
-        "attention: no second derivative on this backend; backend='reference' has one, and so have "
-        "edge_dot, edge_softmax and aggregate"
-    )
-
-
+no_second = refuses(
+    "attention: no second derivative on this backend; backend='reference' has one, and so have "
+    "edge_dot, edge_softmax and aggregate"
+)
 _attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(_second_backward)
+_attention_grad.register_autograd(no_second)
 
 
 def _rows_alone(call: AttentionCall, backend: str) -> bool:

@@ -140,7 +140,7 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
 
 
 _blocks.register_autograd(_backward, setup_context=_save)
-_blocks_grad.register_autograd(fused._second_backward)
+_blocks_grad.register_autograd(fused.no_second)
 
 
 def on_blocks(call: AttentionCall, backend: str | None = None) -> Tensor:
