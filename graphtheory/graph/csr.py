@@ -61,7 +61,8 @@ def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
     """(different ids, ascending [n]; the place of each id among them [E]), both int64.
 
-    The ids lie in 0..limit-1. A table of `limit` entries is made only where it is not much longer than `ids`.
+    The ids lie in 0..limit-1. A table of `limit` entries is made only where it is not much longer
+    than `ids`.
     """
     if limit > _TABLE * len(ids):
         order = _stable_order(ids, limit)
