@@ -25,6 +25,7 @@ from graphtheory.patterns import (
     SymmetricNormalize,
     UniformNodes,
 )
+from graphtheory.patterns.rows import layers_on_rows, on_rows
 from tests.patterns import laws
 from tests.patterns.laws import GRAPHS
 
@@ -113,6 +114,20 @@ def test_every_kind_is_a_frozen_value(kind: type[Pattern]) -> None:
 @of(ALL)
 def test_result_is_valid_and_input_untouched(pattern: Pattern, graph: Neighborhood) -> None:
     laws.is_valid_and_leaves_its_input(pattern, graph)
+
+
+@of(ALL)
+def test_ids_of_32_bits_change_nothing(pattern: Pattern) -> None:
+    graph, rows = GRAPHS["random directed"], torch.tensor([7, 2, 5])
+    for run in (
+        lambda g: pattern(g, generator=laws.source(3)),
+        lambda g: on_rows(pattern, g, rows, generator=laws.source(3)),
+        lambda g: layers_on_rows(pattern, g, rows, 2, generator=laws.source(3))[1][0],
+    ):
+        wide, narrow = run(graph), run(graph.to_int32())
+        assert torch.equal(narrow.edge_index(), wide.edge_index())
+        assert (narrow.weight is None) == (wide.weight is None)
+        assert wide.weight is None or torch.equal(narrow.weight, wide.weight)
 
 
 @on_every_graph
