@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 
@@ -64,6 +65,19 @@ GRAPHS: dict[str, Callable[[], Neighborhood]] = {
     "vit": lambda: cliques([197] * 32),
     "sentences": lambda: sentences(64),
 }
+
+
+def settings(
+    graphs: Iterable[str], shapes: Iterable[str], threads: int
+) -> Iterator[tuple[Neighborhood, tuple[int, int], dict[str, Any]]]:
+    """Graphs with shapes, "8x16" for 8 heads of 16 features, and the parameters of their rows."""
+    for graph in graphs:
+        for shape in shapes:
+            nb = GRAPHS[graph]()
+            heads, head_dim = map(int, shape.split("x"))
+            about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
+                     "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
+            yield nb, (heads, head_dim), about
 
 
 def gathered(nb: Neighborhood, heads: int, head_dim: int, size: int) -> int:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
-from _graphs import GRAPHS
+from _graphs import settings
 from _rows import ratios, save, seconds, show
 from ops import draw
 from torch import Tensor
 
+from graphtheory import Neighborhood
 from graphtheory.experiments.rows import Row
 from graphtheory.ops.backends import numba_csr
 from graphtheory.ops.kernels import structure
@@ -29,6 +31,25 @@ def step(parts: list[Tensor], nodes: list[Tensor], grad: Tensor) -> tuple[Tensor
     out, saved = numba_csr.attention(*parts[:2], *nodes, None, None, None, scale, 0.0, None)
     given = (*parts, grad, *nodes, saved, None, 0, scale, 0.0, None)
     return out, *numba_csr.attention_backward(*given, bias=None, table=None)[:3]
+
+
+def measure(
+    nb: Neighborhood, shape: tuple[int, int], about: dict[str, Any], repeats: int
+) -> list[Row]:
+    """The rows of one graph and shape."""
+    leaves, grad = draw(nb.num_dst, *shape)
+    nodes = [leaf.detach() for leaf in leaves]
+    works = {
+        f"forward+backward, {bits}-bit ids": partial(step, structure(of, *leaves), nodes, grad)
+        for bits, of in ((64, nb), (32, nb.to_int32()))
+    }
+    assert all(torch.equal(a, b) for a, b in zip(*(w() for w in works.values()), strict=True))
+    times = seconds(works, repeats)
+    share = ratios(*reversed(times.values()))
+    return [
+        *(Row.of(name, taken, "s", **about) for name, taken in times.items()),
+        Row.of("time with 32-bit ids as a share of 64", share, "1", **about),
+    ]
 
 
 def main(
@@ -48,30 +69,11 @@ def main(
         out: CSV file to put the rows of each shape in, after the conformance tests.
     """
     torch.set_num_threads(threads)
-    for graph in graphs:
-        for shape in shapes:
-            heads, head_dim = map(int, shape.split("x"))
-            nb = GRAPHS[graph]()
-            leaves, grad = draw(nb.num_dst, heads, head_dim)
-            wide = structure(nb, *leaves)
-            narrow = structure(nb.to_int32(), *leaves)
-            nodes = [leaf.detach() for leaf in leaves]
-            works = {
-                f"forward+backward, {bits}-bit ids": partial(step, parts, nodes, grad)
-                for bits, parts in ((64, wide), (32, narrow))
-            }
-            results = [work() for work in works.values()]
-            assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-            del results
-            times = seconds(works, repeats)
-            about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
-                     "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
-            rows = [Row.of(name, taken, "s", **about) for name, taken in times.items()]
-            share = ratios(*reversed(times.values()))
-            rows.append(Row.of("time with 32-bit ids as a share of 64", share, "1", **about))
-            show(rows)
-            if out is not None:
-                save(rows, out)
+    for nb, shape, about in settings(graphs, shapes, threads):
+        rows = measure(nb, shape, about, repeats)
+        show(rows)
+        if out is not None:
+            save(rows, out)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import tyro
-from _graphs import GRAPHS, gathered
+from _graphs import GRAPHS, gathered, settings
 from _rows import ratios, save, seconds, show
 from torch import Tensor
 from torch_geometric.nn import GATConv, TransformerConv
@@ -173,12 +173,10 @@ def alone(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def measure(
-    graph: str, shape: tuple[int, int], threads: int, repeats: int, compiled: bool
+    nb: Neighborhood, shape: tuple[int, int], about: dict[str, Any], repeats: int, compiled: bool
 ) -> list[Row]:
     """The rows of one graph and shape."""
-    nb, (heads, head_dim) = GRAPHS[graph](), shape
-    about = {"graph": graph, "nodes": nb.num_dst, "edges": nb.num_edges,
-             "heads": heads, "head_dim": head_dim, "threads": threads}  # fmt: skip
+    (heads, head_dim), threads = shape, about["threads"]
     works = dict(attentions(nb, heads, head_dim, compiled))
     works |= dict(additive(nb, heads, head_dim)) | dict(layers(nb, heads, head_dim))
     gats = ((GAT, PYG_GAT), (LAYER, PYG_LAYER))
@@ -224,13 +222,11 @@ def main(
         out: CSV file to put the rows of each shape in, after the conformance tests.
     """
     torch.set_num_threads(threads)
-    for graph in graphs:
-        for shape in shapes:
-            heads, head_dim = map(int, shape.split("x"))
-            found = measure(graph, (heads, head_dim), threads, repeats, compiled)
-            show(found)
-            if out is not None:
-                save(found, out)
+    for setting in settings(graphs, shapes, threads):
+        found = measure(*setting, repeats, compiled)
+        show(found)
+        if out is not None:
+            save(found, out)
 
 
 if __name__ == "__main__":
