@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphtheory.graph.check import fit_int32
 from graphtheory.graph.csr import check_index
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets, rows
@@ -137,7 +138,7 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     senders = torch.tensor([0, *(g.num_src for g in graphs)]).cumsum(0).tolist()
     edges = torch.tensor([0, *(g.num_edges for g in graphs)]).cumsum(0).tolist()
     indptr = [g.indptr[1:] + first for g, first in zip(graphs, edges, strict=False)]
-    fits = max(senders[-1], edges[-1]) < 2**31  # where all ids have 32 bits
+    fits = fit_int32(senders[-1], edges[-1], sum(g.num_dst for g in graphs))
     ids = (g.indices if fits else g.indices.long() for g in graphs)
     indices = [one + first for one, first in zip(ids, senders, strict=False)]
     weight = distance = None

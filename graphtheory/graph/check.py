@@ -28,10 +28,16 @@ def check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
         raise TypeError(f"weight: dtype {value.dtype}, expected a floating type")
 
 
+def fit_int32(*counts: int) -> bool:
+    """Whether the ids of so many nodes or edges have 32 bits."""
+    return max(counts) < 2**31
+
+
 def check_int32(nb: Neighborhood) -> None:
     """Raise unless ids of nodes and edges fit into 32 bits."""
-    most = max(nb.num_src, nb.num_dst, nb.num_edges)
-    if most >= 2**31:
+    counts = (nb.num_src, nb.num_dst, nb.num_edges)
+    if not fit_int32(*counts):
+        most = max(counts)
         raise ValueError(f"indices: {most} nodes or edges, expected fewer than 2^31 for int32")
 
 

@@ -113,7 +113,7 @@ def to_torch_csr(nb: Neighborhood) -> Tensor:
 
     Senders ascend within a row, as torch's CSR demands.
     """
-    index = nb.edge_index().flip(0)
+    index = torch.stack([nb.receivers(), nb.indices.long()])
     value = torch.ones(nb.num_edges, device=nb.device) if nb.weight is None else nb.weight
     size = (nb.num_dst, nb.num_src)
     coo = torch.sparse_coo_tensor(index, value, size, check_invariants=False).coalesce()
@@ -133,8 +133,8 @@ def to_sparse_tensor(nb: Neighborhood) -> Any:
     """
     from torch_sparse import SparseTensor
 
-    (senders, receivers), size = nb.edge_index(), (nb.num_dst, nb.num_src)
-    return SparseTensor(row=receivers, col=senders, value=nb.weight, sparse_sizes=size)
+    senders, size = nb.indices.long(), (nb.num_dst, nb.num_src)
+    return SparseTensor(row=nb.receivers(), col=senders, value=nb.weight, sparse_sizes=size)
 
 
 def to_scipy(nb: Neighborhood) -> Any:

@@ -55,7 +55,7 @@ def per_layer(
     layers: list[Neighborhood] = []
     for _ in range(num_layers):
         layers.insert(0, sampler(base, generator=generator, receivers=receivers))
-        receivers = layers[0].indices.long().unique()
+        receivers = layers[0].indices.unique().long()
     return layers
 
 

@@ -228,7 +228,7 @@ class _Columns:
         for sampler, nodes, diagonal in self.parts:
             drawn = sampler(diagonal, generator=generator)
             ratio = edge_weight(drawn) / edge_weight(diagonal)[drawn.indices]
-            out[nodes] = torch.zeros(len(nodes)).index_copy(0, drawn.indices.long(), ratio.float())
+            out[nodes] = torch.zeros(len(nodes)).index_copy(0, drawn.indices, ratio.float())
         return out
 
 

@@ -166,7 +166,7 @@ def edge_list(given: Any) -> Tensor:
     if isinstance(given, Neighborhood) or nb.perm is None:
         return nb.edge_index()
     return torch.zeros(2, nb.num_edges, dtype=torch.int64, device=nb.device).index_copy(
-        1, nb.perm.long(), nb.edge_index()
+        1, nb.perm, nb.edge_index()
     )
 
 
