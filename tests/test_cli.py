@@ -335,7 +335,7 @@ def test_bench_writes_everything(finished: Path) -> None:
     assert tuple(rows[0]) == FIELDS
     scores = {r["parameters"]: float(r["value"]) for r in rows if r["name"] == "test accuracy"}
     tests = [r["test"] for r in found["runs"] if r["model"] == "gt"]
-    where = "dataset=karate; split=random-60-20-20; model=gt"
+    where = "dataset=karate; split=random-60-20-20; model=gt; options=defaults, not tuned"
     assert scores[where] == pytest.approx(sum(tests) / 2)
     report = (finished / "report.html").read_text(encoding="utf-8")
     assert report.count("<img") == 6 and not re.search(r"https?://", report)

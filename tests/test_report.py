@@ -126,6 +126,22 @@ def test_score_table_has_the_columns_of_the_benchmark() -> None:
     assert "ROC AUC" in table.note
 
 
+def test_note_names_models_that_were_not_tuned() -> None:
+    found = summaries(RUNS)
+    assert "not tuned" not in score_table(found, "accuracy").note
+    some = score_table(found, "accuracy", not_tuned=["gcn"]).note
+    assert "defaults, not tuned, for gcn (" in some
+    assert "for all models" in score_table(found, "accuracy", not_tuned=["gt", "gcn"]).note
+
+
+def test_rows_mark_models_that_were_not_tuned() -> None:
+    found = rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])
+    marked = {
+        r.parameters["model"] for r in found if "not tuned" in r.parameters.get("options", "")
+    }
+    assert marked == {"gcn"}
+
+
 def test_unknown_memory_is_no_number() -> None:
     lost = [Run(**{**vars(RUNS[0]), "peak_mb": math.nan})]
     assert score_table(summaries(lost), "accuracy").rows[0][-1] == "-"

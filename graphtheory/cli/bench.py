@@ -53,8 +53,9 @@ class Bench(Command):
     """Name of a graph or an image set; `graphtheory datasets` lists them."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. gt is the graph
-    transformer with distance encoding, gt-plain without; gat-res, gcn-res have residual blocks. On
-    images, there without it all: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn."""
+    transformer with distance encoding, gt-plain without; gat-res and gcn-res add a linear
+    term of the node itself to each layer. On images, there without it all: vit, kvt, stvit, swin,
+    evit, tome, random-drop, vig, cnn."""
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""
@@ -100,7 +101,7 @@ class Bench(Command):
         return tuple(dict.fromkeys(self.models))
 
     def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.report import difference_table, score_table, summaries
+        from graphtheory.report import difference_table
         from graphtheory.report import differences as paired
 
         bench, data, log = self._prepared(screen)
@@ -110,7 +111,7 @@ class Bench(Command):
             studied = self._distances(screen, bench, data)
             report = self._report(screen, bench, data, runs, studied, log)
         title = f"{data.name}, split {data.split}"
-        screen.table(score_table(summaries(runs), data.metric, title))
+        screen.table(report.scores(title))
         if against := paired(runs, bench.models[0]):
             screen.table(difference_table(against, bench.models[0]))
         _write(report, out)
@@ -228,6 +229,8 @@ def _write(report: BenchmarkReport, out: Path) -> None:
     }  # fmt: skip
     write_json(out / "results.json", found)
     shared = {"dataset": report.benchmark.dataset, "split": report.split}
-    lines = rows(report.runs, report.first, report.metric, **shared)
+    lines = rows(
+        report.runs, report.first, report.metric, not_tuned=report.benchmark.not_tuned(), **shared
+    )
     write_csv(out / "results.csv", lines, report.environment)
     report.page().save(out / "report.html")

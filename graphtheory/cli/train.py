@@ -49,9 +49,9 @@ class Train(Command):
     """Name of a graph or an image set; `graphtheory datasets` lists them."""
     model: str = "gt"
     """For graphs gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-    gat-res and gcn-res have residual blocks. For images vit, kvt (k-nearest attention), stvit
-    (semantic tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop,
-    vig, cnn. On digits, which is both, the model decides."""
+    gat-res and gcn-res add a linear term of the node itself to each layer. For images vit, kvt
+    (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is attended to),
+    tome (merges tokens), random-drop, vig, cnn. On digits, which is both, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: int = 0

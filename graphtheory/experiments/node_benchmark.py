@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.experiments.trial import Outcome, Trial, load, run_trial
-from graphtheory.experiments.tuned import tuned_trial
+from graphtheory.experiments.tuned import is_tuned, tuned_trial
 from graphtheory.metrics.attention_mass import mass_by_distance
 from graphtheory.models import GraphTransformer
 from graphtheory.models.zoo import COMPARED
@@ -76,6 +76,10 @@ class Benchmark:
         trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
         epochs = epochs if self.epochs is None else self.epochs
         return trial, epochs, patience if self.patience is None else self.patience
+
+    def not_tuned(self) -> tuple[str, ...]:
+        """The models whose options no search has chosen on this data set."""
+        return tuple(model for model in self.models if not is_tuned(self.dataset, model))
 
     def run(self, progress: Progress = lambda *_: None) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""

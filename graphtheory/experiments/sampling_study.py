@@ -91,7 +91,8 @@ class Candidate:
         trial = tuned_trial(dataset, "gcn")[0]
         network, optimizer = trial.network, trial.optimizer
         changes: dict[str, Any] = dict(plan_of(dataset).tried[self.tried])
-        network = replace(network, dropout=changes.pop("dropout", network.dropout))
+        dropout = changes.pop("dropout", network.dropout)
+        network = replace(network, dropout=dropout, residual=False)  # a neighborhood for each layer
         return replace(trial, network=network, optimizer=replace(optimizer, **changes))
 
 

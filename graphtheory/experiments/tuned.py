@@ -22,8 +22,8 @@ def _read() -> dict[str, dict[str, Any]]:
 def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Trial, int, int]:
     """The trial to run for a model on a data set, with its epochs and patience.
 
-    A pair that was never searched gets plain options, residual except for gat and gcn. The kind of
-    split does not matter.
+    A pair that was never searched gets default options: the same residual stack, width, dropout and
+    step size for every model, so that only the layer differs. The kind of split does not matter.
 
     Raises:
         ValueError: An unknown model.
@@ -36,7 +36,7 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Tri
         return Trial.from_dict(kept["trial"]), space.epochs, space.patience
     default = make_trial(
         model,
-        residual=model not in ("gat", "gcn"),
+        residual=True,
         layers=2,
         hidden=64,
         heads=4,

@@ -11,7 +11,6 @@ from graphtheory.experiments.node_benchmark import Benchmark, Run
 from graphtheory.experiments.rows import Environment
 from graphtheory.experiments.search import Judged
 from graphtheory.experiments.trial import Trial
-from graphtheory.experiments.tuned import is_tuned
 from graphtheory.report.page import Page
 from graphtheory.report.summary import (
     difference_table,
@@ -63,6 +62,12 @@ class BenchmarkReport:
         self._setting(page)
         return page
 
+    def scores(self, title: str = "") -> Table:
+        """Scores of all models; the note says whose options are defaults."""
+        return score_table(
+            summaries(self.runs), self.metric, title, not_tuned=self.benchmark.not_tuned()
+        )
+
     def settings(self) -> dict[str, Any]:
         """What determines the numbers, in plain values."""
         trials = {model: self.benchmark.trial(model) for model in self.benchmark.models}
@@ -73,7 +78,8 @@ class BenchmarkReport:
             "metric": self.metric,
             "root": None if self.benchmark.root is None else str(self.benchmark.root),
             "models": {
-                model: {"epochs": epochs, "patience": patience} | trial.as_dict()
+                model: {"options": self._chosen_by(model), "epochs": epochs, "patience": patience}
+                | trial.as_dict()
                 for model, (trial, epochs, patience) in trials.items()
             },
         }
@@ -88,7 +94,7 @@ class BenchmarkReport:
         )
 
     def _results(self, page: Page) -> None:
-        page.section("Results").table(score_table(summaries(self.runs), self.metric))
+        page.section("Results").table(self.scores())
         rows = [{"model": run.model, "test": run.test} for run in self.runs]
         page.picture(
             plot.score_bars(rows, metric=metric_name(self.metric)),
@@ -139,15 +145,15 @@ class BenchmarkReport:
 
     def _choices(self, page: Page) -> None:
         b = self.benchmark
-        chosen = [
-            (m, "search" if is_tuned(b.dataset, m) else "default", options(b.trial(m)[0]))
-            for m in b.models
-        ]
+        chosen = [(m, self._chosen_by(m), options(b.trial(m)[0])) for m in b.models]
         note = "Search: chosen on validation scores alone."
         page.section("Options")
         page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
         if self.search_log:
             page.table(search_table(self.search_log))
+
+    def _chosen_by(self, model: str) -> str:
+        return "default" if model in self.benchmark.not_tuned() else "search"
 
     def _setting(self, page: Page) -> None:
         b, here = self.benchmark, self.environment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -89,8 +89,17 @@ def differences(runs: Iterable[Run], first: str) -> list[Difference]:
     return out
 
 
-def score_table(found: list[Summary], metric: str, title: str = "") -> Table:
-    """`model | test mean ± std | params | s/epoch | peak MB`."""
+def score_table(
+    found: list[Summary], metric: str, title: str = "", *, not_tuned: Sequence[str] = ()
+) -> Table:
+    """`model | test mean ± std | params | s/epoch | peak MB`.
+
+    Args:
+        found: A line each.
+        metric: "accuracy" or "rocauc".
+        title: Above the table.
+        not_tuned: Models whose options no search has chosen; the note names them.
+    """
     rows = [
         (
             s.model, percent(s.mean, s.std), f"{s.parameters:,}",
@@ -103,7 +112,21 @@ def score_table(found: list[Summary], metric: str, title: str = "") -> Table:
     note = (
         f"Test {metric_name(metric)} (%) at the epoch of best validation; {counted(seeds, 'seed')}."
     )
-    return Table(title, columns, rows, note=note)
+    return Table(
+        title, columns, rows, note=" ".join(filter(None, [note, _untold(found, not_tuned)]))
+    )
+
+
+def _untold(found: list[Summary], not_tuned: Sequence[str]) -> str:
+    """Which options are defaults, in words."""
+    if not not_tuned:
+        return ""
+    alike = "one residual stack, width, dropout and step size"
+    if all(s.model in not_tuned for s in found):
+        return f"Options: defaults, not tuned ({alike} for all models)."
+    return (
+        f"Options: defaults, not tuned, for {', '.join(not_tuned)} ({alike}); tuned for the others."
+    )
 
 
 def difference_table(found: list[Difference], first: str, title: str = "") -> Table:
@@ -134,12 +157,16 @@ def percent(mean: float, spread: float, sign: str = "") -> str:
     return shown if math.isnan(spread) else f"{shown} ± {100 * spread:.2f}"
 
 
-def rows(runs: Iterable[Run], first: str, metric: str, **shared: object) -> list[Row]:
-    """The same numbers as house rows, for the CSV file."""
+def rows(
+    runs: Iterable[Run], first: str, metric: str, not_tuned: Sequence[str] = (), **shared: object
+) -> list[Row]:
+    """The same numbers as rows for the CSV file; models of `not_tuned` are marked."""
     runs, out = list(runs), []
     for model in dict.fromkeys(run.model for run in runs):
         own = [run for run in runs if run.model == model]
         where = shared | {"model": model}
+        if model in not_tuned:
+            where["options"] = "defaults, not tuned"
         for name, unit, values in (
             (f"test {metric}", "1", [run.test for run in own]),
             (f"validation {metric}", "1", [run.val for run in own]),

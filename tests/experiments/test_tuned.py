@@ -67,6 +67,8 @@ def test_without_a_search_there_are_plain_options(file: Path) -> None:
         assert trial.model == model
         assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
         zoo.build(model, trial.network, num_features=5, num_classes=3)
+        same = tuned.tuned_trial("a graph of your own", "gt")[0]
+        assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
     assert not tuned.is_tuned("karate", "gt")
 
 
