@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
 from graphtheory import Neighborhood, accelerate
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 from graphtheory.models import GraphTransformer, SampledGCN
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (

@@ -13,7 +13,7 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
-from graphtheory.experiments.rows import FIELDS, Environment, Row, write_csv
+from graphtheory.bench.rows import FIELDS, Environment, Row, write_csv
 
 ROOT = Path(__file__).parent.parent
 _SHORT = 0.05  # seconds

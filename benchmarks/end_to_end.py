@@ -32,8 +32,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
 import graphtheory
+from graphtheory.bench.rows import Row
 from graphtheory.data.graphs import load
-from graphtheory.experiments.rows import Row
 
 Place = Literal["random", "Cora"]
 FEATURES, CLASSES = 128, 40  # of ogbn-arxiv

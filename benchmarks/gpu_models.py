@@ -32,7 +32,7 @@ from _gpu_dense import gpt, heads, timm, vision
 from _gpu_graphs import accelerated, distances, graphs, task_of
 from _rows import green, save, show
 
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 
 Name = Literal["graphs", "vision", "gpt", "heads", "distances", "timm", "accelerate"]
 SECTIONS: dict[Name, tuple[Callable[[Where], Iterator[Job]], float]] = {  # and its share of time

@@ -23,7 +23,7 @@ from ops import assert_equal
 from torch import Tensor, nn
 
 from graphtheory import cliques
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 from graphtheory.nn import TransformerHead
 from graphtheory.nn.heads import batch_clique
 

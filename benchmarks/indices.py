@@ -20,7 +20,7 @@ from ops import draw
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 from graphtheory.ops.backends import numba_csr
 from graphtheory.ops.kernels import structure
 

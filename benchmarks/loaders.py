@@ -42,9 +42,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GCNConv, SAGEConv
 
+from graphtheory.bench.rows import Row
 from graphtheory.data.graphs import load
 from graphtheory.data.loaders import NodeSetLoader
-from graphtheory.experiments.rows import Row
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import (
     LADIES,

@@ -26,7 +26,7 @@ from rich.progress import track
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 
 Library = Literal["graphtheory", "PyG"]
 Form = Literal["graphtheory", "graphtheory in int32", "PyG"]

@@ -22,13 +22,13 @@ import tyro
 from _rows import ratios, save, seconds, show
 from torch import Generator, Tensor, nn
 
+from graphtheory.bench.rows import Row
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
-from graphtheory.experiments import core_neighborhood as core
-from graphtheory.experiments.core_neighborhood import Graph, Learner
-from graphtheory.experiments.rows import Row
-from graphtheory.experiments.side_by_side import side_by_side
 from graphtheory.graph import Neighborhood
-from graphtheory.models import ShallowAttention
+from graphtheory.papers.core_neighborhood import training as core
+from graphtheory.papers.core_neighborhood.training import Graph, Learner
+from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.side_by_side import side_by_side
 
 SENDERS = 60
 Draw = Callable[[int], tuple[Tensor, Tensor]]

@@ -13,12 +13,13 @@ import torch
 import tyro
 from _rows import save, seconds, show
 
-from graphtheory.data.chain import ChainData
-from graphtheory.data.pattern_tasks import training_tasks
-from graphtheory.data.prompt_patterns import Patterns
+from graphtheory.bench.rows import Row
 from graphtheory.data.prompt_tasks import Linear
-from graphtheory.data.prompts import PromptSource, label_embedding
-from graphtheory.experiments.rows import Row
+from graphtheory.data.prompts import label_embedding
+from graphtheory.papers.chain.data import ChainData
+from graphtheory.papers.icl.data import PromptSource
+from graphtheory.papers.icl.patterns import Patterns
+from graphtheory.papers.icl.tasks import training_tasks
 
 
 def draws(count: int, contexts: int, dim: int) -> dict[str, Callable[[], object]]:

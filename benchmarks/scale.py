@@ -42,9 +42,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from graphtheory import plot
+from graphtheory.bench.rows import Row
 from graphtheory.data import graphs
 from graphtheory.data.power_law import PowerLawGraph
-from graphtheory.experiments.rows import Row
 from graphtheory.plot.style import look, panels, styled
 
 Part = Literal["train", "large", "flat"]

@@ -25,7 +25,7 @@ import tyro
 from _rows import ratios, save, seconds, show
 from torch import Tensor, nn
 
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 from graphtheory.integrations.transformers import from_huggingface
 from graphtheory.metrics import count_macs
 from graphtheory.models import ReducedViT, ViT

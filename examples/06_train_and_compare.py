@@ -2,10 +2,10 @@
 
 from statistics import mean, stdev
 
-from graphtheory.experiments.node_benchmark import Benchmark
-from graphtheory.experiments.search import Search, best
-from graphtheory.experiments.spaces import make_trial
-from graphtheory.experiments.trial import load, run_trial
+from graphtheory.bench.node_benchmark import Benchmark
+from graphtheory.bench.search import Search, best
+from graphtheory.bench.spaces import make_trial
+from graphtheory.bench.trial import load, run_trial
 
 # One network on one split: 34 members of a karate club, two factions.
 data = load("karate", root=None, split=None, seed=0, degree=False)

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import torch
 
-from graphtheory.data.pattern_tasks import training_tasks, uncovered, unseen_tasks
-from graphtheory.data.prompt_patterns import Patterns, section_6_5
-from graphtheory.data.prompts import PromptSource, label_embedding
-from graphtheory.metrics import mass_by_kind
-from graphtheory.models import DiagonalStart, ShallowAttention, icl_predict
-from graphtheory.report import prompt_page
-from graphtheory.train import Algorithm4, HingeBatch, descend
+from graphtheory.data.prompts import label_embedding
+from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, descend
+from graphtheory.papers.icl import page as prompt_page
+from graphtheory.papers.icl.data import PromptSource
+from graphtheory.papers.icl.mechanism import mass_by_kind
+from graphtheory.papers.icl.model import DiagonalStart, icl_predict
+from graphtheory.papers.icl.patterns import Patterns, section_6_5
+from graphtheory.papers.icl.tasks import training_tasks, uncovered, unseen_tasks
+from graphtheory.papers.shallow import ShallowAttention
 
 STEPS, BATCH, LENGTH = 150, 64, 20
 draw = torch.Generator().manual_seed(0)

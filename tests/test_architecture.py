@@ -1,7 +1,9 @@
 """The rules of the house, read off the syntax tree: who imports whom, and what no module does.
 
-    cli -> report -> experiments -> {train, data, metrics, plot} and models -> nn
+    cli -> papers -> report -> bench -> {train, data, metrics, plot} and models -> nn
         -> patterns -> structure -> ops -> graph
+
+Chapters of `papers` do not import each other.
 
 Every import counts, those inside functions and under TYPE_CHECKING too.
 """
@@ -24,7 +26,9 @@ _STRUCTURE = {"ops", "graph"}
 _PATTERNS = {"structure"} | _STRUCTURE
 _LAYERS = {"modes", "patterns"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
-_EXPERIMENTS = {"signals", "train", "data", "metrics", "plot", "models"} | _MODELS
+_BENCH = {"signals", "train", "data", "metrics", "plot", "models"} | _MODELS
+_REPORT = {"bench"} | _BENCH
+_PAPERS = {"report"} | _REPORT
 # Room -> the other rooms it may import. A room is a module or a folder directly in the package.
 MAY_IMPORT: dict[str, set[str]] = {
     "signals": set(),
@@ -40,13 +44,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": _LAYERS,
     "metrics": _LAYERS,
     "plot": _LAYERS,
-    "experiments": _EXPERIMENTS,
-    "report": {"experiments"} | _EXPERIMENTS,
-    "cli": {"report", "experiments"} | _EXPERIMENTS,
+    "bench": _BENCH,
+    "report": _REPORT,
+    "papers": _PAPERS,
+    "cli": {"papers"} | _PAPERS,
 }
 
-_PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*")
+_PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*", "papers/*/*")
 _KERNEL_PLACES = ("ops/backends/numba_csr.py", "ops/backends/_*.py", "structure/_*.py")
+CHAPTERS = {p.parent.name for p in (ROOT / PACKAGE / "papers").glob("*/__init__.py")}
+SHARED = {"shallow_vit": ("core_neighborhood",)}  # until what they share is outside both
 # Third-party package -> the files that may import it.
 PLACES: dict[str, tuple[str, ...]] = {
     "torch_geometric": _PYG_PLACES,
@@ -58,7 +65,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("plot.py", "plot/*"),
     "ogb": ("data/*", "train/*"),
     "kornia": ("train/augment.py", "train/views.py"),
-    "lightning": ("train/*", "cli.py", "cli/*", "experiments/*"),
+    "lightning": ("train/*", "cli.py", "cli/*", "bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("data/planetoid.py",),  # for an Unpickler that knows six harmless names
     "cloudpickle": (),
@@ -72,7 +79,7 @@ BROUGHT_BY = {
     "sklearn": "scikit-learn", "llvmlite": "numba",
     "PIL": "matplotlib",
 }  # fmt: skip
-PRINTING = {"cli", "report", "experiments"}
+PRINTING = {"cli", "report", "bench", "papers"}
 CODE_FROM_DATA = {
     "eval",
     "exec",
@@ -92,6 +99,13 @@ def room_of(path: str) -> str:
     """The room of a file: `nn/conv/gcn.py` is in `nn`, `cli.py` in `cli`, `__init__.py` in ''."""
     first = PurePosixPath(path).parts[0]
     return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def chapter_of(name: str) -> str:
+    """The chapter of a dotted name: of `graphtheory.papers.icl.data` icl; '' outside chapters."""
+    parts = name.split(".")
+    inside = parts[1:2] == ["papers"] and len(parts) > 2 and parts[2] in CHAPTERS
+    return parts[2] if inside else ""
 
 
 def imports(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
@@ -151,6 +165,7 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
     if room not in MAY_IMPORT:
         yield f"{path}: no rule says what the room {room!r} may import"
         return
+    here = ".".join((PACKAGE, *PurePosixPath(path).with_suffix("").parts))
     for line, name in imports(ast.parse(source), path):
         package, _, rest = name.partition(".")
         if package != PACKAGE:
@@ -160,6 +175,12 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
             yield f"{path}:{line}: imports {name} through the front door, name its room instead"
         elif target != room and target not in MAY_IMPORT[room]:
             yield f"{path}:{line}: {room} may not import {name}"
+        elif room == target == "papers" and chapter_of(name) not in (
+            "",
+            chapter_of(here),
+            *SHARED.get(chapter_of(here), ()),
+        ):
+            yield f"{path}:{line}: a chapter is imported only by itself and by cli, not {name}"
 
 
 def place_faults(source: str, path: str) -> Iterator[str]:
@@ -248,7 +269,11 @@ def test_no_room_reaches_itself_through_others() -> None:
         ("data/graphs.py", "from graphtheory.plot import curve"),
         ("plot.py", "import graphtheory.metrics.mass as mass"),
         ("models/gat.py", "from graphtheory.train import fit"),
-        ("experiments/fig_3_8.py", "from graphtheory.report import page"),
+        ("bench/search.py", "from graphtheory.report import page"),
+        ("report/page.py", "from graphtheory.papers.chain import study"),
+        ("papers/chain/study.py", "from graphtheory.papers.icl.data import PromptSource"),
+        ("papers/chain/study.py", "from graphtheory.papers import icl"),
+        ("papers/figure.py", "from graphtheory.papers.icl.data import PromptSource"),
         ("report.py", "from graphtheory import cli"),
         ("ops/edge.py", "from graphtheory import Neighborhood"),
         ("attic/old.py", ""),
@@ -314,7 +339,7 @@ def test_planted_length_is_found() -> None:
         ("patterns/hops.py", "from .base import Pattern"),
         ("nn/conv/__init__.py", "from .gcn import GCNConv"),
         ("nn/conv/gcn.py", "from torch_geometric.nn import GCNConv\nfrom ...ops import aggregate"),
-        ("experiments/fig_3_8.py", "from graphtheory import data, models\nprint('row')"),
+        ("papers/fig_3_8.py", "from graphtheory import data, models\nprint('row')"),
         ("data/planetoid.py", "import pickle\nclass Six(pickle.Unpickler): ...\nSix(file).load()"),
         ("train/module.py", "model.eval()\ntorch.load(file, weights_only=True)"),
     ],

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import torch
 
+from graphtheory.bench import node_benchmark
+from graphtheory.bench.rows import FIELDS
+from graphtheory.bench.sampling import SAMPLERS
 from graphtheory.cli import main
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.main import _COMMANDS
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
-from graphtheory.experiments import node_benchmark
-from graphtheory.experiments.rows import FIELDS
-from graphtheory.experiments.sampling import SAMPLERS
 from graphtheory.models import image_zoo, zoo
 
 Run = Callable[..., tuple[int, str, str]]
@@ -476,7 +476,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphtheory.experiments.spaces import SPACES, Space
+    from graphtheory.bench.spaces import SPACES, Space
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
     monkeypatch.setitem(SPACES, "karate", Space(2, 2, 1, axes))

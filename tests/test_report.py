@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from graphtheory import plot
-from graphtheory.experiments.diagnose import Diagnosis
-from graphtheory.experiments.node_benchmark import Benchmark, Run
-from graphtheory.experiments.rows import Environment
-from graphtheory.experiments.search import Judged
-from graphtheory.experiments.trial import Trial
+from graphtheory.bench.diagnose import Diagnosis
+from graphtheory.bench.node_benchmark import Benchmark, Run
+from graphtheory.bench.rows import Environment
+from graphtheory.bench.search import Judged
+from graphtheory.bench.trial import Trial
 from graphtheory.report import (
     BenchmarkReport,
     Page,

@@ -29,9 +29,9 @@ from graphtheory.cli.show import (
 )
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.node_benchmark import Benchmark, Run
-    from graphtheory.experiments.record import RecordedBenchmark
-    from graphtheory.experiments.search import Judged
+    from graphtheory.bench.node_benchmark import Benchmark, Run
+    from graphtheory.bench.record import RecordedBenchmark
+    from graphtheory.bench.search import Judged
     from graphtheory.report import BenchmarkReport
 
 SEEDS = 10
@@ -119,9 +119,9 @@ class Bench(Command):
 
     def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any, list[Judged]]:
         """The benchmark, its data and the search's log, after all that can be refused."""
+        from graphtheory.bench.record import Record, RecordedBenchmark
+        from graphtheory.bench.search import read_log
         from graphtheory.data import graphs
-        from graphtheory.experiments.record import Record, RecordedBenchmark
-        from graphtheory.experiments.search import read_log
         from graphtheory.structure.distance import MAX_CUTOFF
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
@@ -167,7 +167,7 @@ class Bench(Command):
     ) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.data.catalogue import describe
-        from graphtheory.experiments.distance_study import DistanceStudy
+        from graphtheory.papers.core_neighborhood.distance_study import DistanceStudy
 
         farthest = self.distances
         if farthest is None:
@@ -193,7 +193,7 @@ class Bench(Command):
         studied: list[dict[str, Any]],
         log: list[Judged],
     ) -> BenchmarkReport:
-        from graphtheory.experiments.rows import Environment
+        from graphtheory.bench.rows import Environment
         from graphtheory.report import BenchmarkReport
 
         return BenchmarkReport(
@@ -215,7 +215,7 @@ def _tell(screen: Screen, bench: RecordedBenchmark) -> None:
 
 def _write(report: BenchmarkReport, out: Path) -> None:
     """results.json, results.csv and report.html."""
-    from graphtheory.experiments.rows import write_csv
+    from graphtheory.bench.rows import write_csv
     from graphtheory.report import differences as paired
     from graphtheory.report import rows, summaries
 

@@ -19,16 +19,16 @@ from graphtheory.cli.show import (
 from graphtheory.cli.train_images import MANY, Finished
 
 if TYPE_CHECKING:
+    from graphtheory.bench.image_benchmark import ImageBenchmark
+    from graphtheory.bench.node_benchmark import Run
     from graphtheory.cli.bench import Bench
-    from graphtheory.experiments.image_benchmark import ImageBenchmark
-    from graphtheory.experiments.node_benchmark import Run
 
 SEEDS = 3
 
 
 def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> None:
     """Train, print, write."""
-    from graphtheory.experiments.rows import Environment, write_csv
+    from graphtheory.bench.rows import Environment, write_csv
     from graphtheory.report.image_benchmark import ImageReport
     from graphtheory.train import CheckpointError
 
@@ -56,9 +56,9 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
 
 def _prepared(screen: Screen, command: Bench, models: tuple[str, ...]) -> ImageBenchmark:
     """The benchmark, after all that can be refused."""
+    from graphtheory.bench.image_benchmark import ImageBenchmark
+    from graphtheory.bench.record import Record
     from graphtheory.data import image_sets
-    from graphtheory.experiments.image_benchmark import ImageBenchmark
-    from graphtheory.experiments.record import Record
 
     for name in ("patience", "distances", "search_log"):
         if getattr(command, name) is not None:

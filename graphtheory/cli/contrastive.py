@@ -21,15 +21,15 @@ from graphtheory.cli.show import (
 )
 
 if TYPE_CHECKING:
+    from graphtheory.bench.contrastive import Recipe
     from graphtheory.cli.train import Train
-    from graphtheory.experiments.contrastive import Recipe
 
 _LINES = 10  # of a whole run
 
 
 def learn(asked: Train, screen: Screen) -> None:
     """Learn features without labels, then say how well frozen ones do."""
-    from graphtheory.experiments import contrastive
+    from graphtheory.bench import contrastive
     from graphtheory.train import CheckpointError, pretrain
 
     for option, value in (("--split", asked.split), ("--patience", asked.patience)):
@@ -71,7 +71,7 @@ def learn(asked: Train, screen: Screen) -> None:
 
 
 def _recipe(asked: Train) -> Recipe:
-    from graphtheory.experiments import contrastive as c
+    from graphtheory.bench import contrastive as c
 
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, data_root(asked.root))
@@ -85,7 +85,7 @@ def _recipe(asked: Train) -> Recipe:
 
 
 def _report(screen: Screen, out: Path, recipe: Recipe, found: dict[str, Any]) -> None:
-    from graphtheory.experiments.rows import Environment
+    from graphtheory.bench.rows import Environment
 
     screen.say(
         f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "

@@ -98,9 +98,9 @@ class Diagnose(Command):
             self._refuse(f"{where}, only with samplers by degree groups", "p_star")
 
     def _features(self, screen: Screen) -> None:
-        from graphtheory.experiments.diagnose import Diagnosis
-        from graphtheory.experiments.rows import Environment, write_csv
-        from graphtheory.experiments.thesis_tables import verdicts
+        from graphtheory.bench.diagnose import Diagnosis
+        from graphtheory.bench.rows import Environment, write_csv
+        from graphtheory.bench.thesis_tables import verdicts
         from graphtheory.plot import save
         from graphtheory.report import diagnosis_page, pictures, tables
 
@@ -129,8 +129,8 @@ class Diagnose(Command):
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
-        from graphtheory.experiments.rows import Environment, write_csv
-        from graphtheory.experiments.sampling import SAMPLERS, SamplingDiagnosis
+        from graphtheory.bench.rows import Environment, write_csv
+        from graphtheory.bench.sampling import SAMPLERS, SamplingDiagnosis
         from graphtheory.plot import save
         from graphtheory.report import sampling_picture, sampling_tables
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.show import RefusedError
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 
 def find_images(name: str, root: Path | None) -> object:

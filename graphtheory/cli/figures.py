@@ -16,8 +16,8 @@ from graphtheory.cli.figure import Asked, Figure
 from graphtheory.cli.show import known
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 QUICK_EPOCHS = 40
 
@@ -33,14 +33,14 @@ def figure(name: str) -> Figure:
 
 def _distances() -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.distance_study import DistanceStudy
+        from graphtheory.papers.core_neighborhood.distance_study import DistanceStudy
 
         made = DistanceStudy(asked.dataset, asked.root, seeds=asked.seeds or DistanceStudy.seeds)
         quick = replace(made, seeds=1, epochs=QUICK_EPOCHS, patience=15)
         return quick if asked.quick else made
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.study import distances
+        from graphtheory.papers.core_neighborhood.real_report import distances
 
         return distances(study, rows)
 
@@ -50,13 +50,13 @@ def _distances() -> Figure:
 
 def _labels() -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.label_study import LabelStudy
+        from graphtheory.papers.core_neighborhood.label_study import LabelStudy
 
         made = LabelStudy(asked.dataset, asked.root, seeds=asked.seeds or LabelStudy.seeds)
         return replace(made, seeds=1, epochs=QUICK_EPOCHS) if asked.quick else made
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.study import labels
+        from graphtheory.papers.core_neighborhood.real_report import labels
 
         return labels(study, rows)
 
@@ -67,7 +67,7 @@ def _labels() -> Figure:
 def _encoding() -> Figure:
     def study(asked: Asked) -> Study:
         from graphtheory.data.catalogue import key
-        from graphtheory.experiments.encoding_study import CASES, EncodingStudy
+        from graphtheory.papers.core_neighborhood.encoding_study import CASES, EncodingStudy
 
         cases = tuple(n for n, c in CASES.items() if key(c.dataset) == key(asked.dataset))
         made = EncodingStudy(cases, asked.root, asked.seeds)
@@ -75,7 +75,7 @@ def _encoding() -> Figure:
         return quick if asked.quick else made
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.study import encoding
+        from graphtheory.papers.core_neighborhood.real_report import encoding
 
         return encoding(study, rows)
 
@@ -86,7 +86,7 @@ def _encoding() -> Figure:
 
 def _sampling() -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.sampling_study import FULL, MLP, SamplingStudy
+        from graphtheory.papers.topology.sampling_study import FULL, MLP, SamplingStudy
 
         made = SamplingStudy(asked.dataset, asked.root, seeds=asked.seeds)
         few = (FULL, MLP, "degree groups", "GraphSAGE")
@@ -94,7 +94,7 @@ def _sampling() -> Figure:
         return replace(quick, epochs=QUICK_EPOCHS) if asked.quick else made
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.budgets import sampling
+        from graphtheory.papers.topology.sampling_report import sampling
 
         return sampling(study, rows)
 
@@ -106,7 +106,7 @@ def _topology(name: str, summary: str) -> Figure:
     """Chapter 5: a GCN learned on samples of a graph."""
 
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.topology_study import STUDIES
+        from graphtheory.papers.topology.study import STUDIES
 
         made = replace(STUDIES[name], first=asked.first)
         if asked.quick:
@@ -114,7 +114,7 @@ def _topology(name: str, summary: str) -> Figure:
         return replace(made, seeds=asked.seeds or made.seeds)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.topology import topology
+        from graphtheory.papers.topology.report import topology
 
         return topology(name, study, rows)
 
@@ -125,12 +125,12 @@ def _synthetic(name: str, summary: str) -> Figure:
     """Chapter 3: the shallow network on its synthetic graph."""
 
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.core_neighborhood_study import quick, study
+        from graphtheory.papers.core_neighborhood.study import quick, study
 
         return asked.sized(replace(study(name), first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.core_neighborhood import core_neighborhood
+        from graphtheory.papers.core_neighborhood.report import core_neighborhood
 
         return core_neighborhood(name, study, rows)
 
@@ -141,14 +141,14 @@ def _printed(name: str, summary: str, *only: str) -> Figure:
     """Appendix B: what is measured on a graph before anything is trained."""
 
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.table_study import TABLES
+        from graphtheory.papers.core_neighborhood.table_study import TABLES
 
         made = replace(TABLES[name], dataset=asked.dataset, root=asked.root)
         quick = replace(made, max_distance=min(3, made.max_distance))
         return quick if asked.quick else made
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.printed import printed
+        from graphtheory.papers.core_neighborhood.table_report import printed
 
         return printed(study, rows)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.figure import Asked, Figure
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 
 def _chain(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.chain_study import quick, study
+        from graphtheory.papers.chain.study import quick, study
 
         return asked.sized(replace(study(name), first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.chain import chain
+        from graphtheory.papers.chain.report import chain
 
         return chain(name, study, rows)
 

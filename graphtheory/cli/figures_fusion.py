@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 _IMAGES, _GRAPHS = ("digits", "mnist", "cifar10", "cifar10-jpeg"), ("Cora", "facebook", "PubMed")
 _LONG, _SHORT = 160, 20  # epochs of the one run that is looked into, of digits and of larger images
@@ -21,8 +21,8 @@ def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
     """Heads under one recipe."""
 
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments import fusion_study as studies
-        from graphtheory.experiments.contrastive import recipe_for
+        from graphtheory.bench.contrastive import recipe_for
+        from graphtheory.papers.fusion import study as studies
 
         recipe = recipe_for(asked.dataset, asked.root)
         make = {
@@ -40,7 +40,7 @@ def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
         )
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.fusion import heads
+        from graphtheory.papers.fusion.report import heads
 
         return heads(name, study, rows)
 
@@ -50,8 +50,8 @@ def _heads(name: str, summary: str, only: tuple[str, ...] = _IMAGES) -> Figure:
 
 def _attention() -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.contrastive import recipe_for
-        from graphtheory.experiments.fusion_study import AttentionStudy
+        from graphtheory.bench.contrastive import recipe_for
+        from graphtheory.papers.fusion.study import AttentionStudy
 
         recipe = replace(recipe_for(asked.dataset, asked.root), depth=10, heads=4)
         recipe = replace(
@@ -63,7 +63,7 @@ def _attention() -> Figure:
         return replace(made, recipe=replace(recipe, epochs=_QUICK_EPOCHS), seeds=1)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.fusion import attention
+        from graphtheory.papers.fusion.report import attention
 
         return attention(study, rows)
 
@@ -74,7 +74,7 @@ def _attention() -> Figure:
 
 def _theorem() -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.subspace_study import SubspaceStudy
+        from graphtheory.papers.fusion.subspace_study import SubspaceStudy
 
         made = SubspaceStudy(first=asked.first)
         if asked.quick:
@@ -82,7 +82,7 @@ def _theorem() -> Figure:
         return replace(made, seeds=asked.seeds or made.seeds)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.subspaces import theorem_1
+        from graphtheory.papers.fusion.subspace_report import theorem_1
 
         return theorem_1(study, rows)
 

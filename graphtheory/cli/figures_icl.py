@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.figure import Asked, Figure
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 
 def _icl(name: str, summary: str) -> Figure:
     """Chapter 6: the shallow network on prompts."""
 
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.icl_figures import STUDIES, quick
+        from graphtheory.papers.icl.studies import STUDIES, quick
 
         return asked.sized(replace(STUDIES[name], first=STUDIES[name].first + asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.icl import icl
+        from graphtheory.papers.icl.report import icl
 
         return icl(name, study, rows)
 

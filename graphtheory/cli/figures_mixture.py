@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 
 def _mixture(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.mixture_claims import STUDIES, quick
+        from graphtheory.papers.mixture.claims import STUDIES, quick
 
         return asked.sized(replace(STUDIES[name], first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.mixture import mixture
+        from graphtheory.papers.mixture.report import mixture
 
         return mixture(name, study, rows)
 
@@ -28,12 +28,12 @@ def _mixture(name: str, summary: str) -> Figure:
 
 def _images(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.group_images import on, quick
+        from graphtheory.papers.mixture.image_study import on, quick
 
         return asked.sized(on(name, asked.dataset.lower(), asked.root), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.group_images import group_images
+        from graphtheory.papers.mixture.image_report import group_images
 
         return group_images(name, study, rows)
 

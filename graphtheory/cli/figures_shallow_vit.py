@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.figure import Asked, Figure, find_images
 
 if TYPE_CHECKING:
-    from graphtheory.experiments.study import Study
-    from graphtheory.report.study import StudyReport
+    from graphtheory.papers.outcome import StudyReport
+    from graphtheory.papers.study import Study
 
 
 def _tokens(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments.token_study import STUDIES, quick
+        from graphtheory.papers.shallow_vit.study import STUDIES, quick
 
         return asked.sized(replace(STUDIES[name], first=asked.first), quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.shallow_vit import shallow_vit
+        from graphtheory.papers.shallow_vit.report import shallow_vit
 
         return shallow_vit(name, study, rows)
 
@@ -31,12 +31,12 @@ _IMAGES = ("digits", "cifar10", "cifar10-jpeg")
 
 def _pasted(name: str, summary: str) -> Figure:
     def study(asked: Asked) -> Study:
-        from graphtheory.experiments import background_study as studies
+        from graphtheory.papers.shallow_vit import background_study as studies
 
         return asked.sized(studies.study(name, asked.dataset, asked.root), studies.quick)
 
     def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.report.backgrounds import backgrounds
+        from graphtheory.papers.shallow_vit.background_report import backgrounds
 
         return backgrounds(name, study, rows)
 

@@ -65,9 +65,9 @@ class Reproduce(Command):
         return None
 
     def _make(self, screen: Screen, chosen: Figure, asked: Asked) -> None:
+        from graphtheory.bench.rows import Environment, write_csv
         from graphtheory.data import graphs
         from graphtheory.data.catalogue import key
-        from graphtheory.experiments.rows import Environment, write_csv
         from graphtheory.plot import save
 
         named = "-".join(filter(None, (chosen.name, key(asked.dataset))))

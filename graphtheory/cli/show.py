@@ -146,7 +146,7 @@ def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
 
 def write_json(path: Path, value: Any) -> None:
     """Indented, with null for what is not finite."""
-    from graphtheory.experiments.rows import finite
+    from graphtheory.bench.rows import finite
 
     path.write_text(json.dumps(finite(value), indent=1, default=str) + "\n", encoding="utf-8")
 

@@ -88,8 +88,8 @@ class Train(Command):
             self._on_graph(screen)
 
     def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.experiments.trial import load
-        from graphtheory.experiments.tuned import tuned_trial
+        from graphtheory.bench.trial import load
+        from graphtheory.bench.tuned import tuned_trial
         from graphtheory.report import options
         from graphtheory.train import CheckpointError, fit
 
@@ -118,7 +118,7 @@ class Train(Command):
     def _report(
         self, screen: Screen, out: Path, trial: dict[str, Any], found: dict[str, Any]
     ) -> None:
-        from graphtheory.experiments.rows import Environment
+        from graphtheory.bench.rows import Environment
 
         test = "none" if found["test"] is None else f"{100 * found['test']:.2f} %"
         screen.say(

@@ -18,9 +18,9 @@ from graphtheory.cli.show import (
 )
 
 if TYPE_CHECKING:
+    from graphtheory.bench.image_trial import ImageOutcome, ImageTrial
     from graphtheory.cli.train import Train
     from graphtheory.data.image_sets import ImageSet
-    from graphtheory.experiments.image_trial import ImageOutcome, ImageTrial
     from graphtheory.train import ImageTask
 
 MANY = SMALL + 1  # nodes of a graph that computes on all cores, as images do
@@ -38,8 +38,8 @@ def refuse_earlier(out: Path, resume: bool) -> None:
 
 def train_on_images(screen: Screen, command: Train) -> None:
     """Train, score once on the test images, draw, print, write."""
+    from graphtheory.bench.image_trial import image_trial, prepare, run
     from graphtheory.data import image_sets
-    from graphtheory.experiments.image_trial import image_trial, prepare, run
     from graphtheory.train import CheckpointError
 
     if command.patience is not None:
@@ -104,8 +104,8 @@ class Finished:
 
     def write(self, out: Path, command: str) -> list[str]:
         """result.json, predictions.csv and pictures; names of the pictures."""
-        from graphtheory.experiments.image_pictures import pictures
-        from graphtheory.experiments.rows import Environment
+        from graphtheory.bench.image_pictures import pictures
+        from graphtheory.bench.rows import Environment
         from graphtheory.plot import save
 
         kept = {

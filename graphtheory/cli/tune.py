@@ -52,8 +52,8 @@ class Tune(Command):
 
     def run(self, screen: Screen) -> None:
         """Search, print, write."""
+        from graphtheory.bench import search, tuned
         from graphtheory.data import graphs
-        from graphtheory.experiments import search, tuned
         from graphtheory.report import search_table
 
         at_least(1, budget=self.budget, threads=self.threads)

@@ -11,22 +11,14 @@ from types import ModuleType
 
 __all__ = [
     "catalogue",
-    "chain",
-    "chain_errors",
-    "chain_transitions",
     "graphs",
-    "image_groups",
     "image_sets",
     "images",
     "loaders",
-    "mixture",
     "pattern_graph",
-    "pattern_tasks",
-    "prompt_patterns",
     "prompt_tasks",
     "prompts",
     "splits",
-    "token_patterns",
     "transforms",
 ]
 

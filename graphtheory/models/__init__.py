@@ -1,7 +1,5 @@
 """Networks."""
 
-from graphtheory.models.chain import ChainAttention, ChainTransformer
-from graphtheory.models.chain_inference import cot_generate, icl_infer
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.encoders import (
     GCNEncoder,
@@ -12,15 +10,10 @@ from graphtheory.models.encoders import (
 )
 from graphtheory.models.gpt import GPT, gpt, gpt2_small
 from graphtheory.models.graph_transformer import GraphTransformer
-from graphtheory.models.icl import DiagonalStart, PromptPrediction, icl_predict
-from graphtheory.models.one_hidden import OneHidden
 from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.scored_vit import ScoredViT
-from graphtheory.models.shallow import PatternStart, ShallowAttention
-from graphtheory.models.shallow_vit import ShallowViT
 from graphtheory.models.stack import ResidualStack, Stack
 from graphtheory.models.stvit import (
     STViT,
@@ -76,18 +69,12 @@ from graphtheory.models.vit import (
 
 __all__ = [
     "GPT",
-    "ChainAttention",
-    "ChainTransformer",
     "ClassToken",
-    "DiagonalStart",
     "DistilledToken",
     "Dumbbell",
     "GCNEncoder",
     "GraphTransformer",
     "MeanToken",
-    "OneHidden",
-    "PatternStart",
-    "PromptPrediction",
     "ReducedViT",
     "ResNetFeatures",
     "ResidualStack",
@@ -95,9 +82,6 @@ __all__ = [
     "STViTRSwin",
     "STViTSwin",
     "SampledGCN",
-    "ScoredViT",
-    "ShallowAttention",
-    "ShallowViT",
     "SmallCNN",
     "SmallResNet",
     "Stack",
@@ -106,14 +90,11 @@ __all__ = [
     "ViT",
     "ViTFeatures",
     "WindowTokens",
-    "cot_generate",
     "deit_base",
     "deit_small",
     "deit_tiny",
     "gpt",
     "gpt2_small",
-    "icl_infer",
-    "icl_predict",
     "image_encoder",
     "pyramid_vig_base",
     "pyramid_vig_medium",

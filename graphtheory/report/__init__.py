@@ -3,7 +3,6 @@
 from graphtheory.report.benchmark import BenchmarkReport, options, search_table
 from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
 from graphtheory.report.page import Page
-from graphtheory.report.prompt_page import prompt_page
 from graphtheory.report.sampling import sampling_picture, sampling_tables
 from graphtheory.report.summary import (
     difference_table,
@@ -24,7 +23,6 @@ __all__ = [
     "options",
     "pairs",
     "pictures",
-    "prompt_page",
     "rows",
     "sampling_picture",
     "sampling_tables",

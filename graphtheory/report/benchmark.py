@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphtheory import plot
-from graphtheory.experiments.node_benchmark import Benchmark, Run
-from graphtheory.experiments.rows import Environment
-from graphtheory.experiments.search import Judged
-from graphtheory.experiments.trial import Trial
+from graphtheory.bench.node_benchmark import Benchmark, Run
+from graphtheory.bench.rows import Environment
+from graphtheory.bench.search import Judged
+from graphtheory.bench.trial import Trial
 from graphtheory.report.page import Page
 from graphtheory.report.summary import (
     difference_table,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphtheory import plot
-from graphtheory.experiments.rows import Environment, Row
-from graphtheory.experiments.thesis_tables import NODES, PRINTED, REGIONS, Verdict, verdicts
+from graphtheory.bench.rows import Environment, Row
+from graphtheory.bench.thesis_tables import NODES, PRINTED, REGIONS, Verdict, verdicts
 from graphtheory.report.page import Page
 from graphtheory.report.table import Table, pairs
 

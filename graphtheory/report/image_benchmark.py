@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphtheory import plot
+from graphtheory.bench.image_benchmark import ImageBenchmark
+from graphtheory.bench.node_benchmark import Run
+from graphtheory.bench.rows import Environment, Row
 from graphtheory.data.image_sets import describe
-from graphtheory.experiments.image_benchmark import ImageBenchmark
-from graphtheory.experiments.node_benchmark import Run
-from graphtheory.experiments.rows import Environment, Row
 from graphtheory.report.benchmark import epoch_rows
 from graphtheory.report.page import Page
 from graphtheory.report.summary import difference_table, differences, percent, rows, summaries

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphtheory import plot
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 from graphtheory.report.table import Table, pairs
 
 _DEVIATION = "norm of A^s - A*"

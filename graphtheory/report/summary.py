@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
-from graphtheory.experiments.node_benchmark import Run
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.node_benchmark import Run
+from graphtheory.bench.rows import Row
 from graphtheory.report.table import Table, counted
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.experiments.rows import Row
+from graphtheory.bench.rows import Row
 
 pytest.importorskip("transformers")
 

@@ -7,9 +7,10 @@ import torch
 from torch import Generator
 from torch_geometric.data import Batch
 
-from graphtheory.data.pattern_tasks import training_tasks
-from graphtheory.data.prompt_patterns import Patterns
-from graphtheory.data.prompts import Prompts, PromptSource, label_embedding
+from graphtheory.data.prompts import Prompts, label_embedding
+from graphtheory.papers.icl.data import PromptSource
+from graphtheory.papers.icl.patterns import Patterns
+from graphtheory.papers.icl.tasks import training_tasks
 
 
 def source(alpha: float = 0.6, length: int = 8, generator: Generator | None = None) -> PromptSource:

@@ -8,6 +8,8 @@ from torch_geometric.data import Data
 from graphtheory import Neighborhood
 from graphtheory.data import graphs
 from graphtheory.models import SampledGCN
+from graphtheory.papers.topology.noisy_sgd import Algorithm2
+from graphtheory.papers.topology.training import train_on_samples
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -22,7 +24,7 @@ from graphtheory.patterns import (
     effective_adjacency,
     per_layer,
 )
-from graphtheory.train import Algorithm2, FullGraph, NodeTask, fit, train_on_samples
+from graphtheory.train import FullGraph, NodeTask, fit
 from tests.models.conftest import Tiny
 
 SAMPLERS = [DegreeGroups(p_star=0.7), FastGCN(), LADIES(), GraphSAGE(2), UniformNodes()]

@@ -1,0 +1,117 @@
+"""Networks for nodes side by side on one graph: the same splits, seeds, features and training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphtheory.bench.trial import Outcome, Trial, load, run_trial
+from graphtheory.bench.tuned import is_tuned, tuned_trial
+from graphtheory.metrics.attention_mass import mass_by_distance
+from graphtheory.models import GraphTransformer
+from graphtheory.models.zoo import COMPARED
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of a benchmark: a model on one seed.
+
+    Attributes:
+        model: Name of the network.
+        seed: Number of the split and of everything random.
+        test: Score at the epoch of best validation (0..1).
+        val: That validation score.
+        parameters: Trainable numbers.
+        seconds_per_epoch: Median, evaluation included.
+        peak_mb: Growth of memory during training.
+        epochs: Epochs trained.
+        history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
+        extra: Findings on a graph transformer: "attention_mass", rows (layer, distance, mass,
+            uniform), and with encoding "bias" [layers][Z][heads].
+    """
+
+    model: str
+    seed: int
+    test: float
+    val: float
+    parameters: int
+    seconds_per_epoch: float
+    peak_mb: float
+    epochs: int
+    history: list[dict[str, float]]
+    extra: dict[str, Any]
+
+
+Progress = Callable[[str, int, int], None]
+"""(model, runs done, runs in all), called before each run."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Train models side by side.
+
+    Attributes:
+        dataset: Name of a graph; `graphtheory.data.graphs.names()` lists them.
+        models: Names of networks, in the order of the table.
+        seeds: Number of seeds; seed s uses published split s.
+        split: Kind of split; None is the data set's own.
+        root: Folder with the raw files; not needed for embedded sets.
+        epochs: Upper bound; None is the data set's own.
+        patience: Epochs without a better validation score before stopping; None is the data set's
+            own.
+    """
+
+    dataset: str = "digits"
+    models: tuple[str, ...] = COMPARED
+    seeds: int = 10
+    split: str | None = None
+    root: Path | None = None
+    epochs: int | None = None
+    patience: int | None = None
+
+    def trial(self, model: str) -> tuple[Trial, int, int]:
+        """The tuned trial of a model here, with epochs and patience."""
+        trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
+        epochs = epochs if self.epochs is None else self.epochs
+        return trial, epochs, patience if self.patience is None else self.patience
+
+    def not_tuned(self) -> tuple[str, ...]:
+        """The models whose options no search has chosen on this data set."""
+        return tuple(model for model in self.models if not is_tuned(self.dataset, model))
+
+    def run(self, progress: Progress = lambda *_: None) -> list[Run]:
+        """Every model on every seed, seed by seed so that an interrupted run is comparable."""
+        rows: list[Run] = []
+        total = self.seeds * len(self.models)
+        for seed in range(self.seeds):
+            for model in self.models:
+                progress(model, len(rows), total)
+                rows.append(self._one(model, seed))
+        return rows
+
+    def _one(self, model: str, seed: int) -> Run:
+        return self._trained(model, seed)
+
+    def _trained(self, model: str, seed: int) -> Run:
+        trial, epochs, patience = self.trial(model)
+        data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
+        outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)
+        fit = outcome.fit
+        assert fit.test is not None
+        return Run(
+            model, seed, fit.test, fit.val, outcome.parameters, fit.seconds_per_epoch, fit.peak_mb,
+            fit.epochs, fit.history, _findings(outcome),
+        )  # fmt: skip
+
+
+def _findings(outcome: Outcome) -> dict[str, Any]:
+    model, batch = outcome.model, outcome.batches.evaluation_batch()
+    if not isinstance(model, GraphTransformer):
+        return {}
+    weights = model.attention_weights(batch.x, batch.neighborhood)
+    out: dict[str, Any] = {"attention_mass": mass_by_distance(weights, batch.neighborhood)}
+    if model.attention_layers()[0].bucket_bias is not None:
+        out["bias"] = model.bucket_bias_table().tolist()
+    return out

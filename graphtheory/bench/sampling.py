@@ -1,0 +1,185 @@
+"""What a sampler makes of a graph: its effective adjacency, and who gains and loses by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphtheory import metrics
+from graphtheory.bench.diagnose import both_ways, load_graph
+from graphtheory.bench.rows import Row
+from graphtheory.data import graphs
+from graphtheory.graph import Neighborhood
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    Pattern,
+    SymmetricNormalize,
+    UniformNodes,
+    effective_adjacency,
+)
+from graphtheory.patterns.degree_groups import Groups
+from graphtheory.patterns.draw import edge_weight
+
+SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
+    "degree-groups": lambda s: s.by_degree(symmetric=False),
+    "degree-groups-symmetric": lambda s: s.by_degree(symmetric=True),
+    "fastgcn": lambda s: FastGCN(share=s.share),
+    "fastgcn-biased": lambda s: FastGCN(share=s.share, replace=False, unbiased=False),
+    "ladies": lambda s: LADIES(share=s.share),
+    "ladies-normalized": lambda s: LADIES(share=s.share, normalize=True),
+    "graphsage": lambda s: GraphSAGE(s.neighbors),
+    "uniform": lambda s: UniformNodes(share=s.share),
+}
+_SHOWN = 5  # nodes at either end
+_NOTHING = 1e-6  # rounding of the weights
+_MORE = 50  # draws of an A* without a closed form for each draw of the deviation
+_SURE = 3  # standard errors by which a node must differ to be listed
+
+
+@dataclass(frozen=True)
+class SamplingDiagnosis:
+    """Effective adjacency of one sampler on one graph, A the GCN's matrix with self-loops.
+
+    Attributes:
+        dataset: Name of a graph.
+        sampling: Name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers.
+        root: Folder with the raw files; not needed for embedded sets.
+        share: Part of the nodes that is drawn.
+        groups: Degree groups of the table, and of the samplers that draw by them.
+        p_star: p*_l of each group for the samplers by degree groups; () is 1.
+        draws: For the deviation, at least 2; A* without a closed form takes 50 times as many.
+        tolerance: tau of (5.10) and (D.17), whose constants are taken as 1.
+        seed: Of the draws, and of the synthetic graph.
+        neighbors: Senders a row that graphsage draws.
+    """
+
+    dataset: str = "karate"
+    sampling: str = "degree-groups"
+    root: Path | None = None
+    share: float = 0.5
+    groups: int = 3
+    p_star: tuple[float, ...] = ()
+    draws: int = 20
+    tolerance: float = 0.1
+    seed: int = 0
+    neighbors: int = 10
+
+    @cached_property
+    def name(self) -> str:
+        """The data set's name as it is usually written."""
+        return graphs.describe(self.dataset).name
+
+    def by_degree(self, *, symmetric: bool) -> DegreeGroups:
+        """Sampling by degree groups with these options."""
+        return DegreeGroups(
+            self.groups, share=self.share, p_star=self.p_star or 1.0, symmetric=symmetric
+        )
+
+    def run(self) -> list[Row]:
+        """Norms, degree groups, the nodes that change most, and influence over the degree.
+
+        Raises:
+            ValueError: An unknown name, or a number out of range.
+            FileNotFoundError: Raw files are missing.
+        """
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
+        if self.sampling not in SAMPLERS:
+            raise ValueError(f"sampling: got {self.sampling!r}, expected one of {list(SAMPLERS)}")
+        pattern = SAMPLERS[self.sampling](self)
+        _, _, graph = load_graph(self.name, self.root, self.seed)
+        nb = Compose(AddSelf(), SymmetricNormalize())(both_ways(graph))
+        drawn = torch.Generator().manual_seed(self.seed)
+        exact = pattern.expected(nb) is not None
+        found = effective_adjacency(
+            pattern, nb, draws=None if exact else _MORE * self.draws, generator=drawn
+        )
+        star = found.neighborhood
+        yield self._row("norm of A", metrics.infinity_norm(nb))
+        yield self._row("norm of A*", metrics.infinity_norm(star), draws=found.draws)
+        if found.error is not None:
+            yield self._row("standard error of the norm of A*", _error_of_norm(star, found.error))
+        if self._symmetric:
+            off_mean = metrics.infinity_distance(found.mean, star)
+            yield self._row("norm of E[A^s] - A*", off_mean)
+        off = metrics.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
+        yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
+        yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
+        change = metrics.influence_change(nb, star)
+        groups = self.by_degree(symmetric=False).groups_of(nb)
+        yield from self._groups(nb, groups, change)
+        error = _error_of_ratio(star, found.error, change.before)
+        yield from self._nodes(nb, groups.group, change.ratio, error)
+
+    @property
+    def _symmetric(self) -> bool:
+        return self.sampling.endswith("symmetric")
+
+    def _groups(
+        self, nb: Neighborhood, groups: Groups, change: metrics.InfluenceChange
+    ) -> Iterator[Row]:
+        group, size, drawn, p_star = groups
+        degree, symmetric = metrics.group_degrees(nb, group), self._symmetric
+        psi = metrics.psi(degree, size)
+        used = {"p*": p_star, "share drawn": drawn / size.double()}
+        before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
+        columns = {
+            "nodes": size,
+            "mean degree": degree,
+            "psi": psi,
+            "largest p*": metrics.largest_scaling(psi, symmetric=symmetric),
+            "smallest share": metrics.smallest_share(
+                psi, p_star, tolerance=self.tolerance, symmetric=symmetric
+            ),
+            "influence of A* over A": after / before,
+        }
+        if self.sampling.startswith("degree-groups"):
+            columns |= used
+        for name, values in columns.items():
+            for index, value in enumerate(values.tolist(), 1):
+                yield self._row(f"group {name}", value, group=index)
+
+    def _nodes(
+        self, nb: Neighborhood, group: Tensor, ratio: Tensor, error: Tensor
+    ) -> Iterator[Row]:
+        degree = nb.degree()
+        sure = (ratio - 1).abs() > (_SURE * error).clamp(min=_NOTHING)
+        order = [node for node in ratio.argsort(stable=True).tolist() if sure[node]]
+        for name, nodes, sign in (("loses most", order, -1), ("gains most", order[::-1], 1)):
+            changed = [n for n in nodes[:_SHOWN] if sign * (float(ratio[n]) - 1) > 0]
+            for node in changed:
+                where = {"node": node, "degree": int(degree[node]), "group": int(group[node]) + 1}
+                yield self._row(name, float(ratio[node]), **where, error=float(error[node]))
+        for value in degree.unique().tolist():
+            yield self._row("influence", ratio[degree == value].tolist(), degree=value)
+
+    def _row(self, name: str, value: float | list[float], **parameters: float) -> Row:
+        return Row.of(name, value, "1", dataset=self.name, sampling=self.sampling, **parameters)
+
+
+def _error_of_norm(star: Neighborhood, error: Tensor) -> float:
+    """Standard error of the largest row sum, at most: the sum of those of its entries."""
+    rows, weight = star.receivers(), edge_weight(star).double().abs()
+    size = error.new_zeros(star.num_dst).index_add(0, rows, weight)
+    total = error.new_zeros(star.num_dst).index_add(0, rows, error)
+    return float(total[size.argmax()])
+
+
+def _error_of_ratio(star: Neighborhood, error: Tensor | None, before: Tensor) -> Tensor:
+    """Standard error of each sender's ratio, at most; infinite of one that no draw brought."""
+    if error is None:
+        return torch.zeros_like(before)
+    total = torch.zeros_like(before).index_add(0, star.indices, error)
+    came = torch.bincount(star.indices, minlength=len(before)) > 0
+    return torch.where(came & (before > 0), total / before, torch.inf)

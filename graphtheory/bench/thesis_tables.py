@@ -1,0 +1,158 @@
+"""The numbers that Li (2024) prints about real graphs, beside those found here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from graphtheory.bench.rows import Row
+
+PRINTED: dict[str, dict[str, Any]] = {
+    "Cora": {
+        "share": (82.05, 88.02, 82.54, 78.12, 78.17, 83.56, 76.11),
+        "positive margin": 95.68,
+        "mean": 386.86,
+        "largest_gap": 431.14,
+        "core": 1,
+        "shape": "decreasing",
+    },
+    "PubMed": {
+        "share": (82.18, 93.34, 80.48),
+        "positive margin": 95.50,
+        "core": 1,
+        "shape": "decreasing",
+        "sizes": {"nodes": 19_717, "edges": 44_324, "classes": 3, "features": 500},
+    },
+    "Actor": {
+        "share": (42.09, 53.33, 57.85, 60.93, 64.79),
+        "positive margin": 86.31,
+        "mean": 1520.0,
+        "largest_gap": 667.0,
+        "core": 1,
+        "shape": "nearly flat",
+        "sizes": {"nodes": 7600, "edges": 26_659, "classes": 5, "features": 932},
+    },
+}
+"""Tables B.1 to B.3 (share, per cent by class), B.5 (positive margin, per cent), B.6 (sizes), B.8
+(mean, largest_gap, nodes); core distance and shape are what section B.1.1 says of figure B.5."""
+
+_SHARES = {"Cora": "B.1", "PubMed": "B.2", "Actor": "B.3"}
+REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
+NODES = {"all": "all nodes", "hearing": "hearing nodes"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A printed number beside the one found.
+
+    Attributes:
+        table: Where it is printed.
+        what: The quantity and the definition used here.
+        found: Here.
+        thesis: There.
+        difference: Absolute, averaged over the classes where there are several; None for words.
+        stated: Whether this is the definition that is printed with the number.
+        closest: Whether, of several definitions, this one comes closest.
+    """
+
+    table: str
+    what: str
+    found: str
+    thesis: str
+    difference: float | None
+    stated: bool = True
+    closest: bool = False
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    """Every printed number of the rows' data set beside those found; none for other data sets."""
+    dataset = rows[0].parameters["dataset"] if rows else ""
+    printed = PRINTED.get(dataset)
+    if printed is None:
+        return []
+    return [
+        *_shares(rows, dataset, printed),
+        *_positives(rows, printed),
+        *_sizes(rows, printed),
+        *_figure(rows, printed),
+    ]
+
+
+def _select(rows: list[Row], name: str, **parameters: Any) -> list[Row]:
+    wanted = parameters.items()
+    return [r for r in rows if r.name == name and wanted <= r.parameters.items()]
+
+
+def _shares(rows: list[Row], dataset: str, printed: dict[str, Any]) -> list[Verdict]:
+    out = []
+    for moment in _moments(rows):
+        found = [r.value for r in _select(rows, "discriminative share", moment=moment)]
+        gap = fmean(abs(a - b) for a, b in zip(found, printed["share"], strict=True))
+        here, there = (f"{fmean(shares):.2f}" for shares in (found, printed["share"]))
+        what = f"discriminative nodes, mean over classes (%), {moment}"
+        out.append(Verdict(_SHARES[dataset], what, here, there, gap, moment == "covariance"))
+    return _marked(out)
+
+
+def _positives(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+    out = []
+    for row in _select(rows, "positive margin"):
+        p = row.parameters
+        where = f"{REGIONS[p['region']]}, z = {p['distance']}, {NODES[p['nodes']]}"
+        what = f"margin > 0 (%), {p['moment']}, {where}"
+        stated = (p["region"], p["nodes"], p["distance"]) == ("ring", "all", printed["core"])
+        found = _number("B.5", what, row.value, printed["positive margin"])
+        out.append(replace(found, stated=stated))
+    return _marked(out)
+
+
+def _sizes(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+    sizes = printed.get("sizes", {})
+    out = [
+        _number("B.6", name, row.value, size, digits=0)
+        for name, size in sizes.items()
+        for row in _select(rows, name)
+    ]
+    for name in ("mean", "largest_gap"):
+        if name in printed:
+            (row,) = _select(rows, f"balance {name}")
+            what = f"class sizes, {name.replace('_', ' ')} (nodes)"
+            out.append(_number("B.8", what, row.value, printed[name]))
+    return out
+
+
+def _figure(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+    """What is said of figure B.5, read off the rings N_z that at least half of the nodes have."""
+    out = []
+    for moment in _moments(rows):
+        where = {"moment": moment, "region": "ring"}
+        reach = [r.value for r in _select(rows, "reach", **where)]
+        found = zip(_select(rows, "normalised margin", **where), reach, strict=True)
+        curve = [row.value for row, share in found if share >= 50]
+        if not curve:
+            continue
+        core = curve.index(max(curve)) + 1
+        what = f"z of the largest normalised margin (hops), {moment}"
+        out.append(_number("fig. B.5", what, core, printed["core"], digits=0))
+        falls = sum(a > b for a, b in pairwise(curve))
+        seen = f"{min(curve):.3f}..{max(curve):.3f}, falls in {falls} of {len(curve) - 1} steps"
+        what = f"normalised margin, z = 1..{len(curve)}, {moment}"
+        out.append(Verdict("fig. B.5", what, seen, printed["shape"], None))
+    return out
+
+
+def _moments(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(r.parameters["moment"] for r in rows if "moment" in r.parameters))
+
+
+def _number(table: str, what: str, found: float, thesis: float, digits: int = 2) -> Verdict:
+    gap = abs(found - thesis)
+    return Verdict(table, what, f"{found:.{digits}f}", f"{thesis:.{digits}f}", gap)
+
+
+def _marked(group: list[Verdict]) -> list[Verdict]:
+    """The same with the closest of the competing definitions marked."""
+    best = min((v.difference for v in group if v.difference is not None), default=None)
+    return [replace(v, closest=v.difference == best) for v in group]

@@ -1,1 +1,0 @@
-"""Experiments: frozen dataclasses of settings whose `run()` gives rows."""

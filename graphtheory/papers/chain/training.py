@@ -1,0 +1,187 @@
+"""Models of chapter 7: drawn, trained on prompts of reasoning steps, tested on new tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory.nn import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.papers.chain.data import ChainData, step_positions
+from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.inference import ChainModel, cot_generate, icl_infer
+from graphtheory.papers.chain.metrics import chain_mass, cot_error, icl_error
+from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
+from graphtheory.patterns.draw import derive
+
+Inference = Literal["CoT", "ICL"]
+Position = Literal["orthonormal", "sinusoidal", "learned"]
+Watch = Callable[[int, ChainModel, Tensor], None]
+"""(steps taken, model, patterns)"""
+_COLUMNS = 25_000  # of prompts that are tested at once: 6 MB, which a cache holds
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model and how it is trained.
+
+    Attributes:
+        depth: Layers of a `ChainTransformer`, trained by Adam; 0 is the one-layer `ChainAttention`,
+            trained by SGD.
+        heads: Of each layer.
+        position: Vectors of places; sinusoids are scaled to length 1, as patterns and the
+            orthonormal ones have.
+        norm: Whether the transformer has layer norms.
+        mlp_ratio: Width of its MLPs over that of a column; 0 for none.
+        step_size: eta.
+        steps: T.
+        batch_size: B.
+        xi: Spread of the start of W.
+    """
+
+    depth: int = 0
+    heads: int = 1
+    position: Position = "orthonormal"
+    norm: bool = True
+    mlp_ratio: float = 4.0
+    step_size: float = 5.0
+    steps: int = 1000
+    batch_size: int = 100
+    xi: float = 0.01
+
+    def model(
+        self, data: ChainData, mu: Tensor, trials: int, generator: Generator
+    ) -> ChainAttention | ChainTransformer:
+        """At its start."""
+        periodic = step_positions(mu, data.steps, generator)
+        if not self.depth:
+            return ChainAttention(periodic, trials=trials, xi=self.xi, generator=generator)
+        width = 2 * data.dim
+        position: nn.Module = PeriodicPlaces(periodic)
+        if self.position == "sinusoidal":
+            position = SinusoidalPlaces(width, scale=(2 / width) ** 0.5)
+        if self.position == "learned":
+            position = LearnedPlaces((data.contexts + 1) * data.steps, width)
+        return ChainTransformer(
+            position, width, self.depth, self.heads,
+            norm=self.norm, mlp_ratio=self.mlp_ratio, generator=generator,
+        )  # fmt: skip
+
+
+class Trained(NamedTuple):
+    """Models of several trials and the patterns they learned on."""
+
+    models: tuple[ChainModel, ...]
+    mu: Tensor
+
+
+def train(
+    learner: Learner, data: ChainData, trials: int, seed: int, watch: Watch = lambda *_: None
+) -> tuple[ChainAttention | ChainTransformer, Tensor]:
+    r"""Minimise :math:`\frac12 \|z - F\|^2` over fresh prompts of every step; also the patterns.
+
+    The one-layer models of all trials train at once. They share the patterns: the start of W and
+    the loss do not change when the space is turned, so other patterns would be the same experiment.
+
+    Args:
+        learner: The model.
+        data: Its prompts.
+        trials: Models, 1 of a transformer.
+        seed: Of everything.
+        watch: Called before each step and after the last.
+    """
+    generator = Generator().manual_seed(derive(seed, trials))
+    mu = data.patterns(generator)
+    model = learner.model(data, mu, trials, generator)
+    kind = torch.optim.Adam if learner.depth else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=learner.step_size)
+    count = trials * learner.batch_size
+    for step in range(learner.steps):
+        watch(step, model, mu)
+        asked = torch.randint(1, data.steps + 1, (count,), generator=generator)
+        columns, sizes, label = data.training(mu, count, generator).at(asked)
+        loss = (model(columns, sizes) - label).square().sum() / (2 * learner.batch_size)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    watch(learner.steps, model, mu)
+    return model, mu
+
+
+@lru_cache(maxsize=1)
+def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trained:
+    """Trained one-layer models, kept for the next case of the same study."""
+    model, mu = train(learner, data, trials, seed)
+    assert isinstance(model, ChainAttention)
+    return Trained(tuple(model.trial(i) for i in range(trials)), mu)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a model is asked.
+
+    Attributes:
+        inference: "CoT", all K steps, or "ICL", the last one at once.
+        share: alpha'.
+        errors: Of the examples.
+        prompts: How many, each a task of its own.
+    """
+
+    inference: Inference
+    share: float
+    errors: TrajectoryErrors
+    prompts: int = 500
+
+    def error(
+        self, model: ChainModel, data: ChainData, mu: Tensor, contexts: int, seed: int
+    ) -> float:
+        """Mean of (7.7) or (7.9) with so many examples, on test patterns of that seed."""
+        generator = Generator().manual_seed(derive(seed, contexts))
+        patterns = data.test_patterns(mu, generator)
+        found: list[Tensor] = []
+        left = self.prompts
+        while left:
+            some = min(left, max(1, _COLUMNS // (contexts * data.steps)))
+            found.append(self._errors(model, data, patterns, some, contexts, generator))
+            left -= some
+        return float(torch.cat(found).mean())
+
+    def _errors(
+        self, model: ChainModel, data: ChainData, patterns: Tensor, count: int, contexts: int,
+        generator: Generator,
+    ) -> Tensor:  # fmt: skip
+        prompts = data.testing(patterns, count, contexts, self.share, self.errors, generator)
+        query, wanted = prompts.query[:, 0], prompts.query_pattern
+        if self.inference == "ICL":
+            answer = icl_infer(model, prompts.icl_columns(), query, patterns)
+            return icl_error(answer, wanted[:, -1])
+        found = cot_generate(model, prompts.columns(), query, patterns, data.steps)
+        return cot_error(found.pattern, wanted[:, 1:])
+
+
+@torch.no_grad()
+def masses(
+    model: ChainModel, data: ChainData, mu: Tensor, probe: Probe, seed: int
+) -> list[list[dict[str, float]]]:
+    """Attention of each layer and head on the kinds of columns, over the query's right steps.
+
+    The same prompts for a seed, with as many examples as in training.
+    """
+    generator = Generator().manual_seed(derive(seed, 0))
+    patterns = data.test_patterns(mu, generator)
+    prompts = data.testing(
+        patterns, probe.prompts, data.contexts, probe.share, probe.errors, generator
+    )
+    step = torch.arange(probe.prompts) % data.steps + 1
+    columns, sizes, _ = prompts.at(step)
+    related = prompts.relation(step)
+    out = []
+    for weights in model.attention(columns, sizes):
+        found = {name: of.tolist() for name, of in chain_mass(weights, *related).items()}
+        heads = range(weights.size(1))
+        out.append([{name: of[h] for name, of in found.items()} for h in heads])
+    return out

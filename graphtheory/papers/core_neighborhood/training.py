@@ -1,0 +1,225 @@
+"""The network of chapter 3 on its synthetic graph: many trials drawn, trained, tested at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.graph import Neighborhood, union
+from graphtheory.metrics import mass_on
+from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, train_hinge
+from graphtheory.papers.shallow import PatternStart, ShallowAttention
+from graphtheory.patterns import AddSelf, Compose, Sample
+from graphtheory.patterns.draw import derive
+from graphtheory.structure import shortest_path_distance
+
+GT, GCN = "GT", "GCN"
+ROOT, LINEAR = "1/sqrt(m)", "1/m"
+CORE = 1  # z_m of this graph, both variants
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network and how it is trained, in the letters of section 3.5.1.
+
+    Attributes:
+        network: "GT" hears itself and the nodes at one and two hops, in training 60 of these; "GCN"
+            has W_K = W_Q = 0 and b = 0 and hears the core neighbourhood, in training 60 of it.
+        scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
+        step_size: eta.
+        steps: T.
+        batch_size: B.
+        first_steps: T_0.
+        width: m.
+        embedding: m_a = m_b.
+        buckets: Z.
+        sigma: Error of the values at the start.
+        delta: Error of keys and queries at the start.
+        xi: Spread of W_O at the start.
+        samples: Nodes of S^{n,t} besides n.
+    """
+
+    network: str = GT
+    scale: str = ROOT
+    step_size: float = 0.1
+    steps: int = 1000
+    batch_size: int = 40
+    first_steps: int = 0
+    width: int = 400
+    embedding: int = 20
+    buckets: int = 3
+    sigma: float = 0.1
+    delta: float = 0.2
+    xi: float = 0.01
+    samples: int = 60
+
+    @property
+    def name(self) -> str:
+        """In tables and pictures."""
+        return f"{self.network}, a = {self.scale}"
+
+    def options(self) -> Algorithm4:
+        """How it is trained."""
+        sample = Sample(self.samples)
+        pattern = sample if self.network == GCN else Compose(sample, AddSelf())
+        return Algorithm4(
+            self.step_size, self.steps, self.batch_size, self.first_steps, pattern, quiet=100
+        )
+
+    def model(self, mu: Tensor, generator: Generator) -> ShallowAttention:
+        """Networks for patterns [T, M, d], at their start."""
+        model = ShallowAttention(
+            mu.size(2), self.embedding, self.width, trials=len(mu),
+            buckets=self.buckets if self.network == GT else 0,
+            scale=self.width ** (-0.5 if self.scale == ROOT else -1), generator=generator,
+        )  # fmt: skip
+        PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
+        return model.without_attention() if self.network == GCN else model
+
+    def trained(self, model: ShallowAttention) -> list[Tensor]:
+        """The parameters that learn."""
+        if self.network == GCN:
+            return [model.W_O, model.W_V]
+        return [model.W_O, model.W_V, model.W_K, model.W_Q, model.b]
+
+
+class Graph(NamedTuple):
+    """One trial's graph.
+
+    Attributes:
+        x: Features [N, d].
+        y: Labels +1 or -1 [N].
+        pattern: 0 for mu_1, 1 for mu_2, higher otherwise [N].
+        mu: Patterns [M, d].
+        labelled: Ids [L].
+        ball: T^n of the GT, all nodes within two hops.
+    """
+
+    x: Tensor
+    y: Tensor
+    pattern: Tensor
+    mu: Tensor
+    labelled: Tensor
+    ball: Neighborhood
+
+    def heard(self, network: str) -> Neighborhood:
+        """T^n of every node."""
+        if network == GT:
+            return self.ball
+        assert self.ball.distance is not None
+        return self.ball.keep(self.ball.distance == CORE)
+
+    def candidates(self, network: str) -> Neighborhood:
+        """T^n without n, of the labelled nodes alone."""
+        mine = self.labelled.sort().values
+        rows = self.ball.rows(mine)
+        assert rows.distance is not None
+        rows = rows.keep(rows.distance == CORE if network == GCN else rows.distance > 0)
+        degree = rows.indptr.new_zeros(len(self.y) + 1).index_copy(0, mine + 1, rows.degree())
+        return Neighborhood(
+            degree.cumsum(0), rows.indices, len(self.y), distance=rows.distance, validate=False
+        )
+
+    def rest(self) -> Tensor:
+        """Bool [N], the nodes that are not labelled."""
+        return torch.ones(len(self.y), dtype=torch.bool).index_fill(0, self.labelled, False)
+
+
+def capped(graph: CoreNeighborhoodGraph, degree: int = 120) -> CoreNeighborhoodGraph:
+    """The same of that degree, or of the largest that its pattern sizes can give.
+
+    120 links ask for gamma_d of at least 0.24 (1 - eps_S).
+    """
+    return replace(graph, degree=min(degree, replace(graph, degree=0).max_degree))
+
+
+def draw(graph: CoreNeighborhoodGraph, labels: int, seed: int) -> Graph:
+    """The trial of one seed; its graph does not depend on the number of labels."""
+    generator = Generator().manual_seed(derive(seed))
+    data = graph.sample(generator)
+    order = torch.randperm(graph.num_nodes, generator=generator)
+    edges = Neighborhood.from_edge_index(data.edge_index, graph.num_nodes)
+    y = 2.0 * data.y - 1
+    return Graph(data.x, y, data.pattern, data.mu, order[:labels], _ball(edges))
+
+
+def _ball(graph: Neighborhood) -> Neighborhood:
+    """`hop_ball` of two hops; the table of all pairs is faster here, where most are that near."""
+    hops = shortest_path_distance(graph, cutoff=3)
+    near = (hops <= 2).numpy()
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.from_numpy(near.sum(1)).cumsum(0)])
+    senders, distance = torch.from_numpy(near.nonzero()[1]), torch.from_numpy(hops.numpy()[near])
+    return Neighborhood(indptr, senders, graph.num_src, distance=distance, validate=False)
+
+
+Watch = Callable[[int, ShallowAttention], bool]
+
+
+def run(
+    learner: Learner, graphs: Sequence[Graph], seed: int, watch: Watch = lambda step, model: False
+) -> tuple[ShallowAttention, int]:
+    """Train one network on each graph, all with as many labels; also how many steps that took."""
+    generator = Generator().manual_seed(derive(seed, len(graphs)))
+    model = learner.model(torch.stack([g.mu for g in graphs]), generator)
+    sizes = torch.tensor([0, *(len(g.y) for g in graphs)]).cumsum(0)[:-1]
+    task = HingeTask(
+        torch.cat([g.x for g in graphs]),
+        torch.cat([g.y for g in graphs]),
+        torch.stack([g.labelled for g in graphs]) + sizes[:, None],
+        union([g.candidates(learner.network) for g in graphs]),
+    )
+    steps = train_hinge(
+        model, task, learner.trained(model), learner.options(), generator,
+        first=[model.W_O], watch=lambda step: watch(step, model),
+    )  # fmt: skip
+    return model, steps
+
+
+class Outcome(NamedTuple):
+    """What a network does on the nodes without label.
+
+    Attributes:
+        hinge: Mean hinge loss.
+        error: Share whose sign is wrong; an output of 0 is.
+    """
+
+    hinge: float
+    error: float
+
+
+@torch.no_grad()
+def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Outcome]:
+    """Of each trial's network on its unlabelled nodes, each hearing all of its T^n."""
+    found = []
+    for index, graph in enumerate(graphs):
+        rest = graph.rest()
+        margin = (graph.y * model.trial(index)(graph.x, graph.heard(network))[0])[rest]
+        hinge = (1 - margin).clamp(min=0).mean()
+        found.append(Outcome(float(hinge), float((margin <= 0).float().mean())))
+    return found
+
+
+@torch.no_grad()
+def relevant_mass(model: ShallowAttention, graphs: Sequence[Graph]) -> list[dict[str, float]]:
+    """Attention on class-relevant nodes, left side of (3.11), averaged over labelled nodes.
+
+    Also of the labelled nodes with and without a discriminative pattern alone.
+    """
+    found = []
+    for index, graph in enumerate(graphs):
+        rows, ids = graph.ball.rows(graph.labelled), graph.labelled
+        weights = model.trial(index).attention(graph.x, rows, ids)
+        own = torch.where(graph.y > 0, 0, 1)[ids][rows.receivers()]  # D_1 for +1, D_2 for -1
+        relevant = graph.pattern[rows.indices] == own
+        decisive = graph.pattern[ids] < 2
+        masses = {"mass": mass_on(weights, rows, relevant)}
+        for name, nodes in (("decisive", decisive), ("other", ~decisive)):
+            if bool(nodes.any()):
+                masses[name] = mass_on(weights, rows, relevant, nodes)
+        found.append(masses)
+    return found

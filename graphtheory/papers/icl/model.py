@@ -1,0 +1,126 @@
+"""The in-context learner of the theory: its network, its start, and what it says of prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.graph import query_stars
+from graphtheory.papers.shallow import ShallowAttention
+
+
+@dataclass(frozen=True)
+class DiagonalStart:
+    r"""Diagonal queries, keys and values, random neurons.
+
+    All diagonal entries of W_V and the first d_x of W_Q and W_K are delta, their other entries 0;
+    entries of W_O ~ N(0, xi^2).
+
+    Args:
+        features: d_x; what lies below, the label, is in no key and no query.
+        delta: Above 0; the source has at most 0.2.
+        xi: Spread of W_O; None is 1 / sqrt(m).
+
+    Raises:
+        ValueError: A number out of its range, or more features than the embedding has room for.
+
+    Source:
+        Li (2024), section 6.2.3.
+
+    Example:
+        >>> net = ShallowAttention(5, 6, width=8)
+        >>> DiagonalStart(features=2)(net, Generator().manual_seed(0))
+        >>> net.W_Q[0].diagonal().tolist()
+        [0.10..., 0.10..., 0.0, 0.0, 0.0]
+    """
+
+    features: int
+    delta: float = 0.1
+    xi: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.features < 1:
+            raise ValueError(f"features: got {self.features}, expected at least 1")
+        if not self.delta > 0:
+            raise ValueError(f"delta: got {self.delta}, expected above 0")
+        if self.xi is not None and self.xi < 0:
+            raise ValueError(f"xi: got {self.xi}, expected at least 0")
+
+    @torch.no_grad()
+    def __call__(self, model: ShallowAttention, generator: Generator) -> None:
+        """Overwrite the start of a model; `a` stays."""
+        room = min(model.W_K.shape[1:])
+        if self.features > room:
+            raise ValueError(f"features: got {self.features}, expected at most {room}")
+        for weight, count in (
+            (model.W_Q, self.features), (model.W_K, self.features),
+            (model.W_V, min(model.W_V.shape[1:])),
+        ):  # fmt: skip
+            weight.zero_()
+            weight.diagonal(dim1=1, dim2=2)[:, :count] = self.delta
+        spread = model.W_O.size(1) ** -0.5 if self.xi is None else self.xi
+        model.W_O.normal_(0, spread, generator=generator)
+        model.b.zero_()
+
+
+class PromptPrediction(NamedTuple):
+    """What a network makes of prompts.
+
+    Attributes:
+        value: F, [T, P]; its sign is the answer.
+        attention: Weights of the contexts [T, P, l]; None where not asked for.
+    """
+
+    value: Tensor
+    attention: Tensor | None
+
+    def wrong(self, answer: Tensor) -> Tensor:
+        """Whether the sign is not that of the answer [P] or [T, P]; 0 and NaN have none."""
+        return ~(self.value * answer > 0)
+
+
+@torch.no_grad()
+def icl_predict(
+    model: ShallowAttention, columns: Tensor, *, attention: bool = True, chunk: int = 4096
+) -> PromptPrediction:
+    """F(Psi; P) of eq. (6.2) of many prompts, and where each query looks.
+
+    Args:
+        model: T networks.
+        columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d] for all networks alike or
+            [T, P, l + 1, d] for each its own; `data.prompts.Prompts.columns` makes them.
+        attention: Whether to give the weights too.
+        chunk: Prompts that are computed at once.
+
+    Raises:
+        ValueError: Columns of another shape.
+
+    Source:
+        Li (2024), eq. (6.2).
+
+    Example:
+        >>> net = ShallowAttention(3, 3, width=8, trials=2)
+        >>> found = icl_predict(net, torch.randn(5, 7, 3))
+        >>> found.value.shape, found.attention.shape
+        (torch.Size([2, 5]), torch.Size([2, 5, 6]))
+    """
+    trials, dim = model.trials, model.W_Q.size(2)
+    own = columns if columns.dim() == 4 else columns.expand(trials, *columns.shape)
+    if own.dim() != 4 or own.size(0) != trials or own.size(3) != dim or own.size(2) < 2:
+        raise ValueError(
+            f"columns: shape {tuple(columns.shape)}, expected [P, l + 1, {dim}] or "
+            f"[{trials}, P, l + 1, {dim}] with l at least 1"
+        )
+    values, weights = [], []
+    for part in own.split(max(chunk // trials, 1), dim=1):
+        stars = query_stars(trials * part.size(1), part.size(2) - 1)
+        queries = (torch.arange(1, stars.num_dst + 1) * part.size(2) - 1).to(part.device)
+        x, rows = part.reshape(-1, dim), stars.to(part.device)
+        values.append(model(x, rows, queries))
+        if attention:
+            found = model.attention(x, rows, queries)
+            weights.append(found.view(trials, part.size(1), part.size(2) - 1))
+    return PromptPrediction(torch.cat(values, 1), torch.cat(weights, 1) if weights else None)

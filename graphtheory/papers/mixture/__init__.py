@@ -1,0 +1,1 @@
+"""Li (2024), chapter 4 and appendix C: group imbalance."""

@@ -1,0 +1,224 @@
+"""The network of chapter 4 on Gaussian mixtures: many trials drawn, trained, measured at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.papers.mixture.bounds import risk
+from graphtheory.papers.mixture.data import GaussianMixture
+from graphtheory.papers.mixture.gradient_descent import Algorithm1, gradient_descent
+from graphtheory.papers.mixture.model import OneHidden
+from graphtheory.patterns.draw import derive
+
+_STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
+_NEAR_END = 1e-10  # a last step of Newton's method
+_TESTED = 100_000  # fresh features of each group that a risk is estimated on
+
+
+@dataclass(frozen=True)
+class Setting:
+    r"""Two groups and a teacher, in the letters of section 4.5.1.
+
+    Attributes:
+        means: m_l; :math:`\mu_l = m_l \mathbf{1}`.
+        deviations: sigma_l; Sigma_l = sigma_l^2 I, or what `turned` says.
+        weights: lambda_l.
+        dim: d.
+        neurons: K.
+        turned: Sigma_l = sigma_l^2 Lambda^T D Lambda with a random rotation, the same for both
+            groups, and D from 1 to 1.4.
+        size: Entries of W* are N(0, 1) where it is None, else uniform up to +-size.
+    """
+
+    means: tuple[float, float] = (1.0, -1.0)
+    deviations: tuple[float, float] = (1.0, 1.0)
+    weights: tuple[float, float] = (0.5, 0.5)
+    dim: int = 5
+    neurons: int = 3
+    turned: bool = False
+    size: float | None = None
+
+    @property
+    def stretch(self) -> float:
+        r""":math:`\|\Sigma_l\|` over sigma_l^2."""
+        return _STRETCH if self.turned else 1.0
+
+    def mixture(self, generator: Generator, dtype: torch.dtype) -> GaussianMixture:
+        """The distribution of features."""
+        even = GaussianMixture.isotropic(
+            self.weights, [[m] * self.dim for m in self.means], self.deviations, dtype
+        )
+        if not self.turned:
+            return even
+        turn = torch.randn(self.dim, self.dim, generator=generator).to(dtype)
+        turn = torch.linalg.svd(turn)[0]
+        spread = turn.t() @ torch.linspace(1, _STRETCH, self.dim, dtype=dtype).diag() @ turn
+        spread = (spread + spread.t()) / 2
+        scale = torch.tensor(self.deviations, dtype=dtype).square()
+        return GaussianMixture(even.weights, even.means, scale[:, None, None] * spread)
+
+    def teacher(self, generator: Generator, dtype: torch.dtype) -> Tensor:
+        """W*, [d, K]."""
+        shape = (self.dim, self.neurons)
+        if self.size is None:
+            return torch.randn(shape, generator=generator).to(dtype)
+        return (self.size * (2 * torch.rand(shape, generator=generator) - 1)).to(dtype)
+
+
+class Trial(NamedTuple):
+    """One teacher and its examples.
+
+    Attributes:
+        mixture: Of the features.
+        teacher: W*, [d, K].
+        x: [n, d].
+        y: [n].
+    """
+
+    mixture: GaussianMixture
+    teacher: Tensor
+    x: Tensor
+    y: Tensor
+
+
+def draw(setting: Setting, examples: int, seed: int, dtype: torch.dtype = torch.float32) -> Trial:
+    """The trial of one seed; settings of the same d and K share W* and the normal numbers."""
+    generator = Generator().manual_seed(derive(seed))
+    teacher = setting.teacher(generator, dtype)
+    mixture = setting.mixture(generator, dtype)
+    x, y, _ = mixture.labelled(examples, lambda x: predicted(teacher, x), generator)
+    return Trial(mixture, teacher, x, y)
+
+
+@torch.no_grad()
+def predicted(weights: Tensor, x: Tensor) -> Tensor:
+    """H(W, x) of one network [d, K] on features [n, d]."""
+    return OneHidden.of(weights[None, None])(x[None])[0, 0]
+
+
+def near(teacher: Tensor, radius: float, starts: int, generator: Generator) -> Tensor:
+    """Starts [S, d, K], uniform in the ball of that radius around the teacher."""
+    off = torch.randn(starts, *teacher.shape, generator=generator)
+    off = off / off.flatten(1).norm(dim=1)[:, None, None]
+    part = torch.rand(starts, 1, 1, generator=generator) ** (1 / teacher.numel())
+    return teacher + radius * (part * off).to(teacher)
+
+
+def examples(trials: Sequence[Trial]) -> tuple[Tensor, Tensor]:
+    """Features [T, n, d] and labels [T, n] of all trials."""
+    return torch.stack([t.x for t in trials]), torch.stack([t.y for t in trials])
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How a network starts and descends.
+
+    Attributes:
+        factor: eta_0 over the bound of algorithm 1, which is printed with an O(): its constant.
+        steps: T.
+        radius: epsilon, of the ball around W* where it starts.
+        fixed: eta_0 = factor for every mixture, instead of factor times its bound.
+    """
+
+    factor: float = 6.0
+    steps: int = 1000
+    radius: float = 0.1
+    fixed: bool = False
+
+    @property
+    def name(self) -> str:
+        """In tables and pictures."""
+        return "the same step size" if self.fixed else "step size by the bound"
+
+    def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
+        """S networks of each trial."""
+        generator = Generator().manual_seed(derive(seed, starts))
+        return OneHidden.of(
+            torch.stack([near(t.teacher, self.radius, starts, generator) for t in trials])
+        )
+
+    def options(self, trials: Sequence[Trial]) -> Algorithm1:
+        """The step size of each trial."""
+        bound = [1.0 if self.fixed else t.mixture.step_bound for t in trials]
+        return Algorithm1(self.factor * torch.tensor(bound), self.steps)
+
+    def run(
+        self,
+        net: OneHidden,
+        trials: Sequence[Trial],
+        watch: Callable[[int], bool] = lambda step: False,
+    ) -> OneHidden:
+        """Descend, in place."""
+        x, y = examples(trials)
+        gradient_descent(net.W.data, lambda: net.gradient(x, y), self.options(trials), watch=watch)
+        return net
+
+
+@torch.no_grad()
+def critical_point(
+    net: OneHidden, trials: Sequence[Trial], rounds: int = 12
+) -> tuple[OneHidden, Tensor]:
+    """Where descent would end if it went on: Newton's method from the present weights.
+
+    Networks where the Hessian is not positive, or which Newton's method leads away by more than 1,
+    are left where they are. The Hessian needs double precision.
+
+    Returns:
+        The networks, in double precision, and which of them are at a minimum, bool [T, S].
+    """
+    x, y = (values.double() for values in examples(trials))
+    begun = net.W.double()
+    found = OneHidden.of(begun)
+    for _ in range(rounds):
+        values, vectors = torch.linalg.eigh(found.hessian(x, y))
+        inside = vectors.transpose(2, 3) @ found.gradient(x, y).flatten(2)[..., None]
+        move = (vectors @ (inside / values.clamp(min=1e-12)[..., None])).view_as(found.W)
+        off = (found.W - move - begun).flatten(2).norm(dim=2)
+        good = (values[..., 0] > 0) & (off < 1)
+        found.W.sub_(torch.where(good[..., None, None], move, 0))
+        ended = good & (move.flatten(2).norm(dim=2) < _NEAR_END)
+        if torch.equal(ended, good):
+            break
+    return OneHidden.of(torch.where(ended[..., None, None], found.W, begun)), ended
+
+
+class Risks(NamedTuple):
+    """Cross-entropy of a network, and what it has above that of the teacher.
+
+    Attributes:
+        average: Of the mixture, (4.4).
+        groups: Of each group, (4.5).
+        excess: `average` less the teacher's.
+        excess_groups: `groups` less the teacher's.
+    """
+
+    average: float
+    groups: tuple[float, ...]
+    excess: float
+    excess_groups: tuple[float, ...]
+
+
+def risks(weights: Tensor, trial: Trial, seed: int, tested: int = _TESTED) -> Risks:
+    """Of one network [d, K]; the same features for every network of a seed."""
+    generator = Generator().manual_seed(derive(seed, tested))
+    pairs = []
+    for group in range(len(trial.mixture.weights)):
+        x = trial.mixture.of_group(group, tested, generator)
+        pairs.append([_cross_entropy(w, trial.teacher, x) for w in (weights, trial.teacher)])
+    own, least = zip(*pairs, strict=True)
+    above = tuple(a - b for a, b in pairs)
+    share = trial.mixture.weights.tolist()
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(w * v for w, v in zip(share, values, strict=True))
+
+    return Risks(mean(own), own, mean(own) - mean(least), above)
+
+
+def _cross_entropy(weights: Tensor, teacher: Tensor, x: Tensor) -> float:
+    return float(risk(lambda x: predicted(weights, x), lambda x: predicted(teacher, x), x))

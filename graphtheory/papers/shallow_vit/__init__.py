@@ -1,0 +1,1 @@
+"""Li (2024), chapter 2: the shallow vision transformer."""

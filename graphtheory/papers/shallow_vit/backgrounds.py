@@ -1,0 +1,148 @@
+"""A vision transformer on images that are pasted on backgrounds, some of which is removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory.data import image_sets
+from graphtheory.data.image_sets import Images
+from graphtheory.models import ReducedViT, ViT, image_zoo
+from graphtheory.nn import Keep
+from graphtheory.nn.reduce import Oracle
+from graphtheory.papers.shallow_vit.pasted_images import Pasted
+from graphtheory.papers.shallow_vit.scored_vit import ScoredViT
+from graphtheory.patterns.draw import derive
+from graphtheory.train import ImageData, ImageTask, Recipe, fit
+from graphtheory.train.score import accuracy
+
+_VALIDATED = 200  # images that choose the epoch, beside the N that are trained on
+_EPOCH = 2048  # at least so many images an epoch: few images are shown several times
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Images, the canvas they are pasted on, and how a network learns them.
+
+    Attributes:
+        dataset: One of `image_sets.names()`.
+        canvas: Where they lie.
+        pair: The two classes of figure 2.6c, of which the first has mostly textured backgrounds.
+        updates: Steps of AdamW, as many for every N.
+        batch_size: Images of a step.
+        lr: Largest step size.
+    """
+
+    dataset: str
+    canvas: Pasted
+    pair: tuple[int, int]
+    updates: int = 400
+    batch_size: int = 64
+    lr: float = 2e-3
+
+
+_CIFAR = Pasted(20, 16, 4)
+SCENES = {
+    "digits": Scene("digits", Pasted(10, 8, 2), (3, 8)),
+    "cifar10": Scene("cifar10", _CIFAR, (2, 0)),  # birds and airplanes
+    "cifar10-jpeg": Scene("cifar10-jpeg", _CIFAR, (2, 0)),
+}
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pasted images [N, C + 1, size, size] and their classes [N]."""
+
+    pixels: Tensor
+    y: Tensor
+
+    def rows(self, chosen: Tensor | slice) -> Pictures:
+        """Some of them."""
+        return Pictures(self.pixels[chosen], self.y[chosen])
+
+
+def images(scene: Scene, root: str | PathLike[str] | None) -> tuple[Images, Images]:
+    """Images to train with and to test with."""
+    found = image_sets.load(scene.dataset, root)
+    return found.training(), found.test()
+
+
+def of_classes(given: Images, classes: tuple[int, ...]) -> Images:
+    """Those of some classes, which become 0, 1, ... in that order."""
+    place = torch.full((int(given.y.max()) + 1,), -1)
+    place[torch.tensor(classes)] = torch.arange(len(classes))
+    y = place[given.y]
+    return Images(given.pixels[y >= 0], y[y >= 0])
+
+
+def shuffled(given: Images, count: int, generator: Generator) -> Images:
+    """At most `count` of them and those to validate with, which come first."""
+    order = torch.randperm(len(given.y), generator=generator)[: count + held_out(given)]
+    return Images(given.pixels[order], given.y[order])
+
+
+def held_out(given: Images) -> int:
+    """How many images choose the epoch: at most a sixth of all."""
+    return min(_VALIDATED, len(given.y) // 6)
+
+
+def network(scene: Scene, channels: int, classes: int, kept: int, seed: int) -> ScoredViT:
+    """Five blocks of four heads, of whose patches `kept` stay from the first block on."""
+    kind = image_zoo.ImageKind(scene.canvas.size, channels, classes)
+    with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+        torch.manual_seed(seed)
+        vit = image_zoo.build("vit", kind)
+    assert isinstance(vit, ViT)
+    return ScoredViT(ReducedViT(vit, {0: Keep(kept, Oracle())}))
+
+
+def begun_from(model: nn.Module, other: nn.Module) -> None:
+    """Everything but the head as in another network."""
+    kept = {n: v for n, v in other.state_dict().items() if not n.startswith("vit.head.")}
+    model.load_state_dict(kept, strict=False)
+
+
+def learn(
+    scene: Scene, model: ScoredViT, train: Pictures, val: Pictures, classes: int, seed: int
+) -> ImageTask:
+    """Train for the scene's number of updates; the epoch that is best on `val` stays."""
+    count = max(len(train.y), min(_EPOCH, scene.updates * scene.batch_size))
+    again = torch.arange(count) % len(train.y)
+    data = ImageData(
+        torch.cat([train.pixels[again], val.pixels]), torch.cat([train.y[again], val.y]),
+        torch.arange(count), count + torch.arange(len(val.y)),
+        name=scene.dataset, batch_size=scene.batch_size, seed=seed,
+    )  # fmt: skip
+    epochs = max(round(scene.updates * scene.batch_size / count), 1)
+    task = ImageTask(
+        model, num_classes=classes, statistics=data.statistics(),
+        recipe=Recipe(epochs=epochs, lr=scene.lr),
+    )  # fmt: skip
+    fit(task, data, epochs=epochs, patience=epochs, progress=False, seed=seed)
+    return task
+
+
+def score(task: ImageTask, test: Pictures) -> float:
+    """Accuracy, 0..1."""
+    return accuracy(task.logits(test.pixels).cpu(), test.y)
+
+
+def pasted(
+    scene: Scene, given: Images, generator: Generator, textured: Tensor | None = None
+) -> Pictures:
+    """Images on backgrounds of their own."""
+    return Pictures(scene.canvas(given.pixels, generator, textured), given.y)
+
+
+def backgrounds(y: Tensor, agree: float, generator: Generator) -> Tensor:
+    """Which images get a texture: a share `agree` of class 0, and 1 - `agree` of class 1."""
+    drawn = torch.rand(len(y), generator=generator)
+    return drawn < torch.where(y == 0, agree, 1 - agree)
+
+
+def drawn(*letters: int) -> Generator:
+    """A generator of its own for each purpose."""
+    return Generator().manual_seed(derive(*letters))

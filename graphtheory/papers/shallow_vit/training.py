@@ -1,0 +1,240 @@
+"""The network of chapter 2 on sets of tokens: many trials drawn, trained, tested at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.metrics import mass_on
+from graphtheory.nn import Keep
+from graphtheory.nn.reduce import Attended, Clean, Oracle, Random, Score
+from graphtheory.papers.core_neighborhood.training import ROOT, Outcome
+from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, train_hinge
+from graphtheory.papers.shallow import PatternStart, ShallowAttention
+from graphtheory.papers.shallow_vit.data import TokenPatterns
+from graphtheory.papers.shallow_vit.model import ShallowViT
+from graphtheory.patterns import Compose
+from graphtheory.patterns.draw import derive
+
+VIT, CNN = "ViT", "CNN"
+TESTED = 200  # fresh sets of each trial
+NONE, RANDOM, RELEVANT, NOISE, ATTENTION = (
+    "all tokens", "at random", "label-irrelevant first", "noisiest first", "least attended first",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network and how it is trained, in the letters of section 2.4.1.
+
+    Attributes:
+        network: "ViT", or "CNN", whose W_K and W_Q stay as they are.
+        scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
+        places: Whether every place in a set has an `a` of its own, as in (2.1).
+        step_size: eta.
+        steps: T.
+        batch_size: B.
+        width: m.
+        embedding: m_a = m_b.
+        sigma: Error of the values at the start.
+        delta: Error of keys and queries at the start.
+        xi: Spread of W_O at the start.
+    """
+
+    network: str = VIT
+    scale: str = ROOT
+    places: bool = True
+    step_size: float = 1.0
+    steps: int = 300
+    batch_size: int = 10
+    width: int = 1000
+    embedding: int = 10
+    sigma: float = 0.1
+    delta: float = 0.2
+    xi: float = 0.01
+
+    @property
+    def name(self) -> str:
+        """In tables and pictures."""
+        return (
+            f"{self.network}, a = {self.scale}{'' if self.places else ', the same at all places'}"
+        )
+
+    def options(self) -> Algorithm4:
+        """How it is trained."""
+        return Algorithm4(self.step_size, self.steps, self.batch_size, 0, Compose(), quiet=100)
+
+    def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
+        """Networks for patterns [T, M, d], at their start."""
+        model = ShallowAttention(
+            mu.size(2), self.embedding, self.width, trials=len(mu),
+            positions=tokens if self.places else 1,
+            scale=self.width ** (-0.5 if self.scale == ROOT else -1), generator=generator,
+        )  # fmt: skip
+        PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
+        return model
+
+    def trained(self, model: ShallowAttention) -> list[Tensor]:
+        """The parameters that learn."""
+        if self.network == CNN:
+            return [model.W_O, model.W_V]
+        return [model.W_O, model.W_V, model.W_K, model.W_Q]
+
+
+class Sets(NamedTuple):
+    """N sets of S tokens, after sparsification.
+
+    Attributes:
+        x: Tokens [N, S, d].
+        y: Labels +1 or -1 [N].
+        place: Of each token in its set before sparsification, int64 [N, S].
+        relevant: Which tokens have the label's pattern, bool [N, S].
+    """
+
+    x: Tensor
+    y: Tensor
+    place: Tensor
+    relevant: Tensor
+
+    def rows(self) -> Neighborhood:
+        """The tokens of each set."""
+        count, size = self.place.shape
+        indptr = torch.arange(count + 1) * size
+        return Neighborhood(indptr, torch.arange(count * size), count * size, validate=False)
+
+
+class Trial(NamedTuple):
+    """One trial's patterns [M, d], training sets and test sets."""
+
+    mu: Tensor
+    train: Sets
+    test: Sets
+
+
+def draw(
+    data: TokenPatterns, count: int, seed: int, kept: int | None = None, by: str = NONE
+) -> Trial:
+    """The trial of one seed, of whose sets `kept` tokens are left by a sparsifier.
+
+    "least attended first" asks the network at its start, which is that of no error: attention is
+    then on tokens of the same pattern.
+    """
+    generator = Generator().manual_seed(derive(seed))
+    mu = data.patterns(generator)
+    drawn = [data.sample(n, mu, generator) for n in (count, TESTED)]
+    sets = []
+    for one in drawn:
+        place = torch.arange(data.tokens).expand(len(one.y), -1)
+        sets.append(Sets(one.x, one.y, place, one.relevant))
+    if by != NONE and kept is not None:
+        sets = [sparsified(s, kept, by, mu, generator) for s in sets]
+    return Trial(mu, *sets)
+
+
+def sparsified(sets: Sets, kept: int, by: str, mu: Tensor, generator: Generator) -> Sets:
+    """The sets with `kept` tokens each.
+
+    Args:
+        sets: Before.
+        kept: Tokens that stay.
+        by: Which go first: `RANDOM`, `RELEVANT` (an oracle), `NOISE`, `ATTENTION`.
+        mu: Patterns [M, d].
+        generator: Source of a random rule.
+    """
+    rules: dict[str, Score] = {
+        RANDOM: Random(), RELEVANT: Oracle(), NOISE: Clean(mu), ATTENTION: Attended(),
+    }  # fmt: skip
+    found = Keep(kept, rules[by])(
+        sets.x, _received(sets.x, mu), score=sets.relevant.float(), prefix=0, generator=generator
+    )
+    stays = found.slot >= 0
+    shape = (len(sets.y), kept)
+    return Sets(
+        found.tokens, sets.y, sets.place[stays].view(shape), sets.relevant[stays].view(shape)
+    )
+
+
+def _received(x: Tensor, mu: Tensor) -> Tensor:
+    """Attention that tokens [N, L, d] receive from the discriminative ones' queries, [N, L].
+
+    Keys and queries are those of `PatternStart` without error: only q_1 = r_1 and q_2 = r_2 agree.
+    """
+    own = x @ mu[:2].t()
+    return (own @ own.transpose(1, 2)).softmax(2).sum(1)
+
+
+Watch = Callable[[int, ShallowAttention], bool]
+
+
+def run(
+    learner: Learner,
+    trials: Sequence[Trial],
+    tokens: int,
+    seed: int,
+    watch: Watch = lambda step, model: False,
+) -> tuple[ShallowAttention, int]:
+    """Train one network on each trial, all with as many sets; also how many steps that took.
+
+    Args:
+        learner: What learns.
+        trials: Its data.
+        tokens: L, places in a set before sparsification.
+        seed: Of start and batches.
+        watch: As of `train.train_hinge`, with the networks.
+    """
+    generator = Generator().manual_seed(derive(seed, len(trials)))
+    model = learner.model(torch.stack([t.mu for t in trials]), tokens, generator)
+    every = joined([t.train for t in trials])
+    size = every.place.size(1)
+    sets = every.rows()
+    # A set is known by its first token: rows are square, and those of other tokens are empty.
+    ends = sets.indptr[1:].repeat_interleave(size)
+    indptr = torch.cat([sets.indptr[:1], ends])
+    first = torch.arange(len(every.y)) * size
+    task = HingeTask(
+        every.x.flatten(0, 1),
+        every.y.repeat_interleave(size),
+        first.view(len(trials), -1),
+        Neighborhood(indptr, sets.indices, sets.num_src, validate=False),
+    )
+    steps = train_hinge(
+        ShallowViT(model, every.place.flatten()), task, learner.trained(model), learner.options(),
+        generator, watch=lambda step: watch(step, model),
+    )  # fmt: skip
+    return model, steps
+
+
+def joined(sets: Sequence[Sets]) -> Sets:
+    """Those of all trials, of trial 0 first."""
+    return Sets(*(torch.cat(of) for of in zip(*sets, strict=True)))
+
+
+@torch.no_grad()
+def evaluate(model: ShallowAttention, trials: Sequence[Trial]) -> list[Outcome]:
+    """Of each trial's network on its test sets."""
+    found = []
+    for index, trial in enumerate(trials):
+        sets = trial.test
+        vit = ShallowViT(model.trial(index), sets.place.flatten())
+        out = vit(sets.x.flatten(0, 1), sets.rows(), torch.arange(len(sets.y)))[0]
+        margin = sets.y * out
+        hinge = (1 - margin).clamp(min=0).mean()
+        found.append(Outcome(float(hinge), float((margin <= 0).float().mean())))
+    return found
+
+
+@torch.no_grad()
+def relevant_mass(model: ShallowAttention, trials: Sequence[Trial]) -> list[float]:
+    """Attention on label-relevant tokens, left side of (2.15), averaged over tokens and sets."""
+    found = []
+    for index, trial in enumerate(trials):
+        sets = trial.test
+        vit = ShallowViT(model.trial(index), sets.place.flatten())
+        weights, inside, ids = vit.attention(sets.x.flatten(0, 1), sets.rows())
+        found.append(mass_on(weights, inside, sets.relevant.flatten()[ids][inside.indices]))
+    return found

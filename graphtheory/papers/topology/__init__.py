@@ -1,0 +1,1 @@
+"""Li (2024), chapter 5: graph topology sampling."""

@@ -1,0 +1,221 @@
+"""Algorithm 2: noisy SGD on sampled graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy, mse_loss
+
+from graphtheory.graph import Neighborhood
+from graphtheory.papers.topology.noisy_sgd import Algorithm2
+from graphtheory.patterns import Compose, Pattern, per_layer
+from graphtheory.train.seeds import borrowed_randomness, seed_all
+
+_LAYERS = 3
+_DEFAULT = Algorithm2()
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class SampledRun(NamedTuple):
+    """What `train_on_samples` did.
+
+    Attributes:
+        learned_w: W_T, what was learned besides W^(0).
+        learned_v: V_T.
+        scale: lambda_(T-1).
+        losses: Of every step, on its batch, without penalties.
+    """
+
+    learned_w: Tensor
+    learned_v: Tensor
+    scale: float
+    losses: list[float]
+
+
+def train_on_samples(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    labelled: Tensor,
+    adjacency: Neighborhood,
+    sampler: Pattern | None = None,
+    *,
+    algorithm: Algorithm2 = _DEFAULT,
+    loss: Loss = mse_loss,
+    generator: torch.Generator | None = None,
+) -> SampledRun:
+    r"""Train the weights W and V of a model by SGD, on a fresh sample of the graph in every step.
+
+    .. math::
+        \min_{W, V}\; L_{\Omega^s}\bigl(\sqrt{\lambda_t}(W^{(0)} + W^\rho + W \Sigma),
+        \sqrt{\lambda_t}(V^{(0)} + V^\rho + \Sigma V)\bigr)
+        + \lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2
+
+    W^(0) and V^(0) are the model's weights before; W and V start at 0. Afterwards the model holds
+    :math:`W^{out} = \sqrt{\lambda_{T-1}} (W^{(0)} + W^\rho + W_T \Sigma)` and V^out likewise, from
+    a fresh draw of the perturbations. Its other parameters that learn take the same steps without
+    perturbation or decay. The result is a function of the arguments and the generator's state;
+    dropout is seeded from it, and the caller's global random state is left alone.
+
+    Args:
+        model: `model(x, [first, second, third]) -> [N, K]` with parameters named W [d, m_1] and
+            V [m_1, m_2], such as `models.SampledGCN`.
+        x: Features [N, d].
+        y: What the loss compares with, [N, ...].
+        labelled: Omega, Bool [N].
+        adjacency: A, with weights.
+        sampler: Draws A^s; without one A is used.
+        algorithm: Steps and options.
+        loss: Mean over a batch, of outputs and entries of y; `cross_entropy` for classes.
+        generator: Source of all randomness; None draws a seed from torch's global state.
+
+    Raises:
+        TypeError: The model has no parameters W and V that learn, labelled is no mask, or y is of a
+            type that the loss does not compare with.
+        ValueError: No labelled node, or y of another shape than the outputs, or no class of theirs;
+            of losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
+        FloatingPointError: A loss that is not finite.
+
+    Source:
+        Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
+    """
+    _check(model, x, y, labelled)
+    nodes = labelled.nonzero().flatten()
+    if generator is None:
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+    with borrowed_randomness():
+        seed_all(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        was_training = model.training
+        model.train()
+        try:
+            run = _Run(
+                model, x, y, nodes, adjacency, sampler or Compose(), algorithm, loss, generator
+            )
+            return run.all_steps()
+        finally:
+            model.train(was_training)
+
+
+def _check(model: nn.Module, x: Tensor, y: Tensor, labelled: Tensor) -> None:
+    learning = {name for name, p in model.named_parameters() if p.requires_grad}
+    if not {"W", "V"} <= learning:
+        raise TypeError(f"model: learns {sorted(learning)}, expected W and V among them")
+    if labelled.dtype != torch.bool or labelled.shape != (x.size(0),):
+        raise TypeError(
+            f"labelled: {labelled.dtype} of shape {tuple(labelled.shape)}, expected bool "
+            f"[{x.size(0)}]"
+        )
+    if not bool(labelled.any()):
+        raise ValueError("labelled: no node, expected at least one")
+    if not isinstance(y, Tensor) or y.dim() == 0 or y.size(0) != x.size(0):
+        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"y: got {shape}, expected a row for each of the {x.size(0)} nodes")
+
+
+def _check_targets(loss: Loss, y: Tensor, outputs: int) -> None:
+    """Raise unless y [S, ...] of the labelled nodes is what a known loss compares [S, K] with."""
+    classes = loss is cross_entropy and not y.is_floating_point()
+    if loss not in (mse_loss, cross_entropy):
+        return
+    if not y.is_floating_point() and not (classes and y.dtype == torch.int64):
+        kinds = "floating numbers" + (" or int64 classes" if loss is cross_entropy else "")
+        raise TypeError(f"y: dtype {y.dtype}, expected {kinds}")
+    expected = (len(y),) if classes else (len(y), outputs)
+    if y.shape != expected:
+        raise ValueError(
+            f"y: shape {tuple(y.shape)} of the labelled nodes, expected {expected}, for the model "
+            f"has {outputs} outputs"
+        )
+    if classes and not 0 <= int(y.min()) <= int(y.max()) < outputs:
+        raise ValueError(
+            f"y: classes {int(y.min())} to {int(y.max())}, expected 0..{outputs - 1}, for the "
+            f"model has {outputs} outputs"
+        )
+
+
+@dataclass
+class _Run:
+    model: nn.Module
+    x: Tensor
+    y: Tensor
+    nodes: Tensor
+    adjacency: Neighborhood
+    sampler: Pattern
+    algorithm: Algorithm2
+    loss: Loss
+    generator: torch.Generator
+    fits: bool = False  # whether y was held against the outputs
+
+    def __post_init__(self) -> None:
+        own = dict(self.model.named_parameters())
+        self.start = [own.pop(name).detach().clone() for name in ("W", "V")]
+        self.learned = [torch.zeros_like(value).requires_grad_() for value in self.start]
+        self.others = [value for value in own.values() if value.requires_grad]
+
+    def all_steps(self) -> SampledRun:
+        a, scale, losses = self.algorithm, 1.0, list[float]()
+        for t in range(a.outer):
+            if a.decay and t > 0:
+                scale *= 1 - a.step_size
+            losses += [self._step(scale) for _ in range(a.inner)]
+        with torch.no_grad():
+            for name, value in self._weights(scale).items():
+                self.model.get_parameter(name).copy_(value)
+        w, v = (value.detach() for value in self.learned)
+        return SampledRun(w, v, scale, losses)
+
+    def _step(self, scale: float) -> float:
+        order = torch.randperm(
+            len(self.nodes), generator=self.generator, device=self.generator.device
+        )
+        batch = self.nodes[order[: self.algorithm.batch_size].to(self.nodes.device)]
+        out = functional_call(self.model, self._weights(scale), (self.x, self._layers(batch)))
+        if not self.fits:
+            _check_targets(self.loss, self.y[self.nodes], out.size(1))
+            self.fits = True
+        loss = self.loss(out[batch], self.y[batch])
+        if not bool(loss.isfinite()):
+            raise FloatingPointError(
+                f"loss: {float(loss.detach())}, expected a finite one, which a smaller step than "
+                f"step_size={self.algorithm.step_size} may give"
+            )
+        w, v = self.learned
+        objective = loss + self.algorithm.regularizers(w, v, scale)
+        values = [*self.learned, *self.others]
+        with torch.no_grad():
+            for value, gradient in zip(values, torch.autograd.grad(objective, values), strict=True):
+                value -= self.algorithm.step_size * self._noisy(gradient)
+        return float(loss.detach())
+
+    def _layers(self, batch: Tensor) -> list[Neighborhood]:
+        if self.algorithm.one_draw:
+            return [self.sampler(self.adjacency, generator=self.generator)] * _LAYERS
+        return per_layer(
+            self.sampler, self.adjacency, _LAYERS, generator=self.generator, receivers=batch
+        )
+
+    def _weights(self, scale: float) -> dict[str, Tensor]:
+        """W and V of the model under a fresh draw of the perturbations."""
+        p, (w, v) = self.algorithm.perturbation, self.learned
+        if p.signs:
+            sign = self._normal(w[0]).sign()
+            w, v = w * sign, sign[:, None] * v
+        w, v = w + self.start[0], v + self.start[1]
+        if p.sigma_w > 0:
+            w = w + p.sigma_w * self._normal(w)
+        if p.sigma_v > 0:
+            v = v + p.sigma_v * self._normal(v)
+        return {"W": scale**0.5 * w, "V": scale**0.5 * v}
+
+    def _noisy(self, gradient: Tensor) -> Tensor:
+        noise = self.algorithm.perturbation.noise
+        return gradient + noise * self._normal(gradient) if noise > 0 else gradient
+
+    def _normal(self, like: Tensor) -> Tensor:
+        g = self.generator
+        return torch.randn(like.shape, generator=g, device=g.device, dtype=like.dtype).to(like)

@@ -1,0 +1,77 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from graphtheory.bench import tuned
+from graphtheory.bench.search import Judged
+from graphtheory.bench.spaces import DEFAULT, make_trial, space_of
+from graphtheory.data import graphs
+from graphtheory.models import zoo
+
+KEPT = json.loads(tuned.FILE.read_text()) if tuned.FILE.exists() else {}
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of tuned options of its own, empty at first."""
+    monkeypatch.setattr(tuned, "FILE", tmp_path / "tuned.json")
+    return tuned.FILE
+
+
+def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> Judged:
+    return Judged(dataset, make_trial(model, lr=lr), val, 12, 1.0, 1, 60, 20)
+
+
+@pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in KEPT for m in KEPT[d]])
+def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
+    assert dataset in {name.lower() for name in graphs.names("node")}
+    trial, epochs, patience = tuned.tuned_trial(dataset, model)
+    assert trial.model == model and tuned.is_tuned(dataset, model)
+    assert (epochs, patience) == (space_of(dataset).epochs, space_of(dataset).patience)
+    zoo.build(model, trial.network, num_features=5, num_classes=3)
+    zoo.pattern_of(model, trial.network)
+    assert 0 < KEPT[dataset][model]["val"] <= 1
+
+
+def test_every_way_to_write_a_name_finds_its_options() -> None:
+    wanted = tuned.tuned_trial("chameleon-filtered", "gt")
+    assert tuned.tuned_trial("Chameleon_Filtered", "gt") == wanted
+    assert tuned.is_tuned("CHAMELEON_filtered", "gt")
+    assert space_of("chameleon_filtered") is space_of("chameleon-filtered")
+
+
+@pytest.mark.parametrize("dataset", KEPT)
+def test_networks_that_are_compared_were_searched_together(dataset: str) -> None:
+    assert {model.removesuffix("-res") for model in KEPT[dataset]} >= set(zoo.COMPARED)
+
+
+def test_kept_and_read_again(file: Path) -> None:
+    tuned.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, file)
+    assert tuned.tuned_trial("Karate", "gt")[0] == make_trial("gt", lr=0.02)
+    assert tuned.is_tuned("KARATE", "mlp") and not tuned.is_tuned("karate", "gcn")
+
+
+def test_other_entries_stay(file: Path) -> None:
+    tuned.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, file)
+    tuned.keep({"gt": chosen("gt", lr=0.5)}, file)
+    tuned.keep({"gt": chosen("gt", dataset="actor")}, file)
+    assert tuned.tuned_trial("karate", "gt")[0].optimizer.lr == 0.5
+    assert tuned.tuned_trial("karate", "mlp")[0].optimizer.lr == 0.02
+    assert list(json.loads(file.read_text())) == ["actor", "karate"]  # in order, for short diffs
+
+
+def test_without_a_search_there_are_plain_options(file: Path) -> None:
+    for model in zoo.NAMES:
+        trial, epochs, patience = tuned.tuned_trial("a graph of your own", model)
+        assert trial.model == model
+        assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
+        zoo.build(model, trial.network, num_features=5, num_classes=3)
+        same = tuned.tuned_trial("a graph of your own", "gt")[0]
+        assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
+    assert not tuned.is_tuned("karate", "gt")
+
+
+def test_unknown_model(file: Path) -> None:
+    with pytest.raises(ValueError, match="model: got 'sage', expected one of gt"):
+        tuned.tuned_trial("cora", "sage")

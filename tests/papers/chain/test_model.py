@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from graphtheory.nn import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.papers.chain.data import ChainData, step_positions
+from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
+
+DATA = ChainData()
+
+
+def by_formula(model: ChainAttention, columns: torch.Tensor, size: int) -> torch.Tensor:
+    """Eq. (7.2) of one prompt as it is printed."""
+    c = model.position.vectors
+    p = torch.stack([columns[i] + c[i % len(c)] for i in range(size)])
+    weight = torch.softmax(p[:-1] @ model.W[0] @ p[-1], 0)
+    d = columns.size(1) // 2
+    value = torch.cat([torch.zeros(d, d), torch.eye(d)], 1)
+    return value @ (weight[:, None] * p[:-1]).sum(0)
+
+
+def test_it_is_the_formula_for_every_trial_and_length(generator: torch.Generator) -> None:
+    c = step_positions(DATA.patterns(generator), 3, generator)
+    model = ChainAttention(c, trials=2, xi=1.0, generator=generator)
+    columns = torch.randn(6, 12, 60, generator=generator)
+    sizes = torch.tensor([12, 2, 7, 5, 12, 9])
+    whole, cut = model(columns), model(columns, sizes)
+    weights = model.attention(columns, sizes)[0]
+    for row in range(6):
+        alone = model.trial(row // 3)
+        torch.testing.assert_close(whole[row], by_formula(alone, columns[row], 12))
+        torch.testing.assert_close(cut[row], by_formula(alone, columns[row], int(sizes[row])))
+        assert weights[row, 0, sizes[row] - 1 :].count_nonzero() == 0
+    heard = (weights @ (columns + model.position(torch.arange(12))))[:, 0, 30:]
+    torch.testing.assert_close(heard, cut)
+    torch.autograd.grad(cut.sum(), model.W)
+    with pytest.raises(ValueError, match="sizes: from 1 to 12, expected 2 to 12"):
+        model(columns, sizes.clamp(max=1) + 11 * (sizes == 12))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ChainAttention(torch.eye(3, 8)),
+        ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=1, heads=2),
+    ],
+)
+def test_prompts_that_cannot_be_are_named(model: ChainAttention | ChainTransformer) -> None:
+    columns = torch.randn(2, 5, 8)
+    for ask in (model, model.attention):
+        for wrong in (0, -3, 1, 9):
+            low, high = min(wrong, 5), max(wrong, 5)
+            with pytest.raises(ValueError, match=f"sizes: from {low} to {high}, expected 2 to 5"):
+                ask(columns, torch.tensor([5, wrong]))
+        with pytest.raises(ValueError, match=r"sizes: shape \(1,\), expected \(2,\)"):
+            ask(columns, torch.tensor([5]))
+        for bad in (columns[:, :1], columns[..., :6], columns[0]):
+            with pytest.raises(
+                ValueError, match=r"columns: shape .* \[B, L, 8\] with L at least 2"
+            ):
+                ask(bad)
+
+
+def test_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="trials: got 0, expected at least 1"):
+        ChainAttention(torch.eye(3, 8), trials=0)
+
+
+@pytest.mark.parametrize("kind", [LearnedPlaces(12, 8), SinusoidalPlaces(8), "period"])
+@pytest.mark.parametrize("parts", [{}, {"norm": False, "mlp_ratio": 0}])
+def test_a_transformer_answers_each_prompt_alone(
+    kind: torch.nn.Module | str, parts: dict, generator: torch.Generator
+) -> None:
+    position = PeriodicPlaces(torch.eye(3, 8)) if kind == "period" else kind
+    model = ChainTransformer(position, 8, depth=2, heads=2, generator=generator, **parts)
+    columns, sizes = torch.randn(3, 12, 8, generator=generator), torch.tensor([12, 4, 7])
+    out, weights = model(columns, sizes), model.attention(columns, sizes)
+    assert [w.shape for w in weights] == [(3, 2, 12)] * 2
+    for row, size in enumerate(sizes.tolist()):
+        own = columns[row : row + 1, :size]
+        torch.testing.assert_close(out[row], model(own)[0])
+        for layer, alone in zip(weights, model.attention(own), strict=True):
+            torch.testing.assert_close(layer[row, :, :size], alone[0])
+            assert not layer[row, :, size:].any()
+            torch.testing.assert_close(alone.sum(2), torch.ones(1, 2))

@@ -1,0 +1,1 @@
+from tests.bench.conftest import listen, small_space  # noqa: F401  (fixtures)

@@ -1,0 +1,45 @@
+import pytest
+import torch
+from torch import Generator
+
+from graphtheory.data.image_sets import Images
+from graphtheory.papers.shallow_vit import backgrounds as scenes
+
+SCENE = scenes.SCENES["digits"]
+
+
+def test_classes_are_numbered_in_the_order_given() -> None:
+    given = Images(torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1), torch.tensor([2, 0, 1] * 2))
+    found = scenes.of_classes(given, (1, 2))
+    assert found.pixels.flatten().tolist() == [0, 2, 3, 5] and found.y.tolist() == [1, 0, 1, 0]
+
+
+def test_backgrounds_agree_with_the_class_as_often_as_said(generator: Generator) -> None:
+    y = torch.arange(4000) % 2
+    textured = scenes.backgrounds(y, 0.9, generator).float()
+    assert float(textured[y == 0].mean()) == pytest.approx(0.9, abs=0.03)
+    assert float(textured[y == 1].mean()) == pytest.approx(0.1, abs=0.03)
+
+
+def test_a_network_sees_no_background_where_only_the_image_stays(generator: Generator) -> None:
+    model = scenes.network(SCENE, 1, 10, SCENE.canvas.relevant, 0).eval()
+    whole = scenes.network(SCENE, 1, 10, SCENE.canvas.tokens, 0).eval()
+    image = torch.randint(256, (3, 1, 8, 8), generator=generator).to(torch.uint8)
+    textured, black = (
+        SCENE.canvas(image, Generator().manual_seed(1), torch.full((3,), on)).float() / 255
+        for on in (True, False)
+    )
+    assert not torch.equal(textured[:, :1], black[:, :1])
+    torch.testing.assert_close(model(textured), model(black))
+    assert not torch.allclose(whole(textured), whole(black), atol=1e-3)
+
+
+def test_a_start_is_all_but_the_head() -> None:
+    one, other = (scenes.network(SCENE, 1, classes, 25, seed) for classes, seed in ((8, 0), (2, 1)))
+    scenes.begun_from(other, one)
+    same = {
+        n for n, v in one.state_dict().items()
+        if v.shape == other.state_dict()[n].shape and torch.equal(v, other.state_dict()[n])
+    }  # fmt: skip
+    weights = {n for n in one.state_dict() if "head" not in n}
+    assert weights <= same and "vit.head.linear.weight" not in same

@@ -1,0 +1,243 @@
+"""`graphtheory reproduce`: every study from the command line to its files."""
+
+import csv
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.cli import main
+from graphtheory.cli.figures import FIGURES
+from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.papers.core_neighborhood import (
+    label_study,
+)
+from graphtheory.papers.core_neighborhood import (
+    study as core_neighborhood_study,
+)
+from graphtheory.papers.core_neighborhood import (
+    training as core_neighborhood,
+)
+from graphtheory.papers.mixture import claims as mixture_claims
+from graphtheory.papers.mixture.study import RateStudy, SampleStudy, StartStudy
+from graphtheory.papers.shallow_vit import study as token_study
+from graphtheory.papers.topology import study as topology_study
+
+
+@pytest.mark.parametrize(
+    ("figure", "columns"),
+    [
+        ("fig-3-8", ("distance-z model", "W_Q frozen")),
+        ("fig-3-9", ("labels", "gt - gcn")),
+        ("sampling", ("neighbours heard", "within 1 point")),
+    ],
+)
+def test_a_study_prints_its_rows_and_draws(
+    figure: str, columns: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", figure, "--dataset", "karate", "--quick", "--out", str(tmp_path)]
+    assert main(words) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(column in printed for column in columns)
+    found = json.loads((tmp_path / f"{figure}-karate.json").read_text())
+    assert found["verdict"] in printed
+    with (tmp_path / f"{figure}-karate.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows and all("dataset=karate" in row["parameters"] for row in rows)
+    assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [line.split("│")[1].strip() for line in lines] == list(FIGURES)
+    assert all(entry.summary in line for entry, line in zip(FIGURES.values(), lines, strict=True))
+    data = {name: entry.data for name, entry in FIGURES.items()}
+    assert data["fig-3-8"] == "any graph, else Cora" and data["fig-5-1"] == "draws its own"
+    assert data["encoding"] == "Cora, minesweeper"
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ("table-b-1", ("82.05", "88.02", "90.78")),  # printed, printed, found
+        ("table-b-5 --quick", ("95.68", "86.41", "95.49")),
+        ("table-b-6", ("26659", "found")),
+        ("table-b-8 --dataset Actor", ("1520.00", "667.00", "found")),
+        ("fig-b-5 --quick", ("decreasing", "falls in 2 of 2 steps")),
+    ],
+)
+def test_a_table_prints_what_is_found_beside_what_is_printed(
+    words: str,
+    numbers: tuple[str, ...],
+    data_root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["reproduce", *words.split(), "--root", str(data_root), "--out", str(tmp_path)]
+    assert main(given) == 0
+    printed = capsys.readouterr().out
+    assert all(number in printed for number in numbers)
+    assert list(tmp_path.glob("*.csv"))
+
+
+@pytest.mark.parametrize("figure", ["fig-5-2", "fig-5-3"])
+def test_a_synthetic_study_prints_its_rows_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = topology_study.STUDIES[figure]
+    small = replace(study, tasks=study.tasks[::2], widths=(8, 12)[: len(study.widths)], passes=0.1)
+    monkeypatch.setitem(topology_study.STUDIES, figure, small)
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / f"{figure}.csv").exists()
+
+
+@pytest.mark.parametrize("figure", ["fig-3-3b", "fig-3-4", "fig-3-5", "fig-b-6"])
+def test_a_figure_of_the_shallow_network_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capped(graph: CoreNeighborhoodGraph) -> CoreNeighborhoodGraph:
+        return replace(graph, num_nodes=120, degree=10)
+
+    monkeypatch.setattr(core_neighborhood, "capped", capped)
+    study = core_neighborhood_study.quick(core_neighborhood_study.study(figure))
+    cases = tuple(
+        replace(case, learner=replace(case.learner, steps=80, width=20, step_size=1.0))
+        for case in study.cases
+    )
+    small = replace(study, cases=cases, labels=study.labels if "3-3" in figure else 30)
+    monkeypatch.setattr(core_neighborhood_study, "quick", lambda given: replace(small, first=3))
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / f"{figure}.csv").exists()
+
+
+def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the quick form from seed 3 on, look at its files; the verdict."""
+    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(out)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((out / f"{figure}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (out / f"{figure}.csv").exists()
+    return found["verdict"]
+
+
+@pytest.mark.parametrize(
+    "figure", ["fig-4-2", "fig-4-3b", "fig-4-4a", "fig-4-5b", "fig-4-6a", "fig-c-1"]
+)
+def test_a_figure_of_the_mixture_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = mixture_claims.STUDIES[figure]
+    learners = tuple(replace(learner, steps=20) for learner in study.learners)
+    neurons = 2 if figure == "fig-c-1" else 1
+    setting = replace(study.setting, dim=min(study.setting.dim, 3), neurons=neurons)
+    small = replace(study, values=study.values[:2], learners=learners, setting=setting, seeds=2)
+    if isinstance(small, SampleStudy):
+        small = replace(small, examples=(50, 100), starts=2)
+    elif isinstance(small, RateStudy | StartStudy):
+        small = replace(small, examples=200)
+    monkeypatch.setattr(mixture_claims, "quick", lambda given: replace(small, first=given.first))
+    _written(figure, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("figure", ["fig-2-1b", "fig-2-2", "fig-2-4", "fig-2-5"])
+def test_a_figure_of_the_shallow_vit_prints_and_draws(
+    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = token_study.STUDIES[figure]
+
+    def small(case: token_study.Case) -> token_study.Case:
+        steps = 150 if figure == "fig-2-2" else 20
+        learner = replace(case.learner, steps=steps, width=20)
+        return replace(case, learner=learner, data=replace(case.data, tokens=10))
+
+    if isinstance(study, token_study.SparseStudy):
+        made: Any = replace(study, kept=(10, 6), case=small(study.case), labels=6, seeds=2)
+    else:
+        cases = tuple(small(case) for case in study.cases)
+        made = replace(study, cases=cases, values=study.values[:2], seeds=2)
+        made = replace(made, labels=(4, 8) if isinstance(study.labels, tuple) else 8)
+    monkeypatch.setattr(token_study, "quick", lambda given: replace(made, first=given.first))
+    verdict = _written(figure, tmp_path, capsys)
+    if figure == "fig-2-1b":
+        assert "2 values of sigma, through which a line always goes" in verdict
+        made = replace(made, values=study.values[:3])
+        assert "claimed a falling line" in _written(figure, tmp_path / "three", capsys)
+
+
+def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
+    kept = tmp_path / "fig-3-9-karate.jsonl"
+    train = label_study.run_trial
+
+    def until_the_third(*args: Any, **options: Any) -> Any:
+        if kept.exists() and len(kept.read_text().splitlines()) == 2:
+            raise KeyboardInterrupt
+        return train(*args, **options)
+
+    monkeypatch.setattr(label_study, "run_trial", until_the_third)
+    assert main(words) == 130
+    assert "Finished runs are in" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main([*words, "--resume"]) == 0
+    assert "run 3/" in (told := capsys.readouterr().err) and "run 2/" not in told
+    assert len(kept.read_text().splitlines()) == 12
+    monkeypatch.setattr(label_study, "run_trial", until_the_third)
+    assert main(words) == 130
+    assert "Earlier runs are now in" in capsys.readouterr().out
+    assert len((tmp_path / "fig-3-9-karate.1.jsonl").read_text().splitlines()) == 12
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_sigterm_tells_what_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told_to_leave(*_: Any, **__: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(label_study, "run_trial", told_to_leave)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            main(["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught.value.code == 143 and "Finished runs are in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fig-3-88"], "did you mean 'fig-3-8'"),
+        (["encoding", "--dataset", "karate"], "expected Cora, minesweeper"),
+        (["fig-3-8", "--dataset", "nowhere"], "nowhere"),
+        (["fig-3-8", "--seeds", "0"], "expected 1 or more"),
+        (["fig-3-8", "--seed", "1"], "takes splits from 0 on"),
+        (["fig-5-1", "--dataset", "Cora"], "fig-5-1 draws its data"),
+        (["table-b-1", "--dataset", "Actor"], "table-b-1 has no Actor, expected Cora"),
+        (["table-b-1", "--seeds", "3"], "table-b-1 draws nothing"),
+        (["table-b-2", "--root", "{}"], "PubMed: 8 of 8 raw files are missing"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.format(tmp_path) for word in words]
+    assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from graphtheory.papers import trend as trends
+from graphtheory.papers.power_law import Successes
+
+
+def test_a_trend_is_as_sure_as_its_seeds() -> None:
+    sure = {v: [v + s for s in range(5)] for v in (3.0, 1.0, 2.0)}
+    found = trends.trend([1, 2, 3], trends.medians(sure))
+    assert (found.rho, found.low, found.high, found.direction) == (1, 1, 1, "rises")
+    falls = trends.trend([1, 2, 3], trends.medians({v: [-v, -2 * v] for v in (1.0, 2.0, 3.0)}))
+    assert falls.direction == "falls" and str(falls) == "-1.00 [-1.00, -1.00]"
+    random = np.random.default_rng(0).normal(size=(4, 5))
+    unsure = trends.trend([1, 2, 3, 4], trends.medians(dict(enumerate(random.tolist()))))
+    assert unsure.low < 0 < unsure.high and unsure.direction == "no trend"
+    flat = trends.trend([1, 2], trends.medians({1: [1.0], 2: [1.0]}))
+    assert flat.rho == 0 and flat.direction == "no trend"
+
+
+def test_a_turn_is_inside() -> None:
+    bowl = {v: [(v - 2) ** 2 + 0.1 * s for s in range(4)] for v in (1.0, 2.0, 4.0)}
+    found = trends.lowest([1, 2, 4], trends.medians(bowl))
+    assert found.at == 2 and found.holds
+    slope = trends.lowest([1, 2, 4], trends.medians({v: [v, v + 1] for v in (1.0, 2.0, 4.0)}))
+    assert slope.at == 1 and slope.inside == 0 and not slope.holds
+
+
+def test_seeds_of_a_trial_stay_together() -> None:
+    """Seeds differ by 100 and settings by 1: only differences within a seed tell the trend."""
+    paired = {v: [100 * s + v for s in range(6)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.medians(paired)).low == 1
+
+
+def test_boundaries_rise_where_more_is_needed() -> None:
+    grid = Successes(
+        np.array([1.0, 2, 4]),
+        np.array([10.0, 20, 40, 80]),
+        np.array([[19.0, 20, 20, 20], [2, 18, 20, 20], [0, 0, 5, 20]]),
+        20,
+    )
+    found = trends.trend([1, 2, 4], trends.boundaries(grid, resamples=20))
+    assert found.low == 1 == pytest.approx(found.rho)
+
+
+def test_trials_without_a_measure_do_not_count() -> None:
+    nan = float("nan")
+    whole, drawn = trends.medians({1: [1.0, nan, 3.0], 2: [nan, nan, 5.0]}, resamples=50)
+    assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
+
+
+def test_means_of_few_seeds_and_their_intervals() -> None:
+    inf = float("inf")
+    by = {2: [1.0, 2.0, 6.0], 1: [1.0, 1.0, 1.0]}
+    assert trends.means(by | {3: [1.0, 2.0, inf]})[0].tolist() == [1, 3, inf]
+    still, wide = trends.levels(trends.means(by))
+    assert str(still) == "1.00 [1.00, 1.00]"
+    assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
+    paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.means(paired)).low == 1

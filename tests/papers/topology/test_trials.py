@@ -1,0 +1,155 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Generator
+
+from graphtheory import Neighborhood
+from graphtheory.graph import union
+from graphtheory.models import SampledGCN
+from graphtheory.papers.topology.data import degree_group_graph
+from graphtheory.papers.topology.trials import SampledTrials, Trial, TrialOptions
+from graphtheory.patterns import (
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    SymmetricNormalize,
+    UniformNodes,
+)
+
+SIZES = (30, 40)
+OPTIONS = TrialOptions(width=16, steps=3, batch_size=100, dropout=0.0, step_size=0.01)
+Sampler = DegreeGroups | FastGCN | None
+
+
+def trial(seed: int, nodes: int, sampler: Sampler) -> Trial:
+    draw = Generator().manual_seed(seed)
+    edges, _ = degree_group_graph((nodes,), (3,), draw)
+    graph = Neighborhood.from_edge_index(edges, nodes)
+    adjacency = Compose(AddSelf(), SymmetricNormalize())(graph)
+    x, y = torch.randn(nodes, 5, generator=draw), torch.randn(nodes, 2, generator=draw)
+    return Trial(x, y, torch.randperm(nodes, generator=draw)[:12], adjacency, sampler)
+
+
+def made(sampler: Sampler, options: TrialOptions = OPTIONS) -> SampledTrials:
+    trials = [trial(seed, nodes, sampler) for seed, nodes in enumerate(SIZES)]
+    return SampledTrials(trials, options, Generator().manual_seed(7))
+
+
+def alone(together: SampledTrials, index: int) -> SampledGCN:
+    """The network of one trial by itself."""
+    model = SampledGCN(5, 16, 2, fixed=not together.options.everything)
+    parts = {"W": together.w, "V": together.v, "C": together.c, "B1": together.b_1,
+             "B2": together.b_2}  # fmt: skip
+    model.load_state_dict({name: of[index].detach().clone() for name, of in parts.items()})
+    return model
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_each_network_is_a_sampled_gcn(index: int) -> None:
+    together = made(None)
+    whole = union([t.adjacency for t in together.trials])
+    own = torch.arange(SIZES[index]) + index * SIZES[0]
+    task = together.trials[index]
+    with torch.no_grad():
+        wanted = alone(together, index)(task.x, task.adjacency)
+    torch.testing.assert_close(together.forward(own, whole), wanted)
+    rest = torch.ones(SIZES[index], dtype=torch.bool).index_fill(0, task.labelled, False)
+    error = (wanted - task.y)[rest].square().mean()
+    asked = [torch.ones(nodes, dtype=torch.bool) for nodes in SIZES]
+    asked[index] = rest
+    found = together.errors([t.adjacency for t in together.trials], asked)
+    assert found[index] == pytest.approx(float(error))
+
+
+@pytest.mark.parametrize(
+    ("index", "changes"), [(0, {}), (1, {}), (1, {"adam": True}), (0, {"everything": True})]
+)
+def test_a_step_is_one_of_its_own_network_on_its_own_labels(
+    index: int, changes: dict[str, bool]
+) -> None:
+    together = made(None, replace(OPTIONS, **changes))
+    model, task = alone(together, index), together.trials[index]
+    together.train()
+    kind = torch.optim.Adam if "adam" in changes else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=OPTIONS.step_size)
+    for _ in range(OPTIONS.steps):
+        out = model(task.x, task.adjacency)[task.labelled]
+        loss = (out - task.y[task.labelled]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(together.w[index].detach(), model.W.detach())
+    torch.testing.assert_close(together.v[index].detach(), model.V.detach())
+    torch.testing.assert_close(together.b_2[index].detach(), model.B2.detach())
+    torch.testing.assert_close(together.c[index].detach(), model.C.detach())
+
+
+def test_training_learns_is_a_function_of_the_generator_and_draws_afresh() -> None:
+    options = replace(OPTIONS, steps=60, batch_size=4, dropout=0.4)
+    runs = [made(FastGCN(share=0.8), options) for _ in range(2)]
+    adjacencies = [t.adjacency for t in runs[0].trials]
+    known = runs[0].labelled.flatten()
+
+    def on_labels(run: SampledTrials) -> float:
+        with torch.no_grad():
+            out = run.forward(known, union(adjacencies))
+        return float((out - run.y[known]).square().mean())
+
+    before = on_labels(runs[0])
+    for run in runs:
+        run.train()
+    assert on_labels(runs[0]) < 0.8 * before
+    assert torch.equal(runs[0].v[1], runs[1].v[1])
+
+
+def test_columns_of_all_graphs_are_drawn_at_once() -> None:
+    group = torch.arange(40) // 25
+    samplers: list[Sampler] = [
+        DegreeGroups(share=(0.6, 0.8), p_star=(0.7, 0.3), assignment=group),
+        FastGCN(share=0.6, replace=False),
+        None,
+        DegreeGroups(share=0.25, p_star=2.0),
+    ]
+    trials = [trial(0, 40, sampler) for sampler in samplers]
+    columns = SampledTrials(trials, OPTIONS, Generator()).columns
+    generator = Generator().manual_seed(1)
+    draws = torch.stack([columns(generator) for _ in range(2000)]).split(40, dim=1)
+    for which, (kept, p) in enumerate(((15, 0.7), (12, 0.3))):
+        own = draws[0][:, group == which]
+        assert ((own != 0).sum(1) == kept).all()
+        torch.testing.assert_close(own.sum(1) / own.size(1), torch.full((2000,), p))
+    torch.testing.assert_close(draws[1].mean(0), torch.ones(40), atol=0.2, rtol=0)
+    assert ((draws[1] != 0).sum(1) == 24).all()
+    assert (draws[2] == 1).all()
+    assert ((draws[3] != 0).sum(1) == 10).all() and not torch.equal(draws[3][0], draws[3][1])
+    drawn_alone = FastGCN(share=0.6, replace=False)(trials[1].adjacency, generator=generator)
+    ratio = drawn_alone.to_dense().sum(0) / trials[1].adjacency.to_dense().sum(0)
+    again = draws[1][:, ratio != 0].amax(0)  # 1 / pi_j wherever a node comes
+    torch.testing.assert_close(again, ratio[ratio != 0])
+
+
+def test_a_sampler_that_looks_at_more_than_columns_is_refused() -> None:
+    for sampler in (DegreeGroups(symmetric=True), UniformNodes(share=0.5)):
+        with pytest.raises(TypeError, match="sampler: got"):
+            made(sampler)  # type: ignore[arg-type]
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    ones = torch.ones(400, 500)
+    kept = made(None)._dropped(ones, 0.4)
+    assert float((kept == 0).double().mean()) == pytest.approx(0.4, abs=0.005)
+    assert float(kept.mean()) == pytest.approx(1, abs=0.005)
+    assert made(None)._dropped(ones, 0.0) is ones
+
+
+def test_a_network_that_diverges_leaves_the_others_alone() -> None:
+    together = made(None, replace(OPTIONS, steps=30))
+    together.trials[0].y.fill_(1e30)
+    together = SampledTrials(together.trials, together.options, Generator().manual_seed(7))
+    together.train()
+    asked = [torch.arange(nodes) < 9 for nodes in SIZES]
+    first, second = together.errors([t.adjacency for t in together.trials], asked)
+    assert math.isinf(first) and math.isfinite(second)
