@@ -11,10 +11,10 @@ import torch
 
 from graphtheory.cli import main
 from graphtheory.data.prompt_tasks import Linear
-from graphtheory.papers.icl import page as prompt_page
 from graphtheory.papers.icl import studies as icl_figures
 from graphtheory.papers.icl import training as icl
 from graphtheory.papers.icl.gpt import GptStudy
+from graphtheory.papers.icl.page import prompt_page
 from graphtheory.papers.icl.report import icl as report
 from graphtheory.papers.icl.training import Learner
 
