@@ -10,6 +10,7 @@ from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
 from graphtheory.patterns.rows import on_rows
 from graphtheory.patterns.sage import GraphSAGE
+from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits
 from graphtheory.patterns.topk import TopK
 from graphtheory.patterns.uniform import AddSelf, Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
@@ -17,6 +18,7 @@ from graphtheory.patterns.uniform_nodes import UniformNodes
 __all__ = [
     "LADIES",
     "AddSelf",
+    "AllSenders",
     "AtDistance",
     "Compose",
     "DegreeGroups",
@@ -27,9 +29,11 @@ __all__ = [
     "KHop",
     "Pattern",
     "Sample",
+    "ScorePattern",
     "SymmetricNormalize",
     "TopK",
     "UniformNodes",
+    "attention_logits",
     "effective_adjacency",
     "on_rows",
     "pair_distance",

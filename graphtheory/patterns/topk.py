@@ -1,4 +1,4 @@
-"""The k nearest senders of a receiver, chosen by what attention makes of them."""
+"""k-nearest attention: the senders of a row with the largest attention scores."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from torch import Tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import BucketedBias, reference
+from graphtheory.patterns.scores import ScorePattern, attention_logits
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(ScorePattern):
     r"""k-nearest attention: of each row and head the k senders with the largest logits count.
 
     .. math:: |K_{i,h}| = \min(k, n_i) \quad\text{or}\quad \lceil k\, n_i \rceil
 
     n_i is the number of senders of row i, k a count or a share of them; a share above 0 leaves at
-    least one. The choice hangs on query and key, by head and layer, so this is no `Pattern`, a
-    function of the neighbourhood alone: give it to `nn.Attention(..., pattern=TopK(0.5))`, or call
-    it in the place of `ops.attention`. A count, and a share of rows that are equally long as in
-    cliques, runs as `ops.topk_attention`; a share of others, such as the windows at the border of
-    an image, goes by a bias with a number for each edge and head.
+    least one. Give it to a layer, `nn.Attention(..., pattern=TopK(0.5))`, or call it in place of
+    `ops.attention`. A count, or a share of rows of equal length as in cliques, runs as
+    `ops.topk_attention`. A share of unequal rows, such as windows at the border of an image, is
+    computed with a bias that has one value per edge and head.
 
     Args:
         k: A count (int from 1 up), or a share (float in (0, 1]); 1 is one sender, 1.0 are all.
 
     Raises:
-        TypeError: k is no number.
-        ValueError: A count below 1, or a share outside (0, 1].
+        TypeError: If k is not a number.
+        ValueError: If k is a count below 1, or a share outside (0, 1].
 
     Source:
         Wang et al. (2022), k-NN attention, the fast version: chosen before the softmax, for each
-        head. Differs: the default is half the row, not 100 of 197 tokens; a k beyond the row is no
-        error; of equal logits the earlier ones stay, so that they are exactly k.
+        head. Differs: the default is half the row, not 100 of 197 tokens; a k above the length of
+        the row is allowed; of equal logits the earlier ones are kept, so that exactly k remain.
 
     Example:
         >>> TopK(0.5).mask(torch.tensor([[3.0, 1.0, 2.0, 4.0]])).tolist()
@@ -55,7 +55,7 @@ class TopK:
             raise ValueError(f"k: got {self.k}, expected a share in (0, 1]; counts are int")
 
     def count(self, length: int) -> int:
-        """Senders that stay of a row with `length` of them."""
+        """Number of senders kept in a row of `length` senders."""
         if isinstance(self.k, int):
             return min(self.k, length)
         return math.ceil(round(self.k * length, 9))  # 0.1 * 30 is a little more than 3
@@ -67,10 +67,7 @@ class TopK:
         return (lengths.double() * self.k).round(decimals=9).ceil().to(lengths.dtype)
 
     def mask(self, logits: Tensor) -> Tensor:
-        """The definition on dense logits [..., dst, src], slow: who stays, Bool of that shape.
-
-        An entry at -inf is no part of its row.
-        """
+        """The k largest of each row; of equal ones the earlier."""
         row = logits != -torch.inf
         rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
         return row & (rank < self.counts(row.sum(-1))[..., None])
@@ -92,7 +89,7 @@ class TopK:
             return ops.topk_attention(
                 query, key, value, neighborhood, k, bias=bias, scale=scale, **options
             )
-        logits = _logits(query, key, neighborhood, bias, scale).detach()
+        logits = attention_logits(query, key, neighborhood, bias, scale).detach()
         bars = torch.zeros_like(logits) if bias is None else reference.edge_bias(bias)
         bars = torch.where(self._stays(logits, neighborhood), bars, -torch.inf)
         return ops.attention(query, key, value, neighborhood, bias=bars, scale=scale, **options)
@@ -105,32 +102,19 @@ class TopK:
         bias: Tensor | BucketedBias | None = None,
         scale: float | None = None,
     ) -> Tensor:
-        """The weights [num_edges, heads] of those sums, without dropout; 0 for who was left out."""
-        logits = _logits(query, key, neighborhood, bias, scale)
+        """Softmax over the chosen senders; 0 for the others."""
+        logits = attention_logits(query, key, neighborhood, bias, scale)
         stays = self._stays(logits.detach(), neighborhood)
         return ops.edge_softmax(torch.where(stays, logits, -torch.inf), neighborhood)
 
     def _common(self, nb: Neighborhood) -> int | None:
-        """The k of all rows, where one is known to do."""
+        """The k that fits every row, where one number does."""
         if isinstance(self.k, int):
             return self.k
         return None if nb.blocks is None else max(self.count(nb.blocks[2]), 1)
 
     def _stays(self, logits: Tensor, nb: Neighborhood) -> Tensor:
-        """Bool [num_edges, heads] of logits in the order of the edges."""
+        """Which logits [num_edges, heads] are among the largest of their row."""
         k = self._common(nb)
         by_edge = self.counts(nb.degree())[nb.receivers()] if k is None else k
         return reference.largest(logits, nb, by_edge)
-
-
-def _logits(
-    query: Tensor,
-    key: Tensor,
-    nb: Neighborhood,
-    bias: Tensor | BucketedBias | None,
-    scale: float | None,
-) -> Tensor:
-    """What the softmax is taken of, [num_edges, heads]."""
-    scale = max(query.size(2), 1) ** -0.5 if scale is None else scale
-    logits = scale * ops.edge_dot(query, key, nb)
-    return logits if bias is None else logits + reference.edge_bias(bias)

@@ -6,17 +6,33 @@ compared with `mask`.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from graphtheory import Neighborhood, ops
+from graphtheory import Neighborhood, ops, patterns
 from graphtheory.patterns import Pattern
 from graphtheory.structure import shortest_path_distance
 
+Kind = TypeVar("Kind")
 NONE = torch.zeros(2, 0, dtype=torch.int64)
+
+
+def kinds_of(base: type[Kind]) -> list[type[Kind]]:
+    """Subclasses of `base` in `graphtheory.patterns`, exported or not, at any depth."""
+    for module in pkgutil.walk_packages(patterns.__path__, "graphtheory.patterns."):
+        importlib.import_module(module.name)
+    kinds, todo = set(), [base]
+    while todo:
+        below = todo.pop().__subclasses__()
+        kinds |= {k for k in below if k.__module__.startswith("graphtheory.patterns.")}
+        todo += below
+    return sorted(kinds, key=lambda kind: kind.__name__)
 
 
 def both_ways(edges: list[tuple[int, int]]) -> Tensor:

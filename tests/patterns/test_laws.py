@@ -1,7 +1,5 @@
 """The laws of patterns, on every pattern of the package that there is."""
 
-import importlib
-import pkgutil
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from typing import ClassVar
 
@@ -27,20 +25,7 @@ from graphtheory.patterns import (
 )
 from graphtheory.patterns.rows import layers_on_rows, on_rows
 from tests.patterns import laws
-from tests.patterns.laws import GRAPHS
-
-
-def every_kind() -> list[type[Pattern]]:
-    """Subclasses of Pattern in the package, exported or not, at any depth."""
-    for module in pkgutil.walk_packages(patterns.__path__, "graphtheory.patterns."):
-        importlib.import_module(module.name)
-    kinds, todo = set(), [Pattern]
-    while todo:
-        below = todo.pop().__subclasses__()
-        kinds |= {k for k in below if k.__module__.startswith("graphtheory.")}
-        todo += below
-    return sorted(kinds, key=lambda kind: kind.__name__)
-
+from tests.patterns.laws import GRAPHS, kinds_of
 
 # Besides the default of every kind, which a new pattern is tried with without a line here.
 MORE: list[Pattern] = [
@@ -68,7 +53,7 @@ MORE: list[Pattern] = [
 ]
 # Divided by degrees, some of these graphs have a group that is empty.
 ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups != 1)]
-ALL = [*(kind() for kind in every_kind()), *ANY_GRAPH]
+ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]
 FIXED = [p for p in ALL if not p.is_random]
 RANDOM = [p for p in ALL if p.is_random]
 CARRYING = [
@@ -90,18 +75,18 @@ def of(some: list[Pattern]) -> pytest.MarkDecorator:
 
 
 def test_the_known_kinds_are_found() -> None:
-    names = {kind.__name__ for kind in every_kind()}
+    names = {kind.__name__ for kind in kinds_of(Pattern)}
     assert names >= {"AddSelf", "AtDistance", "Compose", "KHop", "Sample", "SymmetricNormalize"}
-    assert any(p.is_random for p in (kind() for kind in every_kind()))
+    assert any(p.is_random for p in (kind() for kind in kinds_of(Pattern)))
 
 
-@pytest.mark.parametrize("kind", every_kind())
+@pytest.mark.parametrize("kind", kinds_of(Pattern))
 def test_every_kind_is_exported(kind: type[Pattern]) -> None:
     assert getattr(patterns, kind.__name__, None) is kind
     assert kind.__name__ in patterns.__all__
 
 
-@pytest.mark.parametrize("kind", every_kind())
+@pytest.mark.parametrize("kind", kinds_of(Pattern))
 def test_every_kind_is_a_frozen_value(kind: type[Pattern]) -> None:
     assert is_dataclass(kind)
     assert kind() == kind() and hash(kind()) == hash(kind())

@@ -1,0 +1,98 @@
+"""Patterns that depend on the attention scores: which senders of a row count, head by head."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import BucketedBias, reference
+
+
+def attention_logits(
+    query: Tensor,
+    key: Tensor,
+    neighborhood: Neighborhood,
+    bias: Tensor | BucketedBias | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """The argument of the softmax in `ops.attention`, [num_edges, heads]; arguments as there."""
+    scale = max(query.size(2), 1) ** -0.5 if scale is None else scale
+    logits = scale * ops.edge_dot(query, key, neighborhood)
+    return logits if bias is None else logits + reference.edge_bias(bias)
+
+
+class ScorePattern(ABC):
+    """A rule for which senders of a row count, given the scores of query and key.
+
+    A `Pattern` knows the graph alone and gives a neighborhood; a score pattern chooses again in
+    every layer, head and step, so it takes the place of `ops.attention` instead:
+    `nn.Attention(..., pattern=TopK(0.5))`. Subclasses are frozen dataclasses.
+    """
+
+    @abstractmethod
+    def mask(self, logits: Tensor) -> Tensor:
+        """The rule's definition on dense logits [..., dst, src], slow; tests compare with it.
+
+        Returns:
+            Bool of that shape: who counts. An entry at -inf is not part of its row.
+        """
+
+    @abstractmethod
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        bias: Tensor | BucketedBias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """Sums [num_dst, heads, head_dim]; arguments as in `ops.attention`."""
+
+    @abstractmethod
+    def weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        neighborhood: Neighborhood,
+        bias: Tensor | BucketedBias | None = None,
+        scale: float | None = None,
+    ) -> Tensor:
+        """The weights [num_edges, heads] of those sums, without dropout; 0 for who is left out."""
+
+
+@dataclass(frozen=True)
+class AllSenders(ScorePattern):
+    """Every sender of the row counts: `ops.attention` itself."""
+
+    def mask(self, logits: Tensor) -> Tensor:
+        """Every entry of the row."""
+        return logits != -torch.inf
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
+    ) -> Tensor:
+        """`ops.attention`."""
+        return ops.attention(query, key, value, neighborhood, **options)
+
+    def weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        neighborhood: Neighborhood,
+        bias: Tensor | BucketedBias | None = None,
+        scale: float | None = None,
+    ) -> Tensor:
+        """Softmax over the row."""
+        logits = attention_logits(query, key, neighborhood, bias, scale)
+        return ops.edge_softmax(logits, neighborhood)
