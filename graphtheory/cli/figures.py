@@ -6,29 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli import (
-    figures_chain,
     figures_fusion,
     figures_icl,
     figures_mixture,
     figures_shallow_vit,
 )
 from graphtheory.cli.figure import Asked, Figure
-from graphtheory.cli.show import known
+
+Former = Figure
 
 if TYPE_CHECKING:
     from graphtheory.papers.outcome import StudyReport
     from graphtheory.papers.study import Study
 
 QUICK_EPOCHS = 40
-
-
-def figure(name: str) -> Figure:
-    """The entry of that ID.
-
-    Raises:
-        RefusedError: There is none.
-    """
-    return FIGURES[known("ID", name, tuple(FIGURES))]
 
 
 def _distances() -> Figure:
@@ -181,7 +172,6 @@ _ENTRIES = (
     _printed("table-b-5", "nodes with a winning margin above 0", "Cora", "PubMed", "Actor"),
     _printed("table-b-6", "sizes of the graphs", "Actor", "PubMed"),
     _printed("table-b-8", "how even the classes are", "Cora", "Actor"),
-    *figures_chain.ENTRIES,
     *figures_fusion.ENTRIES,
     *figures_icl.ENTRIES,
 )

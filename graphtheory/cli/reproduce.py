@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from graphtheory.cli.figure import Asked, Figure
-from graphtheory.cli.figures import FIGURES, figure
 from graphtheory.cli.show import (
     Command,
     Count,
     Folder,
     Name,
+    RefusedError,
     Screen,
     at_least,
     data_root,
+    known,
     refusing,
     set_aside,
     told_on_stop,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from graphtheory.papers.figure import Figure, Measurements
+    from graphtheory.papers.grid import Progress
 
 
 @dataclass(frozen=True)
@@ -59,51 +64,115 @@ class Reproduce(Command):
             return _print_list(screen)
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
-        chosen, root = figure(self.figure), data_root(self.root)
-        asked = chosen.ask(self.dataset, root, self.seeds, self.seed, self.quick)
-        self._make(screen, chosen, asked)
+        root = data_root(self.root)
+        from graphtheory.cli.figures import FIGURES, Former
+        from graphtheory.papers.index import figures
+
+        every = figures() | FIGURES
+        figure = every[known("ID", self.figure, tuple(every))]
+        dataset = self._dataset(figure)
+        if isinstance(figure, Former):
+            asked = figure.ask(self.dataset, root, self.seeds, self.seed, self.quick)
+            return self._make_former(screen, figure, asked)
+        self._refuse(figure)
+        with refusing():
+            if figure.data:
+                _load(dataset, root, images=figure.data.images)
+            grid = figure.settings(
+                dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
+            )
+        out, kept = self._folder(figure.id, dataset)
+        rows = self._measure(screen, kept, lambda steps: grid.measure(figure.run, steps, kept=kept))
+        report = figure.report(grid, rows)
+        _write(screen, out, kept.stem, report, {"grid": repr(grid), "rows": rows})
         return None
 
-    def _make(self, screen: Screen, chosen: Figure, asked: Asked) -> None:
-        from graphtheory.bench.rows import Environment, write_csv
-        from graphtheory.data import graphs
+    def _dataset(self, figure: Any) -> str:
+        """Name of the data set; "" of a figure that draws its own data."""
         from graphtheory.data.catalogue import key
-        from graphtheory.plot import save
 
-        named = "-".join(filter(None, (chosen.name, key(asked.dataset))))
-        out = self.out or Path(f"runs/{named}")
-        study = chosen.study(asked)
-        kept = out / f"{named}.jsonl"
+        data = figure.data
+        if data is None or isinstance(data, str):
+            return ""
+        dataset = self.dataset or data.default
+        if data.only and key(dataset) not in map(key, data.only):
+            raise RefusedError(f"--dataset: {figure.id} has no {dataset}, expected {data}")
+        return dataset
 
+    def _refuse(self, figure: Figure) -> None:
+        """Options that the figure has no use for."""
+        if self.seeds is not None and not figure.random:
+            raise RefusedError(f"--seeds: got {self.seeds}, but {figure.id} draws nothing")
+        if self.dataset is not None and figure.data is None:
+            raise RefusedError(f"--dataset: got {self.dataset}, but {figure.id} draws its data")
+        if self.seed and figure.data is not None:
+            raise RefusedError(f"--seed: got {self.seed}, but {figure.id} takes splits from 0 on")
+
+    def _folder(self, figure: str, dataset: str) -> tuple[Path, Path]:
+        """Where the results go, and the file of finished cells there."""
+        from graphtheory.data.catalogue import key
+
+        name = "-".join(filter(None, (figure, key(dataset))))
+        out = self.out or Path(f"runs/{name}")
+        return out, out / f"{name}.jsonl"
+
+    def _measure(
+        self, screen: Screen, kept: Path, measure: Callable[[Progress], Measurements]
+    ) -> Measurements:
         def tell() -> None:
             screen.say(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
         with refusing():
-            if asked.dataset:
-                (chosen.find or graphs.load)(asked.dataset, asked.root)
-            out.mkdir(parents=True, exist_ok=True)
+            kept.parent.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, kept)
             with told_on_stop(tell), screen.steps("run") as steps:
-                rows = study.run(steps, kept=kept)
+                return measure(steps)
+
+    def _make_former(self, screen: Screen, chosen: Any, asked: Any) -> None:
+        from graphtheory.data import graphs
+
+        out, kept = self._folder(chosen.name, asked.dataset)
+        study = chosen.study(asked)
+        with refusing():
+            if asked.dataset:
+                (chosen.find or graphs.load)(asked.dataset, asked.root)
+        rows = self._measure(screen, kept, lambda steps: study.run(steps, kept=kept))
         report = chosen.report(study, rows)
-        screen.table(report.table)
-        screen.say(report.verdict)
-        here = Environment.here()
-        write_csv(out / f"{named}.csv", report.rows, here)
-        write_json(
-            out / f"{named}.json",
-            {"command": screen.command, "environment": asdict(here), "study": repr(study),
-             "verdict": report.verdict, "rows": rows},
-        )  # fmt: skip
-        if report.picture is not None:
-            save(report.picture, out / f"{named}.png")
-        drawn = ", the picture" if report.picture is not None else ""
-        screen.say(f"Written to {out}: {named}.csv, {named}.json, {named}.jsonl{drawn}.")
+        _write(screen, out, kept.stem, report, {"study": repr(study), "rows": rows})
+
+
+def _load(dataset: str, root: Path | None, *, images: bool) -> None:
+    """Load the data set, which raises where it cannot be loaded."""
+    from graphtheory.data import graphs, image_sets
+
+    (image_sets if images else graphs).load(dataset, root)
+
+
+def _write(screen: Screen, out: Path, name: str, report: Any, found: dict[str, Any]) -> None:
+    """Print the report and write its files."""
+    from graphtheory.bench.rows import Environment, write_csv
+    from graphtheory.plot import save
+
+    screen.table(report.table)
+    screen.say(report.verdict)
+    here = Environment.here()
+    write_csv(out / f"{name}.csv", report.rows, here)
+    about = {"command": screen.command, "environment": asdict(here), "verdict": report.verdict}
+    write_json(out / f"{name}.json", about | found)
+    if report.picture is not None:
+        save(report.picture, out / f"{name}.png")
+    drawn = ", the picture" if report.picture is not None else ""
+    screen.say(f"Written to {out}: {name}.csv, {name}.json, {name}.jsonl{drawn}.")
 
 
 def _print_list(screen: Screen) -> None:
+    from graphtheory.cli.figures import FIGURES
+    from graphtheory.papers.index import figures
     from graphtheory.report.table import Table
 
-    rows = [(entry.name, entry.summary, entry.data) for entry in FIGURES.values()]
+    rows = [
+        (name, figure.summary, str(figure.data or "draws its own"))
+        for name, figure in (figures() | FIGURES).items()
+    ]
     screen.table(Table("Figures and tables", ("ID", "what it shows", "data"), rows, words=3))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.bench.rows import Row
-from graphtheory.papers.trend import FEWEST
+from graphtheory.papers.stats import FEWEST_SEEDS
 from graphtheory.report.table import Table
 
 
@@ -29,6 +29,6 @@ class StudyReport:
 
 def became(holds: bool | str, seeds: int) -> str:
     """What became of a claim, in words; a text says more than whether it holds."""
-    if seeds < FEWEST:
-        return f"no verdict of fewer than {FEWEST} seeds"
+    if seeds < FEWEST_SEEDS:
+        return f"no verdict of fewer than {FEWEST_SEEDS} seeds"
     return holds if isinstance(holds, str) else "holds" if holds else "not found"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from graphtheory.cli import main
-from graphtheory.cli.figures import FIGURES
+from graphtheory.cli.figures import FIGURES as FORMER
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import (
     label_study,
 )
@@ -52,11 +53,12 @@ def test_a_study_prints_its_rows_and_draws(
 
 
 def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+    every = index.figures() | FORMER
     assert main(["reproduce", "--list"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
-    assert [line.split("│")[1].strip() for line in lines] == list(FIGURES)
-    assert all(entry.summary in line for entry, line in zip(FIGURES.values(), lines, strict=True))
-    data = {name: entry.data for name, entry in FIGURES.items()}
+    assert [line.split("│")[1].strip() for line in lines] == list(every)
+    assert all(entry.summary in line for entry, line in zip(every.values(), lines, strict=True))
+    data = {name: str(entry.data or "draws its own") for name, entry in every.items()}
     assert data["fig-3-8"] == "any graph, else Cora" and data["fig-5-1"] == "draws its own"
     assert data["encoding"] == "Cora, minesweeper"
 

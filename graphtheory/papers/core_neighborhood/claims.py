@@ -9,8 +9,8 @@ import numpy as np
 
 from graphtheory.papers.core_neighborhood.study import SUCCESS
 from graphtheory.papers.power_law import Successes, boundary, halves, regression_of
+from graphtheory.papers.stats import Correlation, Estimate, levels, means, trend
 from graphtheory.papers.study import Row
-from graphtheory.papers.trend import Level, Trend, levels, means, trend
 
 
 class Case(Protocol):
@@ -123,20 +123,20 @@ def last(rows: Sequence[Row], axis: str) -> dict[tuple[str, float], list[Row]]:
     return {key: list(of.values()) for key, of in out.items()}
 
 
-def ratios(rows: Sequence[Row], case: str) -> dict[float, Level]:
+def ratios(rows: Sequence[Row], case: str) -> dict[float, Estimate]:
     """eps_0 above 0 -> the loss at the end over 2 eps_0, which is claimed to be 1."""
     ends = {eps: of for (name, eps), of in last(rows, "eps_0").items() if name == case and eps > 0}
     by = {eps: [r["hinge"] / (2 * eps) for r in of] for eps, of in sorted(ends.items())}
     return dict(zip(by, levels(means(by)), strict=True))
 
 
-def slower(rows: Sequence[Row], case: str) -> Trend:
+def slower(rows: Sequence[Row], case: str) -> Correlation:
     """Whether the steps of `settling` rise with eps_0."""
     values = sorted({r["eps_0"] for r in rows if r["case"] == case})
     return trend(values, means({eps: settling(rows, case, eps) for eps in values}))
 
 
-def risen(rows: Sequence[Row], case: str, measure: str = "mass") -> tuple[Level, Trend]:
+def risen(rows: Sequence[Row], case: str, measure: str = "mass") -> tuple[Estimate, Correlation]:
     """A measure at the last step, and whether it rises over the steps."""
     by: dict[float, list[float]] = {}
     for r in rows:

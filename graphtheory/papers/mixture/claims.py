@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from graphtheory.papers import trend as trends
+from graphtheory.papers import stats as trends
 from graphtheory.papers.mixture.study import (
     FAR,
     NEAR,
@@ -23,8 +23,8 @@ from graphtheory.papers.mixture.study import (
 )
 from graphtheory.papers.mixture.training import Learner, Setting
 from graphtheory.papers.power_law import Exponent, Successes, boundary, regression
+from graphtheory.papers.stats import FEWEST_SEEDS, Correlation, Minimum
 from graphtheory.papers.study import Row
-from graphtheory.papers.trend import FEWEST, Trend, Turn
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ and 4.7, and Sigma of figure C.1, of which the identity leaves the tensors under
 of an hour on one core: four values of d in figure 4.2, 8 trials in figures 4.4b and 4.5a, 3 in C.1.
 """
 _NAN = math.nan
-_NOTHING: dict[str, Exponent | Trend | Turn] = {
+_NOTHING: dict[str, Exponent | Correlation | Minimum] = {
     "power": Exponent(_NAN, _NAN, _NAN, _NAN),
-    "trend": Trend(_NAN, _NAN, _NAN),
-    "turn": Turn(_NAN, 0.0),
+    "trend": Correlation(_NAN, _NAN, _NAN),
+    "turn": Minimum(_NAN, 0.0),
 }
 
 
@@ -202,7 +202,7 @@ def above_own_mean(by: dict[float, list[float]]) -> dict[float, list[float]]:
 
 def verdict(
     claim: Claim, study: MixtureStudy, rows: Sequence[Row], measure: str
-) -> tuple[Exponent | Trend | Turn, bool]:
+) -> tuple[Exponent | Correlation | Minimum, bool]:
     """What was found of one learner's rows, and whether the claim holds.
 
     An exponent holds where its interval contains the claimed one, a trend where its interval lies
@@ -216,7 +216,7 @@ def verdict(
         values, sample = grid.values.tolist(), trends.boundaries(grid)
     else:
         by = cells(study, rows, measure)
-        if len(by) < 2 or min(map(len, by.values())) < FEWEST:
+        if len(by) < 2 or min(map(len, by.values())) < FEWEST_SEEDS:
             return _NOTHING[claim.kind], False
         if claim.kind == "power":
             points = [(v, y) for v, of in by.items() for y in of]

@@ -9,7 +9,7 @@ from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.mixture import image_study as studies
 from graphtheory.papers.outcome import StudyReport
-from graphtheory.papers.trend import Turn
+from graphtheory.papers.stats import Minimum
 from graphtheory.report.table import Table, counted
 
 Rows = list[dict[str, Any]]
@@ -61,16 +61,18 @@ def _percent(errors: list[float]) -> str:
     return f"{found.median:.1f} [{found.q20:.1f}, {found.q80:.1f}]"
 
 
-def _short(found: studies.Trend | studies.Turn) -> str:
-    if isinstance(found, Turn):
+def _short(found: studies.Correlation | studies.Minimum) -> str:
+    if isinstance(found, Minimum):
         return f"best at {found.at:g} ({100 * found.inside:.0f} %)"
     return f"{-found.rho:.2f} [{-found.high:.2f}, {-found.low:.2f}]"
 
 
-def _told(kind: str, measure: str, found: studies.Trend | studies.Turn, holds: bool) -> str:
+def _told(
+    kind: str, measure: str, found: studies.Correlation | studies.Minimum, holds: bool
+) -> str:
     became = "holds" if holds else "not found"
     about = f"{kind} minority, {_SHOWN[measure]}"
-    if isinstance(found, Turn):
+    if isinstance(found, Minimum):
         said = f"highest accuracy at delta^2 = {found.at:g}, at no end in {found.inside:.0%}"
         return f"{about}: {said} of resamples, claimed to rise and then to fall: {became}."
     said = f"{_WORD[found.direction]} with the fraction ({_short(found)})"

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.data import image_sets
 from graphtheory.models import SmallResNet
-from graphtheory.papers import trend as trends
+from graphtheory.papers import stats as trends
 from graphtheory.papers.mixture.image_groups import (
     KINDS,
     Grouped,
@@ -20,8 +20,8 @@ from graphtheory.papers.mixture.image_groups import (
     covariance_norm,
     with_noisy_copies,
 )
+from graphtheory.papers.stats import Correlation, Minimum
 from graphtheory.papers.study import Row, Step, Study
-from graphtheory.papers.trend import Trend, Turn
 from graphtheory.patterns.draw import derive
 
 Axis = Literal["noise", "fraction"]
@@ -202,7 +202,7 @@ def cells(rows: Sequence[Row], kind: str, measure: str) -> dict[float, list[floa
 
 def verdict(
     study: GroupStudy, rows: Sequence[Row], kind: str, measure: str
-) -> tuple[Trend | Turn, bool]:
+) -> tuple[Correlation | Minimum, bool]:
     """What was found of an error, and whether it is what the source says.
 
     Over the noise the error is claimed to fall and then to rise: it must be lowest inside. Over the

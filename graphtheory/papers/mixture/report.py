@@ -92,21 +92,21 @@ def _number(value: float) -> str:
     return "none" if math.isinf(value) else "all" if value == 0 else f"{value:.4g}"
 
 
-def _short(found: claims.Exponent | claims.Trend | claims.Turn) -> str:
-    if isinstance(found, claims.Turn):
+def _short(found: claims.Exponent | claims.Correlation | claims.Minimum) -> str:
+    if isinstance(found, claims.Minimum):
         return f"{found.at:g} ({100 * found.inside:.0f} %)"
     return "-" if isinstance(found, Exponent) and math.isnan(found.exponent) else str(found)
 
 
-def _told(claim: claims.Claim, found: claims.Exponent | claims.Trend | claims.Turn) -> str:
+def _told(claim: claims.Claim, found: claims.Exponent | claims.Correlation | claims.Minimum) -> str:
     if isinstance(found, Exponent):
         if math.isnan(found.exponent):
             return "nothing to fit inside the grid"
         fits = "" if math.isnan(found.misfit) else f", p = {found.misfit:.2g} of a power law"
         return f"~ ({claim.letter})^{found}, claimed {claim.wanted:g}{fits}"
-    if math.isnan(found.rho if isinstance(found, claims.Trend) else found.at):
-        return f"fewer than {claims.FEWEST} seeds to compare"
-    if isinstance(found, claims.Trend):
+    if math.isnan(found.rho if isinstance(found, claims.Correlation) else found.at):
+        return f"fewer than {claims.FEWEST_SEEDS} seeds to compare"
+    if isinstance(found, claims.Correlation):
         return f"{found.direction} with {claim.letter} ({found}), claimed {claim.wanted}"
     return f"{found}, claimed to fall and then to rise"
 
@@ -114,8 +114,8 @@ def _told(claim: claims.Claim, found: claims.Exponent | claims.Trend | claims.Tu
 def _ends(figure: str, found: Any, about: str) -> list[Row]:
     """What was fitted, as rows."""
     parts = {
-        Exponent: ("exponent", "low", "high"), claims.Trend: ("rho", "low", "high"),
-        claims.Turn: ("at", "inside"),
+        Exponent: ("exponent", "low", "high"), claims.Correlation: ("rho", "low", "high"),
+        claims.Minimum: ("at", "inside"),
     }[type(found)]  # fmt: skip
     values = {part: getattr(found, part) for part in parts}
     if any(math.isnan(v) for v in values.values()):

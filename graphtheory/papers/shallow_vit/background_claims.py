@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.stats import Correlation, medians, trend
 from graphtheory.papers.study import Row
-from graphtheory.papers.trend import Trend, medians, trend
 
 
 def over(rows: Sequence[Row], axis: str, value: str = "accuracy") -> dict[float, list[float]]:
@@ -20,7 +20,7 @@ def over(rows: Sequence[Row], axis: str, value: str = "accuracy") -> dict[float,
     return by
 
 
-def direction(rows: Sequence[Row], axis: str, value: str = "accuracy") -> Trend:
+def direction(rows: Sequence[Row], axis: str, value: str = "accuracy") -> Correlation:
     """Whether the value rises or falls along an axis."""
     by = over(rows, axis, value)
     return trend(list(by), medians(by))

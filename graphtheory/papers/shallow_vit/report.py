@@ -10,7 +10,7 @@ from scipy.stats import linregress
 
 from graphtheory import plot
 from graphtheory.bench.rows import Row
-from graphtheory.papers import trend as trends
+from graphtheory.papers import stats as trends
 from graphtheory.papers.core_neighborhood import claims
 from graphtheory.papers.core_neighborhood.report import CLOSE, phase, speed
 from graphtheory.papers.outcome import StudyReport

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isinf
 from statistics import mean
 
+from graphtheory.papers.stats import SURE, Correlation, means, trend
 from graphtheory.papers.study import Row
 from graphtheory.papers.topology.study import GROUPS, Pair
-from graphtheory.papers.trend import SURE, Trend, means, trend
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def averages(
     }
 
 
-def falling(rows: Sequence[Row], axis: str, measure: str = "error") -> dict[str, Trend]:
+def falling(rows: Sequence[Row], axis: str, measure: str = "error") -> dict[str, Correlation]:
     """Claim of figures 5.1 and 5.2: of each task, how the measure goes with labels or width."""
     return {
         name: trend(list(cells), means(cells))
@@ -51,7 +51,7 @@ def falling(rows: Sequence[Row], axis: str, measure: str = "error") -> dict[str,
     }
 
 
-def over_norm(rows: Sequence[Row], axis: str, measure: str = "error") -> Trend:
+def over_norm(rows: Sequence[Row], axis: str, measure: str = "error") -> Correlation:
     """The other one: how the measure goes with the norm of A*, at the most labels or width."""
     by = {
         mean(r["norm"] for r in rows if r["name"] == name): cells[max(cells)]

@@ -7,7 +7,7 @@ import torch
 from graphtheory.papers.mixture import image_study as groups
 from graphtheory.papers.mixture.image_groups import Grouped, TwoKinds
 from graphtheory.papers.mixture.image_study import BRIGHT, FAINT, STUDIES, Recipe
-from graphtheory.papers.trend import Trend, Turn
+from graphtheory.papers.stats import Correlation, Minimum
 from tests.bench.conftest import nearly
 
 TINY = Recipe(total=40, copies=5, epochs=1, batch_size=20, widths=(4,))
@@ -60,12 +60,12 @@ def test_verdicts_of_noise_and_of_the_two_minorities() -> None:
     bowl = [row("faint", v, s, e + s / 100) for v, e in ((0, 0.3), (1, 0.1), (9, 0.2))
             for s in range(3)]  # fmt: skip
     found, holds = groups.verdict(noise, bowl, "faint", "minority")
-    assert isinstance(found, Turn) and found.at == 1 and holds
+    assert isinstance(found, Minimum) and found.at == 1 and holds
     fraction = STUDIES["fig-4-8"]
     falls = [row(kind, v, s, 0.5 - v / 10) for kind in ("bright", "faint") for v in (0, 1, 3)
              for s in range(3)]  # fmt: skip
     found, holds = groups.verdict(fraction, falls, "faint", "minority")
-    assert isinstance(found, Trend) and found.direction == "falls" and holds
+    assert isinstance(found, Correlation) and found.direction == "falls" and holds
     assert not groups.verdict(fraction, falls, "bright", "minority")[1]
 
 

@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 
-from graphtheory.papers import trend as trends
+from graphtheory.papers import stats as trends
 from graphtheory.papers.power_law import Successes
+from graphtheory.papers.stats import crossing
 
 
 def test_a_trend_is_as_sure_as_its_seeds() -> None:
@@ -58,3 +61,15 @@ def test_means_of_few_seeds_and_their_intervals() -> None:
     assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
     paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
     assert trends.trend([1, 2], trends.means(paired)).low == 1
+
+
+def test_where_a_curve_crosses() -> None:
+    falling = [(1, 1.0), (10, 0.1), (100, 0.01)]
+    assert crossing(falling, 0.1**0.5, log_x=True, log_y=True) == pytest.approx(10**0.5)
+    assert crossing(falling, 0.55) == pytest.approx(5.5)
+    assert crossing([(3, 0.0), *falling[1:]], 0.5) == 3  # past it at the first point
+    assert crossing(falling, 0.001) == math.inf
+    rising = [(1, 0.0), (100, 1.0)]
+    assert crossing(rising, 0.5, rising=True, log_x=True) == pytest.approx(10)
+    # an error of 0 counts as a hundredth of the threshold
+    assert crossing([(1, 1.0), (2, 0.0)], 0.1, log_y=True) == pytest.approx(1 + 1 / 3)

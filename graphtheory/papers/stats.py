@@ -1,7 +1,8 @@
-"""Whether a measure rises, falls or turns over a setting, with intervals over resampled seeds."""
+"""Trends, minima and crossings of measured curves, with intervals over resampled seeds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,19 +13,19 @@ from scipy.stats import rankdata
 from graphtheory.papers.power_law import Successes, halves
 
 Array = NDArray[np.float64]
-FEWEST = 3
+FEWEST_SEEDS = 3
 """Seeds that a verdict needs."""
 SURE = 0.95
-"""Share of resamples in which something must be so, to be sure of it."""
+"""Share of resamples in which a claim must hold."""
 _LEVEL = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
-class Level:
+class Estimate:
     """The size of a measure.
 
     Attributes:
-        value: It.
+        value: The estimate.
         low: Lower end of its 95 % interval over resampled seeds.
         high: Upper end.
     """
@@ -39,7 +40,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Trend:
+class Correlation:
     """Spearman's correlation of a setting with the median or mean of a measure.
 
     Attributes:
@@ -63,7 +64,7 @@ class Trend:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Minimum:
     """Where the median of a measure is lowest.
 
     Attributes:
@@ -112,10 +113,10 @@ def means(
     return table.mean(1), table[:, pick].mean(2).T
 
 
-def levels(sample: tuple[Array, Array]) -> list[Level]:
+def levels(sample: tuple[Array, Array]) -> list[Estimate]:
     """The size at each setting of `medians` or `means`, which are finite."""
     ends = np.quantile(sample[1], _LEVEL, axis=0)
-    return [Level(*map(float, of)) for of in zip(sample[0], *ends, strict=True)]
+    return [Estimate(*map(float, of)) for of in zip(sample[0], *ends, strict=True)]
 
 
 def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:
@@ -129,20 +130,20 @@ def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[A
     return halves(found), np.stack(drawn)
 
 
-def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Trend:
+def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Correlation:
     """The trend of `medians`, `means` or `boundaries` over the settings, which rise."""
     whole, drawn = sample
     every = np.array([_spearman(np.asarray(values), line) for line in drawn])
     low, high = np.quantile(every, _LEVEL)
-    return Trend(_spearman(np.asarray(values), whole), float(low), float(high))
+    return Correlation(_spearman(np.asarray(values), whole), float(low), float(high))
 
 
-def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Turn:
+def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:
     """Where `medians` or `boundaries` are lowest; of equal ones the first."""
     whole, drawn = sample
     at = drawn.argmin(1)
     inside = (at > 0) & (at < len(values) - 1)
-    return Turn(float(values[int(whole.argmin())]), float(inside.mean()))
+    return Minimum(float(values[int(whole.argmin())]), float(inside.mean()))
 
 
 def _spearman(x: Array, y: Array) -> float:
@@ -151,3 +152,40 @@ def _spearman(x: Array, y: Array) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size else 0.0
+
+
+def crossing(
+    curve: Sequence[tuple[float, float]], threshold: float,
+    *, rising: bool = False, log_x: bool = False, log_y: bool = False,
+) -> float:  # fmt: skip
+    """Where a curve first passes a threshold, on the straight line between the points around it.
+
+    Args:
+        curve: Points (x, y), x ascending, at least one.
+        threshold: Of y.
+        rising: Whether to pass is to reach it from below; otherwise to fall below it.
+        log_x: The line is straight over the logarithm of x, which is above 0.
+        log_y: The line is straight in the logarithm of y, of which what lies below a hundredth of
+            the threshold counts as that hundredth.
+
+    Returns:
+        The first x where that point is past the threshold already, infinity where none is.
+
+    Example:
+        >>> crossing([(0, 1.0), (10, 0.6), (20, 0.2)], 0.4)
+        15.0
+    """
+    x, y = curve[0]
+    for x_next, y_next in curve:
+        if y_next >= threshold if rising else y_next < threshold:
+            if x_next == x:
+                return float(x)
+            if log_y:
+                top = math.log(max(y, threshold))
+                low = math.log(max(y_next, threshold / 100))
+                part = (top - math.log(threshold)) / max(top - low, 1e-12)
+            else:
+                part = (threshold - y) / (y_next - y)
+            return float(x * (x_next / x) ** part if log_x else x + part * (x_next - x))
+        x, y = x_next, y_next
+    return math.inf

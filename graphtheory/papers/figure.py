@@ -1,0 +1,180 @@
+"""A figure or table of a paper as one value: what is run, shown, claimed and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from graphtheory.bench.rows import Row
+from graphtheory.papers.grid import Grid, Measured
+from graphtheory.papers.stats import FEWEST_SEEDS
+from graphtheory.report.table import Table, counted
+
+Measurements = Sequence[Measured]
+G = TypeVar("G", bound=Grid)
+
+
+class Shown(NamedTuple):
+    """Measurements for people and for files.
+
+    Attributes:
+        table: The numbers.
+        rows: The same as result rows, whose names do not say the figure yet.
+    """
+
+    table: Table
+    rows: list[Row]
+
+
+class Verdict(NamedTuple):
+    """What was found of a claim.
+
+    Attributes:
+        text: A sentence or more.
+        rows: The numbers that it is read from, beyond those of the table.
+    """
+
+    text: str
+    rows: list[Row] = []  # noqa: RUF012  (never changed)
+
+
+class Claim(Protocol):
+    """A claim of the paper, checked on measurements; `papers.claims` has the common ones."""
+
+    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
+        """What was found of it."""
+        ...
+
+
+class Report(NamedTuple):
+    """What a figure gives to read.
+
+    Attributes:
+        table: The numbers.
+        rows: The same and those of the claims, as result rows.
+        verdict: What was found of the claims, in sentences.
+        picture: The matplotlib figure, or None.
+    """
+
+    table: Table
+    rows: list[Row]
+    verdict: str
+    picture: Any
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """The data sets that a figure can be made on; its grid has fields `dataset` and `root`.
+
+    Attributes:
+        default: The one that is taken where none is named.
+        only: Those that it is made for; empty for every graph.
+        images: Whether they are sets of images, not graphs.
+    """
+
+    default: str
+    only: tuple[str, ...] = ()
+    images: bool = False
+
+    def __str__(self) -> str:
+        """In words, for the list of figures."""
+        return ", ".join(self.only) or f"any graph, else {self.default}"
+
+
+def on_dataset(grid: G, dataset: str, root: Path | None) -> G:
+    """The grid on a data set: the usual `Figure.bind`."""
+    return replace(grid, dataset=dataset, root=root)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure or table of a paper.
+
+    The key under which a finished cell is kept, the table, the result rows, the verdict, the quick
+    form and the line of the list follow from these fields.
+
+    Attributes:
+        id: What `graphtheory reproduce` takes, such as "fig-7-3a".
+        summary: What it shows, in a line.
+        grid: Settings and cells.
+        run: Measures one cell: ``run(grid, **cell)``.
+        show: The measurements as a table and as rows; `papers.pivot.Pivot` is the usual one.
+        claims: What the paper claims.
+        picture: Draws the measurements: ``picture(grid, measured, title)``; None for no picture.
+        quick: The grid in a small form for a first look.
+        data: The data sets that it is made on; None for a figure that draws its own data.
+        bind: Sets the data set and the folder of its files in the grid.
+    """
+
+    id: str
+    summary: str
+    grid: Any
+    run: Callable[..., list[Measured]]
+    show: Callable[[Any, Measurements], Shown]
+    claims: tuple[Claim, ...] = ()
+    picture: Callable[[Any, Measurements, str], Any] | None = None
+    quick: Callable[[Any], Any] = lambda grid: grid
+    data: DataSets | None = None
+    bind: Callable[[Any, str, Path | None], Any] = on_dataset
+
+    @property
+    def name(self) -> str:
+        """As a title writes it: "Figure 7.3a", "Table B.1"."""
+        kind, *rest = self.id.split("-")
+        word = {"fig": "Figure", "table": "Table"}.get(kind)
+        if word is None:
+            return self.id
+        number = ".".join(part.upper() if len(part) == 1 else part for part in rest[:2])
+        return " ".join([word, number, *rest[2:]])
+
+    @property
+    def random(self) -> bool:
+        """Whether its measurements depend on seeds."""
+        return any(f.name == "seeds" for f in fields(self.grid))
+
+    def settings(
+        self,
+        dataset: str = "",
+        root: Path | None = None,
+        *,
+        seeds: int | None = None,
+        first: int = 0,
+        quick: bool = False,
+    ) -> Any:
+        """The grid that options ask for.
+
+        Args:
+            dataset: Name of a data set, where the figure is made on one.
+            root: Folder with the raw files.
+            seeds: How many; None for the grid's own number.
+            first: Added to the first seed.
+            quick: A small form, whatever `seeds` says.
+        """
+        grid = self.bind(self.grid, dataset, root) if self.data else self.grid
+        if first:
+            grid = replace(grid, first=grid.first + first)
+        if quick:
+            return self.quick(grid)
+        return replace(grid, seeds=seeds) if seeds is not None else grid
+
+    def report(self, grid: Any, measured: Measurements) -> Report:
+        """Table, rows, verdict and picture of what `grid.measure(figure.run)` measured."""
+        shown = self.show(grid, measured)
+        found = [claim(grid, measured) for claim in self.claims]
+        rows = [*shown.rows, *(row for verdict in found for row in verdict.rows)]
+        title = self.name + (f", {counted(grid.seeds, 'trial')}" if self.random else "")
+        return Report(
+            replace(shown.table, title=f"{title}: {shown.table.title}"),
+            [replace(row, name=f"{self.id} {row.name}") for row in rows],
+            " ".join(verdict.text for verdict in found),
+            None if self.picture is None else self.picture(grid, measured, title),
+        )
+
+
+def became(holds: bool | str, seeds: int) -> str:
+    """What was found of a claim, in words; a text says more than whether it holds."""
+    if seeds < FEWEST_SEEDS:
+        return f"no verdict of fewer than {FEWEST_SEEDS} seeds"
+    return holds if isinstance(holds, str) else "holds" if holds else "not found"

@@ -1,0 +1,151 @@
+"""Settings of a figure and the cells that are run under them, one after the other or on threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from itertools import count, product
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+from graphtheory.bench.lines import add_line, whole_lines
+from graphtheory.papers.side_by_side import side_by_side
+
+Cell = dict[str, Any]
+"""Name -> value: the arguments of a figure's `run`."""
+Measured = dict[str, Any]
+"""What one run measured at one place, as plain values under names."""
+Progress = Callable[[str, int, int], None]
+"""(name of the cell, cells done or begun, cells in all), called before each cell that is run."""
+
+
+def axis(cell: str, default: Any = MISSING) -> Any:
+    """A field of a `Grid` whose entries are run one by one; a cell holds one entry as `cell`.
+
+    A whole number n, as of seeds, stands for the entries first, ..., first + n - 1, where `first`
+    is another field of the grid, or 0.
+    """
+    return field(default=default, metadata={"axis": cell})
+
+
+def unrecorded(default: Any = MISSING) -> Any:
+    """A field of a `Grid` that changes no result, such as the folder of the raw files."""
+    return field(default=default, metadata={"recorded": False})
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Base of the settings of a figure: a frozen dataclass with one `axis` or more.
+
+    The cells are all combinations of the entries of its axes, the last axis fastest. What a run is
+    recorded under follows from the fields: the settings that are no axes, and the cell. A grid with
+    more seeds or cases therefore takes over what was run before.
+
+    Attributes:
+        side_by_side: Whether several cells may run at once, on a thread each. They must draw from
+            generators of their own.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Widths(Grid):
+        ...     widths: tuple[int, ...] = axis("width")
+        ...     steps: int = 10
+        ...     seeds: int = axis("seed", 2)
+        >>> Widths((4, 8)).cells()[1]
+        {'width': 4, 'seed': 1}
+        >>> Widths((4, 8)).key({"width": 4, "seed": 1})
+        {'width': 4, 'steps': 10, 'seed': 1}
+    """
+
+    side_by_side: ClassVar[bool] = False
+
+    def cells(self) -> list[Cell]:
+        """All combinations of the axes' entries."""
+        axes = {f.metadata["axis"]: self._entries(f) for f in _axes(self)}
+        return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+    def key(self, cell: Cell) -> dict[str, Any]:
+        """All that decides what the cell measures, as plain values."""
+        counted = any(isinstance(getattr(self, f.name), int) for f in _axes(self))
+        out: dict[str, Any] = {}
+        for f in fields(self):
+            if "axis" in f.metadata:
+                out[f.metadata["axis"]] = cell[f.metadata["axis"]]
+            elif f.metadata.get("recorded", True) and not (counted and f.name == "first"):
+                out[f.name] = getattr(self, f.name)
+        return json.loads(json.dumps({name: _plain(value) for name, value in out.items()}))
+
+    def measure(
+        self,
+        run: Callable[..., list[Measured]],
+        progress: Progress = lambda *_: None,
+        *,
+        kept: Path | None = None,
+    ) -> list[Measured]:
+        """What `run(self, **cell)` measures in all cells, in their order.
+
+        Args:
+            run: Measures one cell.
+            progress: Called before each cell that is run.
+            kept: A file where each cell is added when it ends, one JSON object per line; cells that
+                stand there under the same key are not run again.
+
+        Raises:
+            ValueError: If `kept` is no such file.
+        """
+        cells = self.cells()
+        keys = [json.dumps(self.key(cell), sort_keys=True) for cell in cells]
+        lines = [] if kept is None else whole_lines(kept, {"settings", "rows"})
+        known = {json.dumps(line["settings"], sort_keys=True): line["rows"] for line in lines}
+        todo = {key: cell for key, cell in zip(keys, cells, strict=True) if key not in known}
+        begun, one_at_a_time = count(len(cells) - len(todo)), Lock()
+
+        def finish(item: tuple[str, Cell]) -> None:
+            key, cell = item
+            with one_at_a_time:
+                progress(label(cell), next(begun), len(cells))
+            rows = run(self, **cell)
+            with one_at_a_time:
+                known[key] = rows
+                if kept is not None:
+                    add_line(kept, {"settings": json.loads(key), "rows": rows})
+
+        if self.side_by_side:
+            side_by_side(finish, list(todo.items()))
+        else:
+            for item in todo.items():
+                finish(item)
+        return [row for key in keys for row in known[key]]
+
+    def _entries(self, axis: Field[Any]) -> list[Any]:
+        value = getattr(self, axis.name)
+        if isinstance(value, int):
+            first = getattr(self, "first", 0)
+            return list(range(first, first + value))
+        return list(value)
+
+
+def label(cell: Cell) -> str:
+    """A cell in progress and messages: "case of its own name, labels 40, seed 3"."""
+
+    def told(name: str, value: Any) -> str:
+        if isinstance(value, int | float):
+            return f"{name} {value:g}"
+        return str(getattr(value, "name", value))
+
+    return ", ".join(told(name, value) for name, value in cell.items())
+
+
+def _axes(grid: Grid) -> list[Field[Any]]:
+    return [f for f in fields(grid) if "axis" in f.metadata]
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, at any depth."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    return value

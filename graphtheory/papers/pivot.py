@@ -1,0 +1,87 @@
+"""Measurements as a table with a line for each group of them, and as result rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from graphtheory.bench.rows import Row
+from graphtheory.papers.figure import Measurements, Shown
+from graphtheory.papers.grid import Measured
+from graphtheory.report.table import Table
+
+
+def groups(measured: Iterable[Measured], *keys: str) -> dict[tuple[Any, ...], list[Measured]]:
+    """Values of these keys -> the measurements that have them, in the order of appearance.
+
+    Example:
+        >>> groups([{"a": 1, "b": 2}, {"a": 1, "b": 3}], "a")
+        {(1,): [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]}
+    """
+    out: dict[tuple[Any, ...], list[Measured]] = {}
+    for one in measured:
+        out.setdefault(tuple(one[key] for key in keys), []).append(one)
+    return out
+
+
+def last_steps(measured: Measurements) -> list[Measured]:
+    """Those of the last step of training."""
+    last = max(one["step"] for one in measured)
+    return [one for one in measured if one["step"] == last]
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """Means over the seeds: a line for each value of `lines`, a column for each value of `across`.
+
+    Without `across` each measure is a column.
+
+    Attributes:
+        title: What the numbers are, after the figure's name.
+        measures: Key of a measurement -> its name in the result rows.
+        lines: Keys whose values make a line -> their names in the result rows.
+        across: Key whose values make the columns, or None.
+        heads: Headings of the columns before the numbers.
+        begin: The entries of a line before the numbers, from one of its measurements; None for the
+            values of `lines`.
+        facts: More keys of the result rows, the same within a line.
+        column: Heading of a column, with "{}" for its value.
+        digits: Format of the means.
+        of: Which measurements are shown.
+        words: How many columns are words.
+    """
+
+    title: str
+    measures: Mapping[str, str]
+    lines: Mapping[str, str]
+    across: str | None = None
+    heads: Sequence[str] = ()
+    begin: Callable[[Measured], list[str]] | None = None
+    facts: Sequence[str] = ()
+    column: str = "{}"
+    digits: str = ".3f"
+    of: Callable[[Measurements], Measurements] = lambda measured: measured
+    words: int = 1
+
+    def __call__(self, grid: Any, measured: Measurements) -> Shown:
+        """The table and the rows, whose values are those of the seeds."""
+        measured = self.of(measured)
+        columns = list(dict.fromkeys(one[self.across] for one in measured)) if self.across else []
+        lines, rows = [], []
+        for mine in groups(measured, *self.lines).values():
+            facts = {fact: mine[0][fact] for fact in self.facts}
+            about = {name: mine[0][key] for key, name in self.lines.items()} | facts
+            begin = self.begin(mine[0]) if self.begin else [str(mine[0][k]) for k in self.lines]
+            cells = groups(mine, self.across) if self.across else {(): mine}
+            for at, cell in cells.items():
+                where = about | ({self.across: at[0]} if self.across else {})
+                for key, name in self.measures.items():
+                    values = [one[key] for one in cell]
+                    rows.append(Row.of(name, values, "1", **where))
+                    begin.append(f"{fmean(values):{self.digits}}")
+            lines.append(begin)
+        heads = [*(self.heads or self.lines.values())]
+        heads += [self.column.format(at) for at in columns] or list(self.measures.values())
+        return Shown(Table(self.title, heads, lines, words=self.words), rows)

@@ -1,0 +1,91 @@
+"""Figures 7.3 to 7.5: what they ask, what they claim, and the command that makes them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphtheory.cli import main
+from graphtheory.papers import index
+from graphtheory.papers.chain.data import ChainData
+from graphtheory.papers.chain.figures import FIGURES, Contexts
+from graphtheory.papers.chain.figures_attention import Dynamics
+from graphtheory.papers.chain.training import Learner
+from graphtheory.papers.figure import Figure
+
+DATA = ChainData()
+BY_ID = {figure.id: figure for figure in FIGURES}
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
+def test_lines_are_where_they_say(figure: Figure) -> None:
+    for case in figure.grid.cases:
+        facts = case.facts(DATA)
+        if case.letter in ("tau", "rho", "tau_o", "rho_o"):
+            assert facts[case.letter] == pytest.approx(case.value, abs=1e-3)
+        if figure.id == "fig-7-5":
+            assert facts["tau_o"] == pytest.approx(0.4, abs=1e-3)
+            assert facts["rho_o"] == pytest.approx(0.1, abs=1e-3)
+            assert facts["condition"] == bool(case.value)
+        elif figure.id.startswith("fig-7-3"):
+            assert facts["condition"] and facts["tau"] <= facts["tau_o"] + 1e-3
+        else:
+            assert facts["condition"]
+
+
+def test_rows_of_a_small_grid() -> None:
+    data = ChainData(dim=12, num_patterns=6, num_test_patterns=6, contexts=6)
+    grid = Contexts(
+        BY_ID["fig-7-4a"].grid.cases[:1], data=data, learner=Learner(steps=2, batch_size=4),
+        lengths=(3, 6), prompts=5, seeds=2, first=7,
+    )  # fmt: skip
+    rows = grid.measure(BY_ID["fig-7-4a"].run)
+    assert [(r["seed"], r["contexts"]) for r in rows] == [(7, 3), (7, 6), (8, 3), (8, 6)]
+
+
+@pytest.mark.parametrize("name", ["fig-7-3c", "fig-7-5", "fig-7-6", "fig-7-7"])
+def test_a_figure_prints_and_draws(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(grid: Contexts | Dynamics) -> Contexts | Dynamics:
+        learner = replace(grid.learner, steps=4, batch_size=8)
+        data = replace(grid.data, dim=18, num_patterns=10, contexts=6)
+        grid = replace(grid, learner=learner, data=data, seeds=2)
+        if isinstance(grid, Contexts):
+            return replace(grid, lengths=(5, 10), prompts=10)
+        return replace(grid, every=2, probe=replace(grid.probe, prompts=6))
+
+    figure = replace(index.figures()[name], quick=small)
+    monkeypatch.setattr(index, "figures", lambda: {name: figure})
+    assert main(["reproduce", name, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{name}.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
+    assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / f"{name}.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("fails", "chain", "holds"), [(0.7, 0.0, True), (0.4, 0.0, False), (0.7, 0.5, False)]
+)
+def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> None:
+    figure = BY_ID["fig-7-5"]
+    lengths = figure.grid.lengths
+    last = {("ICL", True): 0.1, ("ICL", False): fails, ("CoT", True): 0.0, ("CoT", False): chain}
+    facts = dict.fromkeys(("tau", "rho", "tau_o", "rho_o"), 0.5)
+    rows = [
+        {"panel": panel, "series": str(condition), "condition": condition, "contexts": contexts,
+         "error": end if contexts == lengths[-1] else 0.5 + seed / 100, "seed": seed}
+        | facts
+        for (panel, condition), end in last.items()
+        for contexts in lengths
+        for seed in (0, 1)
+    ]  # fmt: skip
+    rows = [r | {"error": r["error"] + 0.02 * (r["panel"] == "ICL")} for r in rows]
+    verdict = figure.report(figure.grid, rows).verdict
+    assert verdict.endswith("holds." if holds else "not found.")
+
+
+def test_the_data_of_the_section_are_the_default() -> None:
+    assert ChainData() == ChainData(30, 20, 10, 3, 0.4, 20, 0.2)

@@ -1,0 +1,80 @@
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from graphtheory.papers.figure import DataSets, Figure, Verdict, became
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.index import figures
+from graphtheory.papers.pivot import Pivot
+
+
+@dataclass(frozen=True)
+class Widths(Grid):
+    widths: tuple[int, ...] = axis("width")
+    seeds: int = 3
+    first: int = 1
+    dataset: str = "karate"
+    root: Path | None = unrecorded(None)
+
+
+def run(grid: Widths, width: int) -> list[Measured]:
+    seeds = range(grid.first, grid.first + grid.seeds)
+    return [
+        {"width": width, "seed": seed, "step": step, "error": width + seed + step}
+        for seed in seeds
+        for step in (0, 1)
+    ]
+
+
+FIGURE = Figure(
+    "fig-9-2a", "error over the width", Widths((2, 4)), run,
+    Pivot("error", {"error": "test error"}, {"width": "neurons"}, "step", column="step {}"),
+    claims=(lambda grid, rows: Verdict(f"{len(rows)} rows."), lambda grid, rows: Verdict("So.")),
+    picture=lambda grid, rows, title: title,
+    quick=lambda grid: replace(grid, seeds=1), data=DataSets("karate", ("karate", "Cora")),
+)  # fmt: skip
+
+
+def test_everything_follows_from_the_value() -> None:
+    grid = FIGURE.settings("Cora", Path("root"), seeds=2, first=3)
+    assert (grid.dataset, grid.root, grid.seeds, grid.first) == ("Cora", Path("root"), 2, 4)
+    report = FIGURE.report(grid, grid.measure(FIGURE.run))
+    assert report.verdict == "8 rows. So."
+    assert report.picture == "Figure 9.2a, 2 trials"
+    assert report.table.title == "Figure 9.2a, 2 trials: error"
+    assert list(report.table.columns) == ["neurons", "step 0", "step 1"]
+    assert report.table.rows == [["2", "6.500", "7.500"], ["4", "8.500", "9.500"]]
+    assert [(r.name, r.parameters, r.value) for r in report.rows][1] == (
+        "fig-9-2a test error", {"neurons": 2, "step": 1}, 7.5,
+    )  # fmt: skip
+
+
+def test_the_quick_form_is_the_figures_own() -> None:
+    assert FIGURE.settings("karate", quick=True, seeds=9).seeds == 1
+    assert FIGURE.random and str(FIGURE.data) == "karate, Cora"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("fig-7-3a", "Figure 7.3a"), ("fig-f-1", "Figure F.1"), ("table-b-1", "Table B.1"),
+        ("fig-6-3a-gpt", "Figure 6.3a gpt"), ("encoding", "encoding"),
+    ],
+)  # fmt: skip
+def test_titles(name: str, title: str) -> None:
+    assert replace(FIGURE, id=name).name == title
+
+
+def test_few_seeds_give_no_verdict() -> None:
+    assert became(True, 2) == "no verdict of fewer than 3 seeds"
+    assert [became(holds, 3) for holds in (True, False, "in part")] == [
+        "holds", "not found", "in part",
+    ]  # fmt: skip
+
+
+def test_every_figure_has_cells_that_its_key_tells_apart() -> None:
+    for figure in figures().values():
+        for grid in (figure.grid, figure.quick(figure.grid)):
+            keys = [str(grid.key(cell)) for cell in grid.cells()]
+            assert len(set(keys)) == len(keys) > 0, figure.id

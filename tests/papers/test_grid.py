@@ -1,0 +1,122 @@
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+
+
+@dataclass(frozen=True)
+class Squares(Grid):
+    """Numbers that are squared; what is told to fail is interrupted."""
+
+    seeds: int = axis("seed")
+    first: int = 0
+    factor: float = 1.0
+    fails: int | None = unrecorded(None)
+
+
+@dataclass(frozen=True)
+class OnThreads(Squares):
+    side_by_side: ClassVar[bool] = True
+
+
+class Square:
+    def __init__(self) -> None:
+        self.ran: list[int] = []
+
+    def __call__(self, grid: Squares, seed: int) -> list[Measured]:
+        if seed == grid.fails:
+            raise KeyboardInterrupt
+        self.ran.append(seed)
+        return [{"i": seed, "square": grid.factor * seed * seed / 3}] * 2
+
+
+def test_without_a_file_every_cell_runs() -> None:
+    told: list[tuple[str, int, int]] = []
+    square = Square()
+    rows = Squares(2).measure(square, lambda *step: told.append(step))
+    assert [r["i"] for r in rows] == [0, 0, 1, 1]
+    assert told == [("seed 0", 0, 2), ("seed 1", 1, 2)]
+    assert Squares(2).measure(square) == rows and square.ran == [0, 1, 0, 1]
+
+
+def test_an_interrupted_figure_goes_on_to_the_same_rows(tmp_path: Path) -> None:
+    kept = tmp_path / "made" / "figure.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        Squares(4, fails=2).measure(Square(), kept=kept)
+    assert [json.loads(line)["settings"] for line in kept.read_text().splitlines()] == [
+        {"seed": 0, "factor": 1.0}, {"seed": 1, "factor": 1.0},
+    ]  # fmt: skip
+    kept.write_text(kept.read_text() + '{"settings": {"seed": 2}, "ro')  # cut short by a crash
+    later, told = Square(), list[int]()
+    rows = Squares(4).measure(later, lambda _, done, __: told.append(done), kept=kept)
+    assert rows == Squares(4).measure(Square())
+    assert later.ran == told == [2, 3]
+
+
+def test_cells_side_by_side_make_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    kept, told = tmp_path / "figure.jsonl", list[tuple[int, int]]()
+    with pytest.raises(KeyboardInterrupt):
+        OnThreads(9, fails=5).measure(Square(), kept=kept)
+    done = len(kept.read_text().splitlines())
+    assert done < 9
+    later = Square()
+    rows = OnThreads(9).measure(later, lambda _, done, total: told.append((done, total)), kept=kept)
+    assert told == [(i, 9) for i in range(done, 9)] and len(later.ran) == 9 - done
+    assert [row["i"] for row in rows[::2]] == list(range(9))
+
+
+def test_more_seeds_are_added_and_other_settings_run_again(tmp_path: Path) -> None:
+    kept, square = tmp_path / "figure.jsonl", Square()
+    Squares(1).measure(square, kept=kept)
+    assert len(Squares(3).measure(square, kept=kept)) == 6 and square.ran == [0, 1, 2]
+    Squares(2, first=1, fails=9).measure(square, kept=kept)  # these were run already
+    assert square.ran == [0, 1, 2]
+    Squares(1, factor=2.0).measure(square, kept=kept)
+    assert square.ran == [0, 1, 2, 0]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Cases(Grid):
+    cases: tuple[Case, ...] = axis("case")
+    labels: tuple[int, ...] = axis("label")
+    seeds: int = 2
+    first: int = 5
+    root: Path | None = unrecorded(None)
+
+
+def test_the_key_follows_from_the_fields() -> None:
+    grid = Cases((Case("a", 1), Case("b", 2)), (10, 20), root=Path("here"))
+    cells = grid.cells()
+    assert [(c["case"].name, c["label"]) for c in cells] == [
+        ("a", 10), ("a", 20), ("b", 10), ("b", 20),
+    ]  # fmt: skip
+    assert grid.key(cells[1]) == {
+        "case": {"name": "a", "width": 1}, "label": 20, "seeds": 2, "first": 5,
+    }  # fmt: skip
+    told: list[str] = []
+    grid.measure(lambda grid, case, label: [], lambda name, *_: told.append(name))
+    assert told[0] == "a, label 10"
+    assert replace(grid, root=None).key(cells[0]) == grid.key(cells[0])
+
+
+@pytest.mark.parametrize("content", ["no json\n", '{"settings": {}}\n', "[1]\n"])
+def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    kept = tmp_path / "figure.jsonl"
+    kept.write_text(content)
+    with pytest.raises(ValueError, match=r"line 1 of .*figure\.jsonl is no JSON object"):
+        Squares(1).measure(Square(), kept=kept)
+    assert kept.read_text() == content
