@@ -23,10 +23,10 @@ from graphtheory.train import (
     ImageViews,
     Infomax,
     Pretraining,
-    Rows,
     SGDOptions,
     SimCLR,
     Strengths,
+    Unlabeled,
 )
 from graphtheory.train.views import pixels
 
@@ -116,13 +116,13 @@ class Prepared(NamedTuple):
 
     Attributes:
         task: What is trained.
-        rows: On what.
+        data: On what.
         score: How well the features do, now.
         embed: Features of the test samples and their classes.
     """
 
     task: Pretraining
-    rows: Rows
+    data: Unlabeled
     score: Callable[[], Scores]
     embed: Callable[[], tuple[Tensor, Tensor]]
 
@@ -187,7 +187,7 @@ def _on_images(recipe: Recipe, seed: int) -> Prepared:
         test = embed()
         return Scores(val, linear_probe(*known, *test), nearest_accuracy(*test))
 
-    return Prepared(task, _rows(images[split.train], recipe, seed), score, embed)
+    return Prepared(task, _batches(images[split.train], recipe, seed), score, embed)
 
 
 @torch.no_grad()
@@ -228,11 +228,11 @@ def _on_graph(recipe: Recipe, seed: int) -> Prepared:
         probe = linear_probe(*parts[0], *test, strength=best)
         return Scores(val[best], probe, nearest_accuracy(*test))
 
-    return Prepared(task, _rows(nodes, recipe, seed), score, embed)
+    return Prepared(task, _batches(nodes, recipe, seed), score, embed)
 
 
-def _rows(of: Tensor, recipe: Recipe, seed: int) -> Rows:
-    return Rows(of, recipe.batch_size, seed, recipe.limit)
+def _batches(samples: Tensor, recipe: Recipe, seed: int) -> Unlabeled:
+    return Unlabeled(samples, recipe.batch_size, seed, recipe.limit)
 
 
 def _generator(seed: int, stream: int) -> Generator:

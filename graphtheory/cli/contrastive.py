@@ -19,18 +19,17 @@ from graphtheory.cli.show import (
     told_on_stop,
     write_json,
 )
+from graphtheory.cli.train_images import refuse_earlier
 
 if TYPE_CHECKING:
     from graphtheory.bench.contrastive import Recipe
     from graphtheory.cli.train import Train
 
-_LINES = 10  # of a whole run
-
 
 def learn(asked: Train, screen: Screen) -> None:
     """Learn features without labels, then say how well frozen ones do."""
     from graphtheory.bench import contrastive
-    from graphtheory.train import CheckpointError, pretrain
+    from graphtheory.train import CheckpointError, fit
 
     for option, value in (("--split", asked.split), ("--patience", asked.patience)):
         if value is not None:
@@ -40,34 +39,25 @@ def learn(asked: Train, screen: Screen) -> None:
     recipe = _recipe(asked)
     named = f"{recipe.dataset}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")
-    if not asked.resume and (out / "last.ckpt").exists():
-        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+    refuse_earlier(out, asked.resume)
     with refusing(ValueError, TypeError, OSError, ImportError):
         run = contrastive.prepare(recipe, asked.seed)
     screen.say(
         f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, seed {asked.seed}: "
-        f"{recipe.epochs} epochs of {run.rows.count} batches of {run.rows.size}, temperature "
+        f"{recipe.epochs} epochs of {run.data.count} batches of {run.data.batch_size}, temperature "
         f"{recipe.temperature:g}, step {recipe.lr:g}"
     )
-    every = max(1, recipe.epochs // _LINES)
-
-    def tell(row: dict[str, float]) -> None:
-        if row["epoch"] % every == 0:
-            screen.err.print(
-                f"epoch {row['epoch']}/{recipe.epochs}  loss {row['loss']:.4f}", highlight=False
-            )
-
     with (
         told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
         refusing(CheckpointError, OSError),
         threads(asked.threads, SMALL + 1),
     ):
-        history = pretrain(
-            run.task, run.rows, epochs=recipe.epochs, out_dir=out, resume=asked.resume, tell=tell,
+        trained = fit(
+            run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
             seed=asked.seed,
         )  # fmt: skip
         found = run.score()._asdict()
-    _report(screen, out, recipe, found | {"history": history})
+    _report(screen, out, recipe, found | {"history": trained.history})
 
 
 def _recipe(asked: Train) -> Recipe:

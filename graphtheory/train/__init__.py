@@ -1,4 +1,4 @@
-"""Training on Lightning: tasks on nodes and on images, their data as batches, and `fit`."""
+"""Training on Lightning: tasks on nodes, on images and without labels, their data, and `fit`."""
 
 from graphtheory.train.augment import Augmentation
 from graphtheory.train.batch import NodeBatch
@@ -9,10 +9,10 @@ from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
-from graphtheory.train.pretrain import Rows, pretrain
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.task import AdamOptions, NodeTask
+from graphtheory.train.unlabeled import Unlabeled
 from graphtheory.train.views import GraphViews, ImageViews, Strengths
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "NodeTask",
     "Pretraining",
     "Recipe",
-    "Rows",
     "SGDOptions",
     "SampledGraph",
     "SampledLayers",
@@ -40,9 +39,9 @@ __all__ = [
     "Source",
     "Strengths",
     "Task",
+    "Unlabeled",
     "fit",
     "load_parameters",
     "nt_xent",
-    "pretrain",
     "read_checkpoint",
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+
+from graphtheory.train.contract import digest
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -58,16 +58,8 @@ def check_classes(data: Data, num_classes: int | None) -> None:
 
 def fingerprint(data: Data) -> str:
     """SHA-256 of everything that is trained on, hexadecimal."""
-    x = data.x
-    parts = [x]
-    if x.layout == torch.sparse_csr:
-        parts = [x.crow_indices(), x.col_indices(), x.values()]
-    parts += [data.y, data.edge_index, *(data[m] for m in MASKS if data.get(m) is not None)]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
-        digest.update(part.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    masks = (data[name] for name in MASKS if data.get(name) is not None)
+    return digest([data.x, data.y, data.edge_index, *masks])
 
 
 def _check_finite(x: Tensor) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from graphtheory.train.contract import Task
+from graphtheory.train.contract import Task, shapes
 
 _LABEL = b"sha256:"
 _COMMENT = len(_LABEL) + 64
@@ -44,7 +44,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: No file at `path`.
-        CheckpointError: The file is damaged, truncated, or was not written by `fit` or `pretrain`.
+        CheckpointError: The file is damaged, truncated, or was not written by `fit`.
     """
     raw = Path(path).read_bytes()
     end = len(raw) - _COMMENT
@@ -58,7 +58,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
     if hashlib.sha256(raw[:end]).hexdigest().encode() != raw[end + len(_LABEL) :]:
         raise CheckpointError(
             f"{path}: damaged, its {len(raw)} bytes do not match their own SHA-256; restore a copy "
-            "or remove the file and start anew"
+            "or remove the file and start again"
         )
     try:
         return torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
@@ -82,11 +82,6 @@ def load_parameters(task: Task, path: str | PathLike[str]) -> None:
         model = type(task.model).__name__
         raise CheckpointError(f"{path}: checkpoint of another model than {model}: {difference}")
     task.load_state_dict(state)
-
-
-def shapes(state: dict[str, Any]) -> dict[str, list[int]]:
-    """Name -> shape of each tensor."""
-    return {name: list(tensor.shape) for name, tensor in state.items()}
 
 
 def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from lightning import LightningDataModule, LightningModule
-from torch import nn
+from torch import Tensor, nn
 
 
 class Evaluation(NamedTuple):
@@ -24,19 +25,32 @@ class Task(LightningModule, ABC):
 
     Attributes:
         model: What is trained.
-        num_classes: C.
+        num_classes: C; None of a task that learns without labels.
         metric: Name of the score.
         options: How it learns, in the words that a resumed run has to repeat.
     """
 
     model: nn.Module
-    num_classes: int
+    num_classes: int | None = None
     metric: str
     options: Any
 
     @abstractmethod
-    def evaluate(self, batch: Any) -> Evaluation:
-        """Loss and scores of a batch in evaluation mode; the mode before comes back."""
+    def evaluate(self, batch: Any) -> Evaluation | None:
+        """Loss and scores of a batch in evaluation mode; the mode before comes back.
+
+        None of a task that learns without labels: no epoch of it is better than another.
+        """
+
+    def describe(self, epochs: int) -> dict[str, Any]:
+        """What a resumed run must find unchanged; `epochs` where the step size depends on it."""
+        return {
+            "model": type(self.model).__name__,
+            "parameters": shapes(self.state_dict()),
+            "layers": lines(self.model),
+            "metric": self.metric,
+            "optimizer": str(self.options),
+        }
 
 
 class Batches:
@@ -53,7 +67,7 @@ class Batches:
 
 
 class Source(LightningDataModule, ABC):
-    """Batches to train on, whose `count` says of how many labels the loss is the mean."""
+    """Batches to train on, whose `count` says over how many labels the loss is the mean."""
 
     @abstractmethod
     def check_classes(self, num_classes: int) -> None:
@@ -77,3 +91,26 @@ class Source(LightningDataModule, ABC):
     ) -> Any:
         """Lightning's hook."""
         return batch.to(device)
+
+
+def shapes(state: dict[str, Any]) -> dict[str, list[int]]:
+    """Name -> shape of each tensor."""
+    return {name: list(tensor.shape) for name, tensor in state.items()}
+
+
+def lines(module: nn.Module) -> dict[str, str]:
+    """What a module prints, line by line, so that two can be compared."""
+    return {f"line {i}": text for i, text in enumerate(str(module).splitlines(), start=1)}
+
+
+def digest(tensors: Iterable[Tensor]) -> str:
+    """SHA-256 of dtypes, shapes and values, hexadecimal; of a sparse CSR matrix its three parts."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        parts = [tensor]
+        if tensor.layout == torch.sparse_csr:
+            parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        for part in parts:
+            found.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            found.update(part.detach().cpu().contiguous().numpy().data)
+    return found.hexdigest()

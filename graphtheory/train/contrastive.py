@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.optim.lr_scheduler import CosineAnnealingLR
@@ -15,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import DeepGraphInfomax
 
 from graphtheory.graph import Neighborhood
+from graphtheory.train.contract import Task, digest, lines, shapes
 from graphtheory.train.task import AdamOptions
 
 
@@ -135,8 +135,10 @@ class SGDOptions:
         )
 
 
-class Pretraining(LightningModule):
-    """Something that is learned without labels, by steps that fall to 0 over a cosine.
+class Pretraining(Task):
+    """A task that learns without labels; its step size falls to 0 over half a cosine.
+
+    `fit` trains it for all epochs and keeps the last parameters; nothing is scored on the way.
 
     Args:
         optimizer: What takes the steps.
@@ -145,6 +147,23 @@ class Pretraining(LightningModule):
     def __init__(self, optimizer: Optimizer) -> None:
         super().__init__()
         self.options = optimizer
+
+    def evaluate(self, batch: Any) -> None:
+        """None: there are no labels to score with."""
+
+    def describe(self, epochs: int) -> dict[str, Any]:
+        """What a resumed run must find unchanged, the number of epochs among it."""
+        kept = self.state_dict()
+        fixed = {n: digest([b]) for n, b in self.named_buffers() if n not in kept}
+        return {
+            "task": type(self).__name__,
+            "parameters": shapes(kept),
+            "layers": lines(self),
+            "temperature": str(getattr(self, "temperature", None)),
+            "optimizer": str(self.options),
+            "buffers": fixed,
+            "epochs": epochs,
+        }
 
     def configure_optimizers(self) -> Any:
         """The optimizer, its step size after each epoch on half a cosine over all epochs."""
@@ -213,6 +232,7 @@ class Infomax(Pretraining):
     Source: Velickovic et al. (2019), Deep graph infomax.
     """
 
+    model: DeepGraphInfomax
     x: Tensor
 
     def __init__(

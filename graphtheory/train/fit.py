@@ -1,9 +1,10 @@
-"""Train a task on a graph and say how well it did."""
+"""Train a task and say how well it did."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import nan
 from os import PathLike
 from statistics import median
 from typing import Any
@@ -27,13 +28,14 @@ class FitResult:
     Args:
         test: Score on the test nodes at the best epoch, 0..1; None where the data have no test
             part, as `ImageData`.
-        val: Score on the validation part at the best epoch.
-        best_epoch: The first epoch is 1.
+        val: Score on the validation part at the best epoch; nan of a task without labels.
+        best_epoch: The first epoch is 1; of a task without labels it is the last one.
         epochs: How many were run.
         seconds_per_epoch: Median, evaluation included.
         peak_mb: MB (10^6 bytes) that training took at its peak; see `PeakMemory`.
-        history: One row an epoch: epoch, train_loss, val_loss, val, test, seconds. The test column
-            is for drawing curves; nothing is chosen by it.
+        history: One row an epoch: epoch, train_loss, val_loss, val, test, seconds; without labels
+            epoch, train_loss, seconds. The test column is for drawing curves; nothing is chosen by
+            it.
     """
 
     test: float | None
@@ -60,22 +62,26 @@ def fit(
 
     Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
     two epochs the one with the higher validation score is better, then the one with the lower
-    validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. The
-    result is a function of the model's parameters, the data and the seeds, on one machine with one
-    number of threads; the caller's random state is left alone.
+    validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
+    task that learns without labels, such as `SimCLR`, is not scored: it trains for all epochs and
+    holds the last parameters. The result is a function of the model's parameters, the data and the
+    seeds, on one machine with one number of threads; the caller's random state is left alone.
 
     With `out_dir` each epoch leaves `last.ckpt`, the best one `best.ckpt`, and `history.csv` a line
-    (without test scores). A run that was stopped, by whatever, goes on from there to bitwise the
+    (without test scores). A run that was stopped for any reason goes on from there to bitwise the
     same parameters; resuming a finished run trains nothing and gives the same result. Without
     `out_dir` nothing is written. Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once;
     the epoch under way is lost.
 
     Args:
         task: What to train.
-        datamodule: A `FullGraph`, `SampledGraph` or `ImageData`.
+        datamodule: A `FullGraph`, `SampledGraph` or `ImageData`; of a task without labels
+            `Unlabeled`.
         epochs: At most this many, at least 1; a resumed run may have more than it began with. With
-            an `ImageTask` those of its recipe.
-        patience: Stop after this many epochs without a better one, at least 1.
+            an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
+            at whose end its step size is 0, and a resumed run must have the same number.
+        patience: Stop after this many epochs without a better one, at least 1; not of a task
+            without labels.
         out_dir: Folder of this run alone, made where it is missing.
         resume: Go on where `out_dir` stands, from the start where it holds no checkpoint.
         progress: Show a line on the standard error stream, or a function that is given each epoch's
@@ -104,7 +110,8 @@ def fit(
         3
     """
     _check_arguments(epochs, patience, seed, resume and out_dir is None)
-    datamodule.check_classes(task.num_classes)
+    if labeled := task.num_classes is not None:
+        datamodule.check_classes(task.num_classes)
     watch = Watch(datamodule, seed=seed, patience=patience)
     callbacks: list[Callback] = [watch]
     if progress:
@@ -112,10 +119,12 @@ def fit(
     checkpoint: RunFolder | None = None
     with ExitStack() as around:
         if out_dir is not None:
-            folder = RunFolder(out_dir)
+            folder = RunFolder(out_dir, labeled=labeled)
             around.enter_context(folder.opened(task, resume=resume))
-            run = describe_run(task, datamodule, seed)
-            checkpoint = folder if folder.restore(run, watch) else None
+            run = describe_run(task, datamodule, epochs, seed)
+            if (content := folder.restore(run, watch)) is not None:
+                checkpoint = folder
+                task.load_state_dict(content["state_dict"])
             folder.rewrite_log(watch.history)
             callbacks.append(Keep(folder, watch, run))
         if len(watch.history) < epochs and not watch.out_of_patience:
@@ -123,7 +132,8 @@ def fit(
             _train(task, datamodule, epochs, callbacks, checkpoint)
             if out_dir is None:  # a folder's checkpoints have the figure already
                 watch.memory.update()
-    task.load_state_dict(watch.best_state)
+    if watch.best is not None:
+        task.load_state_dict(watch.best_state)
     task.eval()
     return _result(watch)
 
@@ -152,11 +162,11 @@ def _train(
 
 
 def _result(watch: Watch) -> FitResult:
-    assert watch.best is not None
+    best = watch.best or watch.history[-1]
     return FitResult(
-        test=watch.best.get("test"),
-        val=watch.best["val"],
-        best_epoch=int(watch.best["epoch"]),
+        test=best.get("test"),
+        val=best.get("val", nan),
+        best_epoch=int(best["epoch"]),
         epochs=len(watch.history),
         seconds_per_epoch=median(row["seconds"] for row in watch.history),
         peak_mb=watch.memory.megabytes,

@@ -21,26 +21,18 @@ from graphtheory.train.checkpoint import (
     first_difference,
     read_checkpoint,
     replace_file,
-    shapes,
 )
 from graphtheory.train.contract import Source, Task
 from graphtheory.train.watch import Row, Watch
 
-LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
+_LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
+_LOGGED_WITHOUT_LABELS = ("epoch", "train_loss", "seconds")
 _COPIES = 10  # parameters, two Adam moments and the best ones, in two files, one being replaced
 
 
-def describe_run(task: Task, data: Source, seed: int) -> dict[str, Any]:
+def describe_run(task: Task, data: Source, epochs: int, seed: int) -> dict[str, Any]:
     """What has to be the same for a run to go on where another stopped."""
-    return {
-        "model": type(task.model).__name__,
-        "parameters": shapes(task.state_dict()),
-        "layers": {f"line {i}": s for i, s in enumerate(str(task.model).splitlines(), start=1)},
-        "metric": task.metric,
-        "optimizer": str(task.options),
-        "data": data.describe(),
-        "seed": seed,
-    }
+    return task.describe(epochs) | {"data": data.describe(), "seed": seed}
 
 
 class RunFolder:
@@ -48,10 +40,11 @@ class RunFolder:
 
     Args:
         path: Made where it is missing.
+        labeled: Whether epochs are scored; otherwise the log has no such columns.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | PathLike[str], *, labeled: bool = True) -> None:
+        self.path, self.columns = Path(path), _LOGGED if labeled else _LOGGED_WITHOUT_LABELS
         self.last, self.best = self.path / "last.ckpt", self.path / "best.ckpt"
         self.log = self.path / "history.csv"
 
@@ -110,8 +103,12 @@ class RunFolder:
 
     def rewrite_log(self, history: list[Row]) -> None:
         """The log of these epochs and no others."""
-        lines = [",".join(LOGGED), *(_line(row) for row in history)]
-        replace_file(self.log, "".join(f"{line}\n" for line in lines).encode())
+        lines = [",".join(self.columns) + "\n", *map(self.line, history)]
+        replace_file(self.log, "".join(lines).encode())
+
+    def line(self, row: Row) -> str:
+        """An epoch as a line of the log."""
+        return ",".join(repr(row[name]) for name in self.columns) + "\n"
 
 
 class Keep(Callback):
@@ -138,11 +135,7 @@ class Keep(Callback):
             trainer.save_checkpoint(self.folder.best)
         trainer.save_checkpoint(self.folder.last)
         with self.folder.log.open("a", newline="") as file:
-            file.write(_line(row) + "\n")
-
-
-def _line(row: Row) -> str:
-    return ",".join(repr(row[name]) for name in LOGGED)
+            file.write(self.folder.line(row))
 
 
 @contextmanager

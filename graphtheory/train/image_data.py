@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.train.contract import Batches, Source
+from graphtheory.train.contract import Batches, Source, digest
 from graphtheory.train.seeds import derive
 
 _ORDER = 5  # stream of randomness; 0 to 4 are those of graphs
@@ -101,11 +100,8 @@ class ImageData(Source):
 
     def describe(self) -> dict[str, Any]:
         """What a resumed run must find unchanged."""
-        digest = hashlib.sha256()
-        for part in (self.pixels, self.y, self.train, self.val):
-            digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
-            digest.update(part.contiguous().numpy().data)
-        found = {"name": self.name, "sha256": digest.hexdigest()}
+        parts = (self.pixels, self.y, self.train, self.val)
+        found = {"name": self.name, "sha256": digest(parts)}
         return found | {"batch_size": self.batch_size, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:

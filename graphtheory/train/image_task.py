@@ -116,6 +116,7 @@ class ImageTask(Task):
         torch.Size([4, 2])
     """
 
+    num_classes: int
     mean: Tensor
     std: Tensor
 

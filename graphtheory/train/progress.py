@@ -50,8 +50,9 @@ class Show(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Move."""
         row, best = self.watch.history[-1], self.watch.best
-        assert best is not None
-        text = f"loss {row['train_loss']:.4f}  val {row['val']:.4f}  best {best['val']:.4f}"
+        text = f"loss {row['train_loss']:.4f}"
+        if best is not None:
+            text += f"  val {row['val']:.4f}  best {best['val']:.4f}"
         self.bar.update(self.line, completed=row["epoch"], description=text)
         every = max(1, self.epochs // _LINES)
         ends = trainer.should_stop or row["epoch"] == self.epochs

@@ -82,6 +82,8 @@ class NodeTask(Task):
         ValueError: Unknown metric, fewer than two classes, or "rocauc" with more than two.
     """
 
+    num_classes: int
+
     def __init__(
         self,
         model: nn.Module,

@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -20,8 +21,9 @@ class Watch(Callback):
     """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
 
     An epoch is better than another when its validation score is higher, or equal with a lower
-    validation loss. The test score rides along and decides nothing. Each epoch's randomness is a
-    function of (seed, epoch), so that a run that goes on from a checkpoint draws the same.
+    validation loss. The test score is noted and decides nothing. A task that learns without labels
+    has no scores and no best epoch. Each epoch's randomness is a function of (seed, epoch), so that
+    a run that goes on from a checkpoint draws the same.
 
     Args:
         data: Whose validation part decides.
@@ -53,7 +55,8 @@ class Watch(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Remember the loss and how many labels it is the mean of."""
-        count = 1 if trainer.num_training_batches == 1 else batch.count
+        alone = trainer.num_training_batches == 1
+        count = 1 if alone or isinstance(batch, Tensor) else batch.count
         self._losses.append((outputs["loss"], count))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -61,7 +64,7 @@ class Watch(Callback):
         assert isinstance(pl_module, Task)
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
-        if self.best is None or _rank(row) > _rank(self.best):
+        if "val" in row and (self.best is None or _rank(row) > _rank(self.best)):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
@@ -69,18 +72,24 @@ class Watch(Callback):
             trainer.should_stop = True
 
     def _row(self, task: Task, epoch: int) -> Row:
-        labels = sum(count for _, count in self._losses)
-        loss = sum(float(loss) * count for loss, count in self._losses) / labels
         found = task.evaluate(self.data.evaluation_batch())
-        if not (math.isfinite(loss) and math.isfinite(found.val_loss)):
+        row = {"epoch": epoch, "train_loss": self._mean_loss(weighted=found is not None)}
+        row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
+        losses = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
+        if not all(map(math.isfinite, losses.values())):
+            told = ", ".join(f"{name} {loss}" for name, loss in losses.items())
             raise FloatingPointError(
-                f"epoch {epoch}: training loss {loss}, validation loss {found.val_loss}; expected "
-                f"finite ones, which a smaller step than that of {task.options} may give"
+                f"epoch {epoch}: {told}; expected a finite loss, which a smaller step than that of "
+                f"{task.options} may give"
             )
-        row = {"epoch": epoch, "train_loss": loss, "val_loss": found.val_loss, "val": found.val}
-        if found.test is not None:
-            row["test"] = found.test
         return row | {"seconds": time.perf_counter() - self._began}
+
+    def _mean_loss(self, *, weighted: bool) -> float:
+        """Over the labels of all batches; without labels over the batches, all of one size."""
+        if not weighted:
+            return float(torch.stack([loss for loss, _ in self._losses]).mean())
+        labels = sum(count for _, count in self._losses)
+        return sum(float(loss) * count for loss, count in self._losses) / labels
 
     def state_dict(self) -> dict[str, Any]:
         """The record so far, in plain values and tensors."""

@@ -73,5 +73,5 @@ def test_a_graph_without_test_nodes_has_no_test_score(data: Data, new_task: NewT
 
 def test_a_loss_that_is_not_finite_ends_the_run(data: Data, new_task: NewTask) -> None:
     task = new_task(lr=1e37)
-    with pytest.raises(FloatingPointError, match=r"epoch \d: .* finite ones.*lr=1e\+37"):
+    with pytest.raises(FloatingPointError, match=r"epoch \d: .*expected a finite loss.*lr=1e\+37"):
         fit(task, FullGraph(data), epochs=20, progress=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from graphtheory.bench.contrastive import (
 from graphtheory.nn import TransformerHead
 from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.study import Row, Step, Study
-from graphtheory.train import SimCLR, pretrain
+from graphtheory.train import SimCLR, fit
 
 _SETTLING = 40  # batches after which a running mean is that of the data
 SHOWN = 8  # test samples of a class in the picture of the maps
@@ -78,9 +78,8 @@ class HeadStudy(Study):
 
 
 def _trained(run: Prepared, recipe: Recipe, seed: int) -> dict[str, float]:
-    history = pretrain(run.task, run.rows, epochs=recipe.epochs, seed=seed)
-    seconds = median(row["seconds"] for row in history)
-    return {"loss": history[-1]["loss"], "seconds": seconds}
+    found = fit(run.task, run.data, epochs=recipe.epochs, seed=seed, progress=False)
+    return {"loss": found.history[-1]["train_loss"], "seconds": found.seconds_per_epoch}
 
 
 def _untrained(run: Prepared) -> dict[str, float]:
@@ -173,7 +172,7 @@ class AttentionStudy(Study):
             _settle(drawn)
             before = self._rows(drawn, seed, "drawn")
             run = prepare(self.recipe, seed)
-            pretrain(run.task, run.rows, epochs=self.recipe.epochs, seed=seed)
+            fit(run.task, run.data, epochs=self.recipe.epochs, seed=seed, progress=False)
             after = self._rows(run, seed, "learned")
             return [*before, *after, *(self._maps(run) if seed == 0 else [])]
 
@@ -218,8 +217,8 @@ def _settle(run: Prepared) -> None:
     assert isinstance(run.task, SimCLR)
     with torch.random.fork_rng(devices=[]):
         run.task.train()
-        for number in range(-(-_SETTLING // run.rows.count)):
-            for batch in run.rows.epoch(number):
+        for number in range(-(-_SETTLING // run.data.count)):
+            for batch in run.data.batches(number):
                 run.task.features(batch)
 
 

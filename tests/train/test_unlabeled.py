@@ -1,3 +1,4 @@
+import math
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from torch import Tensor, nn
 from graphtheory.models import GCNEncoder
 from graphtheory.train import (
     CheckpointError,
+    FitResult,
     GraphViews,
-    Rows,
+    NodeTask,
     SGDOptions,
     SimCLR,
-    pretrain,
+    Unlabeled,
+    fit,
     read_checkpoint,
 )
 
@@ -35,57 +38,63 @@ def new(**options: Any) -> SimCLR:
     return SimCLR(Noisy(), nn.Linear(8, 4), optimizer=SGDOptions(0.1), **options)
 
 
-def rows(batch: int = 8) -> Rows:
-    return Rows(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), batch, seed=1)
+def samples(batch: int = 8) -> Unlabeled:
+    drawn = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    return Unlabeled(drawn, batch, seed=1)
 
 
-def losses(history: list[dict[str, float]]) -> list[float]:
-    return [row["loss"] for row in history]
+def train(task: SimCLR, data: Unlabeled, **options: Any) -> FitResult:
+    return fit(task, data, **{"progress": False} | options)
+
+
+def losses(found: FitResult) -> list[float]:
+    return [row["train_loss"] for row in found.history]
 
 
 def test_it_learns_and_leaves_the_callers_randomness_alone() -> None:
     before = torch.get_rng_state()
     task = new()
     state = torch.get_rng_state()
-    history = pretrain(task, rows(), epochs=30)
+    history = train(task, samples(), epochs=30)
     assert torch.equal(torch.get_rng_state(), state) and not torch.equal(state, before)
     assert losses(history)[-1] < 0.9 * losses(history)[0] and not task.training
+    assert history.best_epoch == 30 and math.isnan(history.val) and history.test is None
     torch.manual_seed(99)
-    assert losses(pretrain(new(), rows(), epochs=30)) == losses(history)
+    assert losses(train(new(), samples(), epochs=30)) == losses(history)
 
 
 def test_a_run_in_parts_is_the_run_in_one(tmp_path: Path) -> None:
     whole = new()
-    expected = pretrain(whole, rows(), epochs=6, out_dir=tmp_path / "whole")
+    expected = train(whole, samples(), epochs=6, out_dir=tmp_path / "whole")
 
     def stop(row: dict[str, float]) -> None:
         if row["epoch"] == 3:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        pretrain(new(), rows(), epochs=6, out_dir=tmp_path / "parts", tell=stop)
+        train(new(), samples(), epochs=6, out_dir=tmp_path / "parts", progress=stop)
     torch.manual_seed(5)  # the state outside does not matter
     parts = new()
-    found = pretrain(parts, rows(), epochs=6, out_dir=tmp_path / "parts", resume=True)
+    found = train(parts, samples(), epochs=6, out_dir=tmp_path / "parts", resume=True)
     assert losses(found) == losses(expected)
     for name, tensor in whole.state_dict().items():
         assert torch.equal(parts.state_dict()[name], tensor)
     log = (tmp_path / "parts" / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in log] == ["epoch", *"123456"]
     again = new()
-    assert pretrain(again, rows(), epochs=6, out_dir=tmp_path / "parts", resume=True) == found
+    assert train(again, samples(), epochs=6, out_dir=tmp_path / "parts", resume=True) == found
     assert torch.equal(again.head.weight, whole.head.weight)
     assert read_checkpoint(tmp_path / "parts" / "last.ckpt")["run"]["epochs"] == 6
 
 
 def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
-    pretrain(new(), rows(), epochs=1, out_dir=tmp_path)
+    train(new(), samples(), epochs=1, out_dir=tmp_path)
     with pytest.raises(CheckpointError, match=r"temperature is 0.2 there, 0.5 here"):
-        pretrain(new(temperature=0.5), rows(), epochs=1, out_dir=tmp_path, resume=True)
+        train(new(temperature=0.5), samples(), epochs=1, out_dir=tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="batch is 8 there, 4 here"):
-        pretrain(new(), rows(4), epochs=1, out_dir=tmp_path, resume=True)
+        train(new(), samples(4), epochs=1, out_dir=tmp_path, resume=True)
     with pytest.raises(FileExistsError):
-        pretrain(new(), rows(), epochs=1, out_dir=tmp_path)
+        train(new(), samples(), epochs=1, out_dir=tmp_path)
 
 
 def test_another_graph_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -96,28 +105,42 @@ def test_another_graph_is_not_gone_on_with(tmp_path: Path) -> None:
         views = GraphViews(GCNEncoder(3, 4), x, edges, drop_edge=drop)
         return SimCLR(views, nn.Linear(4, 2), optimizer=SGDOptions(0.1))
 
-    nodes = Rows(torch.arange(6), 6, seed=0)
-    pretrain(task(x, edges), nodes, epochs=1, out_dir=tmp_path)
+    nodes = Unlabeled(torch.arange(6), 6, seed=0)
+    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path)
     for other in (task(x + 1, edges), task(x, edges.flip(0)), task(x, edges, 0.4)):
         with pytest.raises(CheckpointError, match="of another run"):
-            pretrain(other, nodes, epochs=1, out_dir=tmp_path, resume=True)
-    pretrain(task(x, edges), nodes, epochs=1, out_dir=tmp_path, resume=True)
+            train(other, nodes, epochs=1, out_dir=tmp_path, resume=True)
+    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path, resume=True)
 
 
 def test_bad_numbers_are_named() -> None:
-    with pytest.raises(ValueError, match="epochs, seed, resume: got 0"):
-        pretrain(new(), rows(), epochs=0)
+    with pytest.raises(ValueError, match="epochs: got 0"):
+        train(new(), samples(), epochs=0)
     with pytest.raises(ValueError, match="batch_size, seed, limit: got 0"):
-        rows(0)
+        samples(0)
     bad = new()
     nn.init.constant_(bad.head.weight, torch.nan)
-    with pytest.raises(FloatingPointError, match=r"loss nan.*smaller step than that of SGDOptions"):
-        pretrain(bad, rows(), epochs=1)
+    with pytest.raises(
+        FloatingPointError, match=r"loss nan; .*smaller step than that of SGDOptions"
+    ):
+        train(bad, samples(), epochs=1)
 
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
-    one, other = rows(), rows()
-    assert len(list(one.epoch(0))) == one.count == 3
-    for a, b in zip(one.epoch(4), other.epoch(4), strict=True):
+    one, other = samples(), samples()
+    assert len(list(one.batches(0))) == one.count == 3
+    for a, b in zip(one.batches(4), other.batches(4), strict=True):
         assert torch.equal(a, b)
-    assert not torch.equal(next(one.epoch(0)), next(one.epoch(1)))
+    assert not torch.equal(next(one.batches(0)), next(one.batches(1)))
+
+
+def test_a_task_with_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="samples without labels, expected labels in"):
+        fit(NodeTask(nn.Linear(3, 2), num_classes=2), samples())
+
+
+def test_no_epoch_is_better_than_another(tmp_path: Path) -> None:
+    train(new(), samples(), epochs=3, patience=1, out_dir=tmp_path)
+    assert not (tmp_path / "best.ckpt").exists()
+    log = (tmp_path / "history.csv").read_text().splitlines()
+    assert log[0] == "epoch,train_loss,seconds" and len(log) == 4
