@@ -136,7 +136,7 @@ def pair_neighborhood(data: Data) -> Neighborhood:
     here = local[index]  # [2, P], -1 for a node that was not sampled
     kept = (here >= 0).all(dim=0)
     pairs = Neighborhood.from_edge_index(here[:, kept], num_nodes=len(nodes))
-    return pairs.with_(distance=distance[kept][pairs.perm])
+    return pairs.replace(distance=distance[kept][pairs.perm])
 
 
 def _apart(

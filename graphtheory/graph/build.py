@@ -51,9 +51,7 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
             f"sizes_src: {len(src)} blocks, expected {len(dst)} as many as sizes_dst has"
         )
     sets = Sets(tuple(dst), tuple(src))
-    blocks = (len(dst), dst[0], src[0]) if sets.equal else None
-    ragged = None if blocks or not dst else sets
-    return Neighborhood(*rows(sets), sum(src), blocks=blocks, sets=ragged, validate=False)
+    return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
 
 
 def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
@@ -85,7 +83,7 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
     """
     counts = tuple(_as_sizes("sizes", sizes))
     sets = Sets(counts, counts, causal=True)
-    return Neighborhood(*rows(sets), sum(counts), sets=sets, validate=False)
+    return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
 
 
 def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:

@@ -1,26 +1,27 @@
-"""What the parts of a neighbourhood must be."""
+"""Checks of the parts of a neighborhood."""
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph.csr import check_index
-from graphtheory.graph.sets import Sets, check_sets
+from graphtheory.graph.sets import check_sets
 
 if TYPE_CHECKING:
     from graphtheory.graph.neighborhood import Neighborhood
 
 
 def check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
-    """Raise unless `value` has one entry an edge, of the type of that attribute."""
+    """Raise unless `value` is a tensor with one value per edge, of the dtype of that attribute."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: got {type(value).__name__}, expected a tensor [{num_edges}]")
     if value.shape != (num_edges,):
         raise ValueError(
-            f"{name}: shape {tuple(value.shape)}, expected one entry an edge: [{num_edges}]"
+            f"{name}: shape {tuple(value.shape)}, expected one value per edge: [{num_edges}]"
         )
     if name == "distance" and value.dtype != torch.uint8:
         raise TypeError(f"distance: dtype {value.dtype}, expected uint8 hops")
@@ -29,7 +30,7 @@ def check_edge_vector(name: str, value: Tensor, num_edges: int) -> None:
 
 
 def fit_int32(*counts: int) -> bool:
-    """Whether the ids of so many nodes or edges have 32 bits."""
+    """Whether ids of that many nodes or edges fit into 32 bits."""
     return max(counts) < 2**31
 
 
@@ -41,8 +42,31 @@ def check_int32(nb: Neighborhood) -> None:
         raise ValueError(f"indices: {most} nodes or edges, expected fewer than 2^31 for int32")
 
 
+def node_counts(
+    edge_index: Tensor, num_nodes: int | None, num_src: int | None, num_dst: int | None
+) -> tuple[int, int]:
+    """(num_src, num_dst) of an edge list, from what the caller gave or from its largest id."""
+    if num_nodes is not None and (num_src is not None or num_dst is not None):
+        raise ValueError("num_nodes: give either num_nodes or num_src and num_dst, not both")
+    if (num_src is None) != (num_dst is None):
+        missing = "num_src" if num_src is None else "num_dst"
+        raise ValueError(f"{missing}: not given, expected both sides of a bipartite graph")
+    if num_nodes is None and num_src is None:
+        num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    for name, count in (("num_nodes", num_nodes), ("num_src", num_src), ("num_dst", num_dst)):
+        known = isinstance(count, (int, torch.SymInt, NoneType)) or hasattr(count, "__index__")
+        if not known:
+            raise TypeError(f"{name}: got {count!r}, expected a whole number or None")
+    num_src = num_nodes if num_src is None else num_src
+    num_dst = num_nodes if num_dst is None else num_dst
+    assert num_src is not None and num_dst is not None
+    if num_src < 0 or num_dst < 0:
+        raise ValueError(f"num_nodes: got {min(num_src, num_dst)}, expected 0 or more")
+    return num_src, num_dst
+
+
 def check_structure(nb: Neighborhood) -> None:
-    """Raise unless the parts of a neighbourhood fit together; reads them once."""
+    """Raise unless the parts of a neighborhood fit together; reads them once."""
     ids = (torch.int64, torch.int32)
     for name, dtypes in (("indptr", ids[:1]), ("indices", ids)):
         tensor = getattr(nb, name)
@@ -70,13 +94,10 @@ def check_structure(nb: Neighborhood) -> None:
             raise TypeError(f"perm: got {kind}, expected int64 or int32 places of edges")
         if nb.perm.shape != nb.indices.shape:
             raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
-    if nb.blocks is not None and nb.sets is not None:
-        raise ValueError(f"sets: given beside blocks {nb.blocks}, expected one of both")
-    if nb.blocks is not None:
-        count, dst, src = nb.blocks
-        equal = Sets((dst,) * count, (src,) * count)
-        check_sets("blocks", nb.blocks, equal, nb.indptr, nb.indices, nb.num_src)
+        if nb.num_edges and int(nb.perm.min()) < 0:
+            raise IndexError(
+                f"perm: smallest entry is {int(nb.perm.min())}, expected the places of edges, 0 or "
+                "more"
+            )
     if nb.sets is not None:
-        if not isinstance(nb.sets, Sets):
-            raise TypeError(f"sets: got {type(nb.sets).__name__}, expected graph.Sets")
-        check_sets("sets", nb.sets, nb.sets, nb.indptr, nb.indices, nb.num_src)
+        check_sets(nb.sets, nb.indptr, nb.indices, nb.num_src)

@@ -114,7 +114,7 @@ def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
         shift: Rows and columns of the first windows, 0..size-1; 0 is a whole window.
 
     Returns:
-        The windows, image by image, row by row; of equal size they carry `blocks`, else `sets`.
+        The windows, image by image, row by row; the neighborhood carries them as `sets`.
 
     Raises:
         ValueError: A size below 1, or a shift that is not below the size.

@@ -56,7 +56,7 @@ def group_sets(sets: Sets, device: torch.device) -> list[Group]:
 def _group(sets: Sets, members: list[int], device: torch.device) -> Group:
     receivers, no_receiver = _places(sets.dst, members, device)
     senders, no_sender = _places(sets.src, members, device)
-    rows = receivers.masked_fill(no_receiver, sum(sets.dst)).flatten()
+    rows = receivers.masked_fill(no_receiver, sets.num_dst).flatten()
     ragged = len({sets.src[b] for b in members}) > 1
     return Group(
         len(members), no_receiver.size(1), no_sender.size(1),

@@ -71,7 +71,7 @@ def neighborhood_from(
     asked: Sizes = (num_nodes, num_nodes) if size is None else (size[0], size[1])
     if isinstance(obj, Neighborhood):
         _agree((obj.num_src, obj.num_dst), asked)
-        return obj if weight is None else obj.with_(weight=weight)
+        return obj if weight is None else obj.replace(weight=weight)
     if type(obj) is Tensor and obj.layout is torch.strided:
         return _from_edge_list(obj, asked, weight)
     for module, name, read in _READERS:

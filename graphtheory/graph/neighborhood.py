@@ -3,49 +3,64 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from types import NoneType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from graphtheory.graph.check import check_edge_vector, check_int32, check_structure
+from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
 from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
 from graphtheory.graph.sets import Sets
+
+_OF_EDGES = ("weight", "distance")  # what `replace` takes
 
 
 class Neighborhood:
     r"""Rows of senders: row :math:`i` lists :math:`T^i`, the nodes that node i aggregates from.
 
     Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]`` to node ``i``. An empty
-    row is allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice. Do not
-    change the tensors in place: the transposed structure is cached.
+    row is allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice.
+
+    The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. Do not
+    change the tensors in place either: the transposed structure is cached.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
         indices: Sender of each edge, int64 or int32 [num_edges], in 0..num_src-1.
         num_src: Number of nodes that may send; default num_dst (a graph; otherwise bipartite).
-        weight: One number an edge, floating [num_edges], or None; `ops.aggregate` uses it,
+        weight: One value per edge, floating [num_edges], or None; `ops.aggregate` uses it,
             attention does not.
         distance: Hops between sender and receiver, uint8 [num_edges], or None.
-        perm: Edge ``e`` is column ``perm[e]`` of the edge list this was built from; None is the
-            identity.
-        blocks: (count, dst, src) when the edges are equal complete blocks, row-major; lets dense
-            kernels run.
-        sets: The same for complete or causal sets of any size each; at most one of both is given.
+        perm: Edge ``e`` is column ``perm[e]`` of the edge list this was built from, which is longer
+            than `indices` where `keep` or `rows` left edges out; None is the identity.
+        sets: The consecutive sets of nodes that the edges make complete or causal, row-major; lets
+            dense kernels run. None where the edges are not those of sets.
         validate: Check all of the above, which reads the tensors once; off inside the library.
 
     Raises:
-        TypeError: A tensor of the wrong dtype.
-        ValueError: Shapes or row pointers that do not fit together.
-        IndexError: A sender outside 0..num_src-1.
+        TypeError: If a tensor has the wrong dtype.
+        ValueError: If shapes or row pointers do not fit together.
+        IndexError: If a sender lies outside 0..num_src-1, or an entry of `perm` is negative.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
         >>> path.indptr.tolist(), path.indices.tolist()
         ([0, 0, 1, 2], [0, 1])
     """
+
+    indptr: Tensor
+    indices: Tensor
+    num_dst: int
+    num_src: int
+    weight: Tensor | None
+    distance: Tensor | None
+    perm: Tensor | None
+    sets: Sets | None
+    _receivers: Tensor | None = None
+    _groups: list[Group] | None = None
+    _edge_places: list[Tensor] | None = None
+    _transpose: Neighborhood | None = None
 
     def __init__(
         self,
@@ -56,24 +71,33 @@ class Neighborhood:
         weight: Tensor | None = None,
         distance: Tensor | None = None,
         perm: Tensor | None = None,
-        blocks: tuple[int, int, int] | None = None,
         sets: Sets | None = None,
         validate: bool = True,
     ) -> None:
         for name, tensor in (("indptr", indptr), ("indices", indices)):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"{name}: got {type(tensor).__name__}, expected an int64 tensor")
-        self.indptr, self.indices = indptr, indices
-        self.num_dst: int = indptr.size(0) - 1
-        self.num_src: int = self.num_dst if num_src is None else num_src
-        self.weight, self.distance, self.perm = weight, distance, perm
-        self.blocks, self.sets = blocks, sets
-        self._receivers: Tensor | None = None
-        self._groups: list[Group] | None = None
-        self._edge_places: list[Tensor] | None = None
-        self._transpose: Neighborhood | None = None
+        num_dst = indptr.size(0) - 1
+        self._store(
+            indptr=indptr, indices=indices, num_dst=num_dst,
+            num_src=num_dst if num_src is None else num_src,
+            weight=weight, distance=distance, perm=perm, sets=sets,
+        )  # fmt: skip
         if validate and not torch.compiler.is_compiling():
             check_structure(self)
+
+    def _store(self, **fields: object) -> None:
+        """Set attributes: in the constructor, and of what is computed once."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        copy = f"replace({name}=...) makes a changed copy"
+        hint = copy if name in _OF_EDGES else "make a new one"
+        raise AttributeError(f"{name}: a Neighborhood cannot be changed; {hint}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: a Neighborhood cannot be changed; make a new one")
 
     @classmethod
     def from_edge_index(
@@ -95,29 +119,14 @@ class Neighborhood:
             weight: Floating [E] in the order of `edge_index`; differentiable.
 
         Raises:
-            TypeError: `edge_index` is not an integer tensor.
-            ValueError: Shapes that do not fit, or both `num_nodes` and a bipartite size.
-            IndexError: A node id outside its side.
+            TypeError: If `edge_index` is not an integer tensor.
+            ValueError: If shapes do not fit, or both `num_nodes` and a bipartite size are given.
+            IndexError: If a node id lies outside its side.
         """
         check_edge_index(edge_index)
         if type(edge_index) is not Tensor:
             edge_index = edge_index.as_subclass(Tensor)
-        if num_nodes is not None and (num_src is not None or num_dst is not None):
-            raise ValueError("num_nodes: give either num_nodes or num_src and num_dst, not both")
-        if (num_src is None) != (num_dst is None):
-            missing = "num_src" if num_src is None else "num_dst"
-            raise ValueError(f"{missing}: not given, expected both sides of a bipartite graph")
-        if num_nodes is None and num_src is None:
-            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
-        for name, count in (("num_nodes", num_nodes), ("num_src", num_src), ("num_dst", num_dst)):
-            known = isinstance(count, (int, torch.SymInt, NoneType)) or hasattr(count, "__index__")
-            if not known:
-                raise TypeError(f"{name}: got {count!r}, expected a whole number or None")
-        num_src = num_nodes if num_src is None else num_src
-        num_dst = num_nodes if num_dst is None else num_dst
-        assert num_src is not None and num_dst is not None
-        if num_src < 0 or num_dst < 0:
-            raise ValueError(f"num_nodes: got {min(num_src, num_dst)}, expected 0 or more")
+        num_src, num_dst = node_counts(edge_index, num_nodes, num_src, num_dst)
         indptr, indices, perm = csr_from_edges(edge_index, num_src, num_dst)
         if weight is not None:
             check_edge_vector("weight", weight, edge_index.size(1))
@@ -128,6 +137,11 @@ class Neighborhood:
     def num_edges(self) -> int:
         """Number of (receiver, sender) pairs, duplicates counted."""
         return self.indices.size(0)
+
+    @property
+    def blocks(self) -> tuple[int, int, int] | None:
+        """(count, dst, src) where all `sets` are complete and of equal size; None elsewhere."""
+        return None if self.sets is None else self.sets.blocks
 
     @property
     def device(self) -> torch.device:
@@ -141,16 +155,13 @@ class Neighborhood:
         and what a pattern makes of new edges, such as `AddSelf`, are int64. Itself if it has them.
 
         Raises:
-            ValueError: 2^31 nodes of a side or edges, or more.
+            ValueError: If one side has 2^31 nodes or more, or if there are as many edges.
         """
         check_int32(self)
         if all(t is None or t.dtype == torch.int32 for t in (self.indices, self.perm)):
             return self
-        return Neighborhood(
-            self.indptr, self.indices.int(), self.num_src, weight=self.weight,
-            distance=self.distance, perm=None if self.perm is None else self.perm.int(),
-            blocks=self.blocks, sets=self.sets, validate=False,
-        )  # fmt: skip
+        perm = None if self.perm is None else self.perm.int()
+        return self._changed(indices=self.indices.int(), perm=perm)
 
     def degree(self) -> Tensor:
         """Senders of each row, int64 [num_dst]."""
@@ -161,9 +172,9 @@ class Neighborhood:
         if self._receivers is None:
             with _outside_inference():
                 rows = torch.arange(self.num_dst, device=self.device)
-                self._receivers = torch.repeat_interleave(
-                    rows, self.degree(), output_size=self.num_edges
-                )
+                found = torch.repeat_interleave(rows, self.degree(), output_size=self.num_edges)
+                self._store(_receivers=found)
+        assert self._receivers is not None
         return self._receivers
 
     def edge_index(self) -> Tensor:
@@ -175,7 +186,8 @@ class Neighborhood:
         assert self.sets is not None
         if self._groups is None:
             with _outside_inference():
-                self._groups = group_sets(self.sets, self.device)
+                self._store(_groups=group_sets(self.sets, self.device))
+        assert self._groups is not None
         return self._groups
 
     def edge_places(self) -> list[Tensor]:
@@ -183,30 +195,30 @@ class Neighborhood:
         groups = self.groups()
         if self._edge_places is None:
             with _outside_inference():
-                self._edge_places = [edge_places(g, self.indptr, self.num_edges) for g in groups]
+                found = [edge_places(g, self.indptr, self.num_edges) for g in groups]
+                self._store(_edge_places=found)
+        assert self._edge_places is not None
         return self._edge_places
 
     def transpose(self) -> Neighborhood:
         """The same edges by sender (cached); its `perm` is each edge's position in this object."""
         if self._transpose is None:
             with _outside_inference():
-                self.adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
-            assert self._transpose is not None
-            if self.blocks is not None:  # row-major again, since receivers ascend for each sender
-                count, dst, src = self.blocks
-                self._transpose.blocks = (count, src, dst)
-            self._transpose.sets = None if self.sets is None else self.sets.transpose()
+                self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         assert self._transpose is not None
         return self._transpose
 
-    def adopt_transpose(self, indptr: Tensor, receivers: Tensor, perm: Tensor) -> None:
-        """Take a transposed structure that is known: its edge t is edge perm[t] of this object."""
-        self._transpose = Neighborhood(
+    def _adopt_transpose(self, indptr: Tensor, receivers: Tensor, perm: Tensor) -> None:
+        """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""
+        turned = Neighborhood(
             indptr, receivers, self.num_dst, perm=perm,
             weight=None if self.weight is None else self.weight[perm],
             distance=None if self.distance is None else self.distance[perm],
+            # Row-major again, since receivers ascend for each sender.
+            sets=None if self.sets is None else self.sets.transpose(),
             validate=False,
         )  # fmt: skip
+        self._store(_transpose=turned)
 
     def keep(self, edges: Tensor) -> Neighborhood:
         """Narrow to some edges.
@@ -235,36 +247,36 @@ class Neighborhood:
             perm=edges if self.perm is None else self.perm[edges], validate=False,
         )  # fmt: skip
 
-    def with_(self, **changes: Any) -> Neighborhood:
-        """The same structure with another `weight` or `distance` (edge order of this object)."""
-        unknown = set(changes) - {"weight", "distance"}
-        if unknown:
-            raise TypeError(
-                f"with_: unknown field {sorted(unknown)[0]!r}, expected weight or distance"
-            )
+    def replace(self, **changes: Any) -> Neighborhood:
+        """The same structure with another `weight` or `distance` (edge order of this object).
+
+        Raises:
+            TypeError: If another field is named, or a tensor has the wrong dtype.
+            ValueError: If there is not one value per edge.
+        """
         for name, value in changes.items():
+            if name not in _OF_EDGES:
+                raise TypeError(f"replace: unknown field {name!r}, expected weight or distance")
             if value is not None:
                 check_edge_vector(name, value, self.num_edges)
-        fields = {"weight": self.weight, "distance": self.distance} | changes
-        return Neighborhood(
-            self.indptr, self.indices, self.num_src,
-            perm=self.perm, blocks=self.blocks, sets=self.sets, validate=False, **fields,
-        )  # fmt: skip
+        return self._changed(**changes)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Neighborhood:
         """A copy on `device`; itself when it is already there."""
         if torch.device(device) == self.device:
             return self
-        names = ("weight", "distance", "perm")
+        tensors = {name: getattr(self, name) for name in ("indptr", "indices", *_OF_EDGES, "perm")}
+        there = {
+            name: None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+            for name, tensor in tensors.items()
+        }
+        return self._changed(**there)
 
-        def move(tensor: Tensor | None) -> Any:
-            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
-
-        moved = {name: move(getattr(self, name)) for name in names}
-        return Neighborhood(
-            move(self.indptr), move(self.indices), self.num_src,
-            blocks=self.blocks, sets=self.sets, validate=False, **moved,
-        )  # fmt: skip
+    def _changed(self, **changes: Any) -> Neighborhood:
+        """A copy with other values of some fields, which the caller has checked."""
+        names = ("indptr", "indices", "num_src", *_OF_EDGES, "perm", "sets")
+        fields = {name: getattr(self, name) for name in names} | changes
+        return Neighborhood(**fields, validate=False)
 
     def to_dense(self) -> Tensor:
         """Matrix [num_dst, num_src]: sum of weights (or count) of the edges from column to row."""
@@ -275,7 +287,7 @@ class Neighborhood:
 
     def __repr__(self) -> str:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
-        names = ("weight", "distance", "blocks", "sets")
+        names = ("weight", "distance", "sets" if self.blocks is None else "blocks")
         extra = [n for n in names if getattr(self, n) is not None]
         return f"Neighborhood({', '.join([facts, *extra])})"
 

@@ -1,97 +1,139 @@
-"""A fact about edges: consecutive sets of nodes that attend within themselves, of any size each."""
+"""Consecutive sets of nodes whose edges all run within a set: complete or causal, of any sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import chain, groupby, repeat
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Sets:
     r"""Set b has the next `dst[b]` receivers and the next `src[b]` senders, and all its edges.
 
-    With `causal`, receiver i of a set aggregates from the senders 0 to i of its set alone. A set
-    without receivers or without senders has no edges.
+    With `causal`, receiver i of a set aggregates only from the senders 0 to i of its set. A set
+    without receivers or without senders has no edges. Neighboring sets of one size are stored
+    together, so that ten thousand equal sets take no more memory than one.
 
     Args:
         dst: Receivers of each set.
         src: Senders of each set, as many entries.
         causal: Whether receivers see no later sender; then `dst` equals `src`.
 
+    Attributes:
+        runs: (number of sets, receivers, senders) of consecutive sets of equal size.
+        count: Number of sets.
+
     Raises:
-        ValueError: Entries that are no counts, lists of different length, causal sets whose
-            receivers and senders are not as many.
+        ValueError: If entries are not counts, if the lists differ in length, or if the sets are
+            causal and `dst` differs from `src`.
 
     Example:
         >>> Sets((2, 1), (3, 3)).transpose()
-        Sets(dst=(3, 3), src=(2, 1), causal=False)
+        Sets(1 of 3 x 2, 1 of 3 x 1)
+        >>> Sets((5, 5, 5), (2, 2, 2)).blocks
+        (3, 5, 2)
     """
 
-    dst: tuple[int, ...]
-    src: tuple[int, ...]
-    causal: bool = False
+    runs: tuple[tuple[int, int, int], ...]
+    causal: bool
+    count: int
 
-    def __post_init__(self) -> None:
-        for name in ("dst", "src"):
-            counts = getattr(self, name)
+    def __init__(self, dst: tuple[int, ...], src: tuple[int, ...], causal: bool = False) -> None:
+        for name, counts in (("dst", dst), ("src", src)):
             if not isinstance(counts, tuple) or not all(
                 isinstance(n, int) and n >= 0 for n in counts
             ):
                 raise ValueError(
                     f"{name}: got {counts}, expected a tuple of counts, each 0 or more"
                 )
-        if len(self.dst) != len(self.src):
-            raise ValueError(
-                f"src: {len(self.src)} sets, expected {len(self.dst)} as many as dst has"
-            )
-        if self.causal and self.dst != self.src:
-            raise ValueError(
-                f"src: got {self.src}, expected {self.dst} as dst has, for the sets are causal"
-            )
+        if len(dst) != len(src):
+            raise ValueError(f"src: {len(src)} sets, expected {len(dst)} as many as dst has")
+        if causal and dst != src:
+            raise ValueError(f"src: got {src}, expected {dst} as dst has, for the sets are causal")
+        sizes = groupby(zip(dst, src, strict=True))
+        runs = tuple((len(list(same)), *size) for size, same in sizes)
+        for name, value in (("runs", runs), ("causal", causal), ("count", len(dst))):
+            object.__setattr__(self, name, value)
 
     @property
     def equal(self) -> bool:
-        """Whether all sets have one size, and there is a set."""
-        return len(set(self.dst)) == len(set(self.src)) == 1
+        """Whether all sets have the same size, and there is at least one."""
+        return len(self.runs) == 1
+
+    @property
+    def blocks(self) -> tuple[int, int, int] | None:
+        """(count, dst, src) of equal complete sets; None for others."""
+        return self.runs[0] if len(self.runs) == 1 and not self.causal else None
+
+    @property
+    def dst(self) -> tuple[int, ...]:
+        """Receivers of each set."""
+        return tuple(chain.from_iterable(repeat(dst, count) for count, dst, _ in self.runs))
+
+    @property
+    def src(self) -> tuple[int, ...]:
+        """Senders of each set."""
+        return tuple(chain.from_iterable(repeat(src, count) for count, _, src in self.runs))
+
+    @property
+    def num_dst(self) -> int:
+        """Receivers of all sets."""
+        return sum(count * dst for count, dst, _ in self.runs)
+
+    @property
+    def num_src(self) -> int:
+        """Senders of all sets."""
+        return sum(count * src for count, _, src in self.runs)
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of all sets."""
+        return sum(
+            count * (dst * (dst + 1) // 2 if self.causal else dst * src)
+            for count, dst, src in self.runs
+        )
 
     def transpose(self) -> Sets | None:
-        """The sets of the transposed edges; None for causal ones, who would then look ahead."""
+        """The sets of the transposed edges; None for causal ones, which would look ahead then."""
         return None if self.causal else Sets(self.src, self.dst)
+
+    def __repr__(self) -> str:
+        sizes = [f"{count} of {dst} x {src}" for count, dst, src in self.runs]
+        return f"Sets({', '.join(sizes + ['causal'] * self.causal)})"
 
 
 def rows(sets: Sets) -> tuple[Tensor, Tensor]:
     """The edges of the sets, row by row: (indptr [num_dst + 1], indices [num_edges])."""
-    first_dst, first_src = (list(accumulate(n, initial=0)) for n in (sets.dst, sets.src))
-    size = torch.tensor(sets.dst, dtype=torch.int64)
-    degree, sender, row = (  # of each receiver: its senders, the first of them, its set's first row
-        torch.tensor(t, dtype=torch.int64).repeat_interleave(size, output_size=first_dst[-1])
-        for t in (sets.src, first_src[:-1], first_dst[:-1])
-    )
-    edges = sum(d * s for d, s in zip(sets.dst, sets.src, strict=True))
+    runs = torch.tensor(sets.runs, dtype=torch.int64).reshape(len(sets.runs), 3)
+    size = runs[:, 1:].repeat_interleave(runs[:, 0], dim=0, output_size=sets.count)
+    first = size.cumsum(0) - size  # receiver and sender with which each set begins
+    of_set = torch.stack([size[:, 1], first[:, 1], first[:, 0]], 1)
+    degree, sender, row = of_set.repeat_interleave(
+        size[:, 0], dim=0, output_size=sets.num_dst
+    ).unbind(1)
     if sets.causal:
-        degree = torch.arange(first_dst[-1]) - row + 1
-        edges = sum(n * (n + 1) // 2 for n in sets.dst)
+        degree = torch.arange(sets.num_dst) - row + 1
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    start = (sender - indptr[:-1]).repeat_interleave(degree, output_size=edges)
-    return indptr, torch.arange(edges) + start
+    start = (sender - indptr[:-1]).repeat_interleave(degree, output_size=sets.num_edges)
+    return indptr, torch.arange(sets.num_edges) + start
 
 
-def check_sets(
-    name: str, given: object, sets: Sets, indptr: Tensor, indices: Tensor, num_src: int
-) -> None:
-    """Raise unless these are the edges of `sets`, which the caller gave as `name`."""
+def check_sets(sets: Sets, indptr: Tensor, indices: Tensor, num_src: int) -> None:
+    """Raise unless these are the edges of `sets`."""
+    if not isinstance(sets, Sets):
+        raise TypeError(f"sets: got {type(sets).__name__}, expected graph.Sets")
     num_dst = indptr.numel() - 1
-    if (sum(sets.dst), sum(sets.src)) != (num_dst, num_src):
+    if (sets.num_dst, sets.num_src) != (num_dst, num_src):
         raise ValueError(
-            f"{name}: {given} makes {sum(sets.dst)} receivers and {sum(sets.src)} senders, "
+            f"sets: {sets} has {sets.num_dst} receivers and {sets.num_src} senders, "
             f"expected {num_dst} and {num_src}"
         )
     wanted = rows(sets)
     if not all(
         torch.equal(a, b.to(a.device)) for a, b in zip((indptr, indices), wanted, strict=True)
     ):
-        kind = "causal sets" if sets.causal else f"complete {name}"
-        raise ValueError(f"{name}: {given} given, but the edges are not those {kind}")
+        kind = "causal" if sets.causal else "complete"
+        raise ValueError(f"sets: {sets} given, but the edges are not those of {kind} sets")

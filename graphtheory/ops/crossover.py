@@ -45,7 +45,7 @@ MOST_SENDERS = 256
 def dense_is_faster(call: AttentionCall) -> bool:
     """Whether `blocks` is faster than `numba_csr` for a call that both can run."""
     nb = call.neighborhood
-    count = nb.blocks[0] if nb.blocks is not None else len(nb.sets.dst) if nb.sets else 0
+    count = 0 if nb.sets is None else nb.sets.count
     causal = nb.sets is not None and nb.sets.causal
     ragged = nb.sets is not None and not nb.sets.equal
     plain, half, biased = SHORTEST_ROW[causal, ragged]

@@ -55,7 +55,7 @@ def _devices(call: AttentionCall) -> set[str]:
 
 def _blocks_unsupported(call: AttentionCall) -> list[str]:
     reasons = []
-    if call.neighborhood.blocks is None and call.neighborhood.sets is None:
+    if call.neighborhood.sets is None:
         reasons.append("the neighborhood is not made of complete or causal sets")
     if call.dropout > 0 and (call.neighborhood.blocks is None or _numba_unsupported(call)):
         reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")

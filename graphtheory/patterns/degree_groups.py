@@ -148,7 +148,7 @@ class DegreeGroups(Pattern):
             return scale_columns(neighborhood, factor)
         drawn = scale_columns(neighborhood, factor.sqrt())
         rows, weight = factor.sqrt()[drawn.receivers()], edge_weight(drawn)
-        return drawn.with_(weight=weight * rows.to(weight)).keep(rows != 0)
+        return drawn.replace(weight=weight * rows.to(weight)).keep(rows != 0)
 
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
         """p*_l N_l / S_l of the drawn nodes and 0 of the others, float64 [N]."""
@@ -176,7 +176,7 @@ class DegreeGroups(Pattern):
         if self.symmetric:
             factor = (factor * groups.p_star[groups.group[neighborhood.receivers()]]).sqrt()
         weight = edge_weight(neighborhood)
-        return neighborhood.with_(weight=weight * factor.to(weight))
+        return neighborhood.replace(weight=weight * factor.to(weight))
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A*, symmetric less what the class says."""
@@ -190,4 +190,4 @@ class DegreeGroups(Pattern):
         both = torch.where(ends[0] == ends[1], within, share[ends].prod(0).sqrt())
         both[neighborhood.indices == neighborhood.receivers()] = 1.0
         assert star.weight is not None
-        return star.with_(weight=star.weight * both.to(star.weight))
+        return star.replace(weight=star.weight * both.to(star.weight))

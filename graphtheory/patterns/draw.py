@@ -51,7 +51,7 @@ def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     factor = factor.to(neighborhood.device)
     kept = neighborhood.keep((factor != 0)[neighborhood.indices])
     weight = edge_weight(kept)
-    return kept.with_(weight=weight * factor[kept.indices].to(weight.dtype))
+    return kept.replace(weight=weight * factor[kept.indices].to(weight.dtype))
 
 
 def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
@@ -59,7 +59,7 @@ def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     stays = factor != 0
     kept = neighborhood.keep(stays)
     weight = edge_weight(kept)
-    return kept.with_(weight=weight * factor[stays].to(weight.dtype))
+    return kept.replace(weight=weight * factor[stays].to(weight.dtype))
 
 
 def check_size(count: int | None, share: float | None) -> None:

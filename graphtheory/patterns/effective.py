@@ -125,7 +125,7 @@ class Effective(Pattern):
 
 
 def _weighted(neighborhood: Neighborhood) -> Neighborhood:
-    return neighborhood.with_(weight=edge_weight(neighborhood))
+    return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
 def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:

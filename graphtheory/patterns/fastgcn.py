@@ -114,7 +114,7 @@ class FastGCN(Pattern):
         ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
         factor = self._times_bias(neighborhood, ones)[neighborhood.indices]
         weight = edge_weight(neighborhood)
-        return neighborhood.with_(weight=weight * factor.to(weight.dtype))
+        return neighborhood.replace(weight=weight * factor.to(weight.dtype))
 
 
 def drawn_by_mass(

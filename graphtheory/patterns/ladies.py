@@ -97,7 +97,7 @@ class LADIES(Pattern):
         """A itself, where rows are not normalised."""
         if self.normalize:
             return None
-        return neighborhood.with_(weight=edge_weight(neighborhood))
+        return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
 def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:
@@ -113,4 +113,4 @@ def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:
 def _row_normalized(neighborhood: Neighborhood) -> Neighborhood:
     weight, rows = edge_weight(neighborhood), neighborhood.receivers()
     sums = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)[rows]
-    return neighborhood.with_(weight=weight / torch.where(sums == 0, 1, sums))
+    return neighborhood.replace(weight=weight / torch.where(sums == 0, 1, sums))

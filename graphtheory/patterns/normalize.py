@@ -35,7 +35,7 @@ class SymmetricNormalize(Pattern):
             weight = torch.ones(neighborhood.num_edges, device=neighborhood.device)
         degree = weight.new_zeros(nodes).index_add(0, rows, weight)
         root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-        return neighborhood.with_(weight=weight * root[rows] * root[senders])
+        return neighborhood.replace(weight=weight * root[rows] * root[senders])
 
     def mask(self, base: Tensor) -> Tensor:
         """Unchanged."""

@@ -52,7 +52,7 @@ class GraphSAGE(Pattern):
         draw_device(generator, neighborhood)
         factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.receivers()]
         weight = edge_weight(neighborhood)
-        scaled = neighborhood.with_(weight=weight * factor.to(weight.dtype))
+        scaled = neighborhood.replace(weight=weight * factor.to(weight.dtype))
         return Sample(self.n)(scaled, generator=generator)
 
     def mask(self, base: Tensor) -> Tensor:
@@ -65,4 +65,4 @@ class GraphSAGE(Pattern):
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A itself."""
-        return neighborhood.with_(weight=edge_weight(neighborhood))
+        return neighborhood.replace(weight=edge_weight(neighborhood))

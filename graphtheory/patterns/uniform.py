@@ -144,7 +144,7 @@ class Sample(Pattern):
             return None
         share = (self.n / neighborhood.degree().double()).clamp(max=1)
         weight = edge_weight(neighborhood)
-        return neighborhood.with_(weight=weight * share[neighborhood.receivers()].to(weight))
+        return neighborhood.replace(weight=weight * share[neighborhood.receivers()].to(weight))
 
 
 @dataclass(frozen=True)

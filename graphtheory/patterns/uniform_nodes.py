@@ -78,4 +78,4 @@ class UniformNodes(Pattern):
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A itself."""
-        return neighborhood.with_(weight=edge_weight(neighborhood))
+        return neighborhood.replace(weight=edge_weight(neighborhood))

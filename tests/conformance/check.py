@@ -66,7 +66,7 @@ GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
 
 def has_sets(nb: Neighborhood) -> bool:
     """Whether the backend `blocks` takes it."""
-    return nb.num_edges > 0 and (nb.blocks is not None or nb.sets is not None)
+    return nb.num_edges > 0 and nb.sets is not None
 
 
 @dataclass(frozen=True)

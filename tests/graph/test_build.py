@@ -26,11 +26,10 @@ def test_bipartite_is_complete_in_each_block(pairs: list[tuple[int, int]]) -> No
     dst, src = [a for a, _ in pairs], [b for _, b in pairs]
     nb = bipartite(dst, src)
     assert torch.equal(nb.to_dense(), complete(dst, src))
-    facts = {"blocks": nb.blocks, "sets": nb.sets}
-    Neighborhood(nb.indptr, nb.indices, nb.num_src, **facts)  # validates
+    Neighborhood(nb.indptr, nb.indices, nb.num_src, sets=nb.sets)  # validates
     equal = len(set(dst)) == len(set(src)) == 1
     assert nb.blocks == ((len(dst), dst[0], src[0]) if equal else None)
-    assert nb.sets == (None if equal else Sets(tuple(dst), tuple(src)))
+    assert nb.sets == Sets(tuple(dst), tuple(src))
 
 
 @given(sizes)
@@ -133,15 +132,15 @@ def test_side_by_side_weights_and_distances_are_kept() -> None:
     assert (both.num_dst, both.num_src) == (3, 5)
     assert both.edge_index().tolist() == [[1, 0, 4, 2], [0, 1, 2, 2]]
     assert both.weight is None and both.distance is None
-    heavy = second.with_(weight=torch.tensor([3.0, 4.0]))
+    heavy = second.replace(weight=torch.tensor([3.0, 4.0]))
     weight = union([first, heavy]).weight
     assert weight is not None and weight.tolist() == [1, 1, 3, 4]
     hops = torch.tensor([1, 2], dtype=torch.uint8)
-    assert union([first.with_(distance=hops), second]).distance is None
+    assert union([first.replace(distance=hops), second]).distance is None
     narrow = union([first.to_int32(), second.to_int32()])
     assert narrow.indices.dtype == torch.int32
     assert torch.equal(narrow.edge_index(), both.edge_index())
-    known = union([first.with_(distance=hops), second.with_(distance=hops)]).distance
+    known = union([first.replace(distance=hops), second.replace(distance=hops)]).distance
     assert known is not None and known.tolist() == [1, 2, 1, 2]
     with pytest.raises(ValueError, match="graphs: none"):
         union([])

@@ -62,8 +62,9 @@ def test_sets_of_similar_size_share_a_group() -> None:
 
 
 def test_nothing_is_padded_where_sizes_are_equal() -> None:
-    nb = cliques([3, 40, 3])
+    nb, equal = cliques([3, 40, 3]), cliques([3, 3])
     assert [(g.sets, g.dst, g.src) for g in nb.groups()] == [(2, 3, 3), (1, 40, 40)]
+    assert [(g.sets, g.dst, g.src) for g in equal.groups()] == [(2, 3, 3)]
     assert all(g.padded is None for g in nb.groups())
 
 
@@ -75,4 +76,4 @@ def test_groups_are_made_once() -> None:
     assert nb.edge_places() is places
     assert not groups[0].receivers.is_inference()
     with pytest.raises(AssertionError):
-        cliques([2, 2]).groups()
+        Neighborhood(nb.indptr, nb.indices).groups()

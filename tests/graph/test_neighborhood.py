@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
@@ -27,7 +30,7 @@ HOPS = torch.tensor([1, 2, 3, 4, 5], dtype=torch.uint8)
 def nb() -> Neighborhood:
     built = Neighborhood.from_edge_index(EDGES, 4, weight=WEIGHT)
     assert built.perm is not None
-    return built.with_(distance=HOPS[built.perm])
+    return built.replace(distance=HOPS[built.perm])
 
 
 @st.composite
@@ -109,7 +112,7 @@ def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
 @pytest.mark.parametrize(
     ("given", "blocks", "sets"),
     [
-        (bipartite([3, 3], [2, 2]), (2, 2, 3), None),
+        (bipartite([3, 3], [2, 2]), (2, 2, 3), Sets((2, 2), (3, 3))),
         (bipartite([3, 0, 1], [2, 4, 0]), None, Sets((2, 4, 0), (3, 0, 1))),
         (causal([3, 2]), None, None),  # a sender's receivers are those after it
         (causal([2, 2]), None, None),
@@ -120,29 +123,29 @@ def test_transpose_turns_what_is_known_of_the_edges(
 ) -> None:
     turned = given.transpose()
     assert (turned.blocks, turned.sets) == (blocks, sets)
-    Neighborhood(turned.indptr, turned.indices, turned.num_src, blocks=blocks, sets=sets)
+    Neighborhood(turned.indptr, turned.indices, turned.num_src, sets=sets)
 
 
-def test_with_replaces_and_keeps_the_rest(nb: Neighborhood) -> None:
-    bare = nb.with_(weight=None)
+def test_replace_keeps_the_rest(nb: Neighborhood) -> None:
+    bare = nb.replace(weight=None)
     assert bare.weight is None
     assert torch.equal(bare.distance, nb.distance)
     assert torch.equal(bare.perm, nb.perm)
-    assert cliques([2]).with_(weight=torch.ones(4)).blocks == (1, 2, 2)
-    assert causal([2]).with_(weight=torch.ones(3)).sets == Sets((2,), (2,), causal=True)
+    assert cliques([2]).replace(weight=torch.ones(4)).blocks == (1, 2, 2)
+    assert causal([2]).replace(weight=torch.ones(3)).sets == Sets((2,), (2,), causal=True)
     with pytest.raises(TypeError, match="unknown field 'indices'"):
-        nb.with_(indices=nb.indices)
+        nb.replace(indices=nb.indices)
     with pytest.raises(ValueError, match=r"weight: shape \(2,\)"):
-        nb.with_(weight=torch.ones(2))
+        nb.replace(weight=torch.ones(2))
     with pytest.raises(TypeError, match=r"distance: dtype torch\.int64"):
-        nb.with_(distance=torch.ones(5, dtype=torch.int64))
+        nb.replace(distance=torch.ones(5, dtype=torch.int64))
 
 
 def test_dense_adds_duplicates(nb: Neighborhood) -> None:
     expected = [[0, 3, 5, 0], [0, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 5]]
     assert nb.to_dense().tolist() == expected
     counts = [[0, 1, 2, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
-    assert nb.with_(weight=None).to_dense().tolist() == counts
+    assert nb.replace(weight=None).to_dense().tolist() == counts
 
 
 def test_weight_passes_its_gradient() -> None:
@@ -171,7 +174,7 @@ def test_ids_of_32_bits(nb: Neighborhood) -> None:
     ):  # fmt: skip
         assert a.dtype == b.dtype and torch.equal(a, b)
     assert narrow.to_int32() is narrow
-    assert narrow.with_(weight=None).indices.dtype == torch.int32
+    assert narrow.replace(weight=None).indices.dtype == torch.int32
     given = Neighborhood(nb.indptr, nb.indices.int(), perm=nb.perm)
     assert given.indices.dtype == given.transpose().indices.dtype == torch.int32
     assert cliques([2]).to_int32().blocks == (1, 2, 2)
@@ -215,12 +218,61 @@ def test_subclasses_become_plain_tensors() -> None:
     assert torch.equal(nb.edge_index(), EDGES[:, nb.perm])
 
 
-def test_a_copy_through_pickle_is_the_same(nb: Neighborhood) -> None:
+def cannot_be_changed(nb: Neighborhood) -> None:
+    for name in ("weight", "distance"):
+        with pytest.raises(AttributeError, match=rf"{name}: .* replace\({name}=...\) makes a"):
+            setattr(nb, name, None)
+    for name in ("indptr", "indices", "num_src", "perm", "sets", "blocks", "_transpose", "other"):
+        with pytest.raises(AttributeError, match=f"{name}: .* cannot be changed; make a new one"):
+            setattr(nb, name, None)
+    with pytest.raises(AttributeError, match=r"weight: .* cannot be changed"):
+        del nb.weight
+
+
+def through_workers(nb: Neighborhood) -> Neighborhood:
+    loader = DataLoader([nb], batch_size=None, num_workers=1)
+    return next(iter(loader))
+
+
+def through_pickle(nb: Neighborhood) -> Neighborhood:
+    return pickle.loads(pickle.dumps(nb))
+
+
+@pytest.mark.parametrize(
+    "copied", [through_pickle, copy.copy, copy.deepcopy, through_workers], ids=lambda f: f.__name__
+)
+def test_a_copy_is_the_same_and_as_immutable(
+    nb: Neighborhood, copied: Callable[[Neighborhood], Neighborhood]
+) -> None:
+    cannot_be_changed(nb)
     nb.transpose()
-    assert pickle.loads(pickle.dumps(causal([2, 1]))).sets == causal([2, 1]).sets
-    copy = pickle.loads(pickle.dumps(nb))
-    assert torch.equal(copy.to_dense(), nb.to_dense())
-    assert torch.equal(copy.transpose().perm, nb.transpose().perm)
+    assert copied(causal([2, 1])).sets == causal([2, 1]).sets
+    again = copied(nb)
+    assert torch.equal(again.to_dense(), nb.to_dense())
+    assert torch.equal(again.transpose().perm, nb.transpose().perm)
+    cannot_be_changed(again)
+    cannot_be_changed(again.replace(weight=None))
+
+
+def test_what_is_cached_in_inference_mode_serves_a_backward_pass(nb: Neighborhood) -> None:
+    with torch.inference_mode():
+        kept = [nb.receivers(), nb.transpose().indptr]
+    assert not any(t.is_inference() for t in kept)
+    assert nb.receivers() is kept[0]
+
+
+def test_compiled_code_reads_makes_and_fills_one() -> None:
+    def degrees(nb: Neighborhood, edges: Tensor) -> Tensor:
+        made = Neighborhood.from_edge_index(edges, 4).replace(weight=edges[0] + 0.5)
+        blocks = nb.blocks
+        assert blocks is not None and made.weight is not None
+        return nb.receivers().sum() * blocks[1] + made.receivers() * made.weight + made.degree()[0]
+
+    nb = cliques([2, 2])
+    found = torch.compile(degrees, fullgraph=True, backend="aot_eager")(nb, EDGES)
+    cannot_be_changed(nb)
+    assert torch.equal(nb.receivers(), cliques([2, 2]).receivers())
+    assert torch.equal(found, degrees(cliques([2, 2]), EDGES))
 
 
 def test_it_shows_its_size(nb: Neighborhood) -> None:
@@ -295,26 +347,19 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
             TypeError,
             "perm: got list, expected int64 or int32",
         ),
-        (INDPTR, INDICES, {"blocks": (1, 3, 2)}, ValueError, "3 receivers and 2 senders"),
-        (INDPTR, INDICES, {"blocks": (1, 2, 2)}, ValueError, "not those complete blocks"),
+        (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
+        (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 receivers and 2 senders"),
         (
             torch.tensor([0, 1, 4]),
             torch.tensor([0, 1, 0, 1]),
-            {"blocks": (1, 2, 2)},
+            {"sets": Sets((2,), (2,))},
             ValueError,
-            "not those complete blocks",
+            "not those of complete sets",
         ),
         (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
         (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 senders, exp.* 2"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those complete sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those causal sets"),
-        (
-            INDPTR,
-            INDICES,
-            {"sets": Sets((2,), (2,)), "blocks": (1, 2, 2)},
-            ValueError,
-            r"sets: given beside blocks \(1, 2, 2\), expected one of both",
-        ),
+        (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
+        (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
     ],
 )
 def test_row_pointers_that_are_refused(

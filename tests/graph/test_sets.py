@@ -37,6 +37,25 @@ def test_rows_are_the_definition_row_by_row(sizes: list[int], causal: bool, data
     assert torch.equal(found, definition(sets).nonzero())
 
 
+@given(counts, st.data())
+def test_sizes_come_back_as_given(sizes: list[int], data: Any) -> None:
+    dst, src = tuple(sizes), tuple(data.draw(st.integers(0, 2)) for _ in sizes)
+    sets = Sets(dst, src)
+    assert (sets.dst, sets.src, sets.count) == (dst, src, len(sizes))
+    assert (sets.num_dst, sets.num_src) == (sum(dst), sum(src))
+    assert sets.num_edges == sum(a * b for a, b in zip(dst, src, strict=True))
+    assert sets == Sets(dst, src) and hash(sets) == hash(Sets(dst, src))
+    assert sets != Sets((*dst, 1), (*src, 1))
+
+
+def test_equal_sets_are_stored_once() -> None:
+    many = Sets((4,) * 10_000, (3,) * 10_000)
+    assert many.runs == ((10_000, 4, 3),) and many.blocks == (10_000, 4, 3)
+    assert repr(many) == "Sets(10000 of 4 x 3)"
+    assert Sets((2, 2, 1), (2, 2, 1), True).runs == ((2, 2, 2), (1, 1, 1))
+    assert Sets((2, 2), (2, 2), True).blocks is None
+
+
 def test_equal_is_one_size() -> None:
     assert Sets((2, 2), (3, 3)).equal
     assert not Sets((2, 2), (3, 1)).equal

@@ -25,7 +25,7 @@ B = matrix([[1, 1, 0], [0, 0, 0], [0, 2, 0]])
 
 def test_norms_by_hand() -> None:
     assert infinity_norm(A) == 4
-    assert infinity_norm(A.with_(weight=None)) == 2
+    assert infinity_norm(A.replace(weight=None)) == 2
     assert infinity_distance(A, B) == 4  # rows 3, 4, 2.5
     assert infinity_distance(A, A) == 0
 

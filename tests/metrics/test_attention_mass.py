@@ -50,7 +50,7 @@ def test_no_edges_have_no_mass() -> None:
 
 def test_distances_are_needed() -> None:
     with pytest.raises(ValueError, match="neighborhood: has no distance"):
-        mass_by_distance([WEIGHTS], NB.with_(distance=None))
+        mass_by_distance([WEIGHTS], NB.replace(distance=None))
 
 
 def test_concentration_by_hand() -> None:

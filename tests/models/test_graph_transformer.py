@@ -116,7 +116,7 @@ def test_farther_than_z_shares_the_last_bucket(tiny: Tiny) -> None:
     ).eval()
     nb = model.neighborhood(tiny.graph)
     set_table(model, [0.0, 2.0])
-    clipped = nb.with_(distance=nb.distance.clamp(max=1))
+    clipped = nb.replace(distance=nb.distance.clamp(max=1))
     assert torch.equal(model(tiny.x, nb), model(tiny.x, clipped))
 
 

@@ -32,7 +32,7 @@ SAMPLERS = [DegreeGroups(p_star=0.7), FastGCN(), LADIES(), GraphSAGE(2), Uniform
 
 def adjacency(graph: Neighborhood) -> Neighborhood:
     nb = Compose(AddSelf(), SymmetricNormalize())(graph)
-    return nb.with_(weight=nb.weight.double())
+    return nb.replace(weight=nb.weight.double())
 
 
 def formula(model: SampledGCN, x: Tensor, layers: list[Neighborhood]) -> Tensor:
@@ -67,7 +67,7 @@ def test_output_and_gradients_are_those_of_the_formula(
 def test_layers_are_applied_first_to_last(tiny: Tiny, generator: torch.Generator) -> None:
     model = SampledGCN(6, 5, 3, generator=generator).double()
     a = adjacency(tiny.graph)
-    layers = [a, a.with_(weight=2 * a.weight), a.with_(weight=-a.weight)]
+    layers = [a, a.replace(weight=2 * a.weight), a.replace(weight=-a.weight)]
     x = tiny.x.double()
     torch.testing.assert_close(model(x, layers), formula(model, x, layers))
     assert not torch.allclose(model(x, layers), model(x, layers[::-1]))

@@ -70,7 +70,7 @@ def source(seed: int = 0) -> torch.Generator:
 
 def dense(nb: Neighborhood) -> Tensor:
     """Bool [dst, src]: who is in whose row."""
-    return nb.with_(weight=None).to_dense() > 0
+    return nb.replace(weight=None).to_dense() > 0
 
 
 def pairs(nb: Neighborhood) -> set[tuple[float, ...]]:
@@ -163,7 +163,7 @@ def weighted(graph: Neighborhood, seed: int = 8) -> Neighborhood:
     """The same edges with float64 weights, away from 0 and of both signs."""
     draw = torch.rand(graph.num_edges, generator=source(seed), dtype=torch.float64) + 0.5
     sign = torch.randint(0, 2, (graph.num_edges,), generator=source(seed + 1)) * 2 - 1
-    return graph.with_(weight=draw * sign)
+    return graph.replace(weight=draw * sign)
 
 
 def means_what_it_expects(pattern: Pattern, graph: Neighborhood, draws: int = 2000) -> None:

@@ -86,7 +86,7 @@ def test_deviation_of_a_row_is_twice_what_is_left_out() -> None:
     # E sum_j |A^s_ij - A*_ij| = 2 sum_l p_l (1 - S_l / N_l) sum_(j in l) |A_ij|, exactly.
     edges = both_ways([(i, j) for i in range(8) for j in range(i) if (i * j) % 3 != 1])
     nb = Compose(AddSelf(), SymmetricNormalize())(Neighborhood.from_edge_index(edges, 8))
-    nb = nb.with_(weight=nb.weight.double())
+    nb = nb.replace(weight=nb.weight.double())
     p_star, index = torch.tensor([0.7, 0.3]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
     mass = torch.stack([nb.to_dense()[:, index == g].sum(1) for g in (0, 1)], 1)
     before = torch.tensor(torch.inf)
@@ -123,7 +123,7 @@ def test_a_pattern_with_an_assignment_is_a_value() -> None:
 
 def test_weights_stay_differentiable() -> None:
     weight = torch.ones(12, requires_grad=True)
-    DegreeGroups(2, share=1.0, p_star=0.5)(STAR.with_(weight=weight)).weight.sum().backward()
+    DegreeGroups(2, share=1.0, p_star=0.5)(STAR.replace(weight=weight)).weight.sum().backward()
     assert weight.grad.tolist() == [0.5] * 12
 
 

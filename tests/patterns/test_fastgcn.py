@@ -89,7 +89,7 @@ def test_more_different_nodes_than_there_are() -> None:
 @pytest.mark.parametrize("learns", [False, True])
 def test_weights_changed_in_place_change_the_draw(learns: bool) -> None:
     weight = torch.tensor([0.0, 1.0], requires_grad=learns)
-    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2).with_(weight=weight)
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2).replace(weight=weight)
     pattern = FastGCN(count=1)
     assert pattern(nb, generator=source()).indices.tolist() == [0]
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_weights_changed_in_place_change_the_draw(learns: bool) -> None:
 def test_weights_made_in_inference_mode() -> None:
     with torch.inference_mode():
         weight = torch.tensor([0.0, 1.0])
-        nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2).with_(weight=weight)
+        nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2).replace(weight=weight)
         assert FastGCN(count=1)(nb, generator=source()).num_edges == 1
         weight.copy_(torch.tensor([1.0, 0.0]))
         assert FastGCN(count=1)(nb, generator=source()).indices.tolist() == [1]

@@ -34,7 +34,7 @@ def test_only_rows_in_use_count_and_are_filled() -> None:
 
 
 def test_normalised_rows_sum_to_one_and_their_mean_is_estimated() -> None:
-    nb = CLIQUE.with_(weight=CLIQUE.weight.abs())
+    nb = CLIQUE.replace(weight=CLIQUE.weight.abs())
     pattern = LADIES(count=3, normalize=True)
     drawn = pattern(nb, generator=source())
     filled = drawn.degree() > 0

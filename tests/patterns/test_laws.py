@@ -235,7 +235,7 @@ class OffByOneDistance(KHop):
     ) -> Neighborhood:
         ball = super().__call__(neighborhood)
         assert ball.distance is not None
-        return ball.with_(distance=ball.distance - 1)
+        return ball.replace(distance=ball.distance - 1)
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class NotRescaled(DegreeGroups):
         drawn = super().__call__(neighborhood, generator=generator)
         groups = self.groups_of(neighborhood)
         share = (groups.drawn / groups.size.double())[groups.group[drawn.indices]]
-        return drawn.with_(weight=drawn.weight * share.to(drawn.weight))
+        return drawn.replace(weight=drawn.weight * share.to(drawn.weight))
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class RowsForColumns(DegreeGroups):
         drawn = super().__call__(neighborhood, generator=generator)
         groups = self.groups_of(neighborhood)
         of_node = groups.p_star[groups.group]
-        return drawn.with_(
+        return drawn.replace(
             weight=drawn.weight * of_node[drawn.receivers()] / of_node[drawn.indices]
         )
 
@@ -275,7 +275,7 @@ class NextColumn(FastGCN):
         square = neighborhood.weight.square()
         norm = square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
         wrong = norm / norm.roll(1)
-        return drawn.with_(weight=drawn.weight * wrong[drawn.indices])
+        return drawn.replace(weight=drawn.weight * wrong[drawn.indices])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ SAMPLERS: list[Pattern] = [
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_product_of_the_layers_has_the_mean_of_the_powers(sampler: Pattern) -> None:
     base = Compose(AddSelf(), SymmetricNormalize())(GRAPH)
-    base = base.with_(weight=base.weight.double())
+    base = base.replace(weight=base.weight.double())
     drawn = source(3)
     found = torch.stack(
         [

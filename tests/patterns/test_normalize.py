@@ -27,7 +27,7 @@ def test_a_sender_that_nothing_leads_to_has_weight_0() -> None:
 
 def test_edges_distances_and_positions_stay() -> None:
     graph = GRAPHS["random directed"]
-    known = graph.with_(distance=torch.ones(graph.num_edges, dtype=torch.uint8))
+    known = graph.replace(distance=torch.ones(graph.num_edges, dtype=torch.uint8))
     out = SymmetricNormalize()(known)
     assert torch.equal(out.edge_index(), graph.edge_index())
     assert out.perm is graph.perm and out.distance is known.distance

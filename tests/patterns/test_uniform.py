@@ -14,7 +14,7 @@ def long_path(nodes: int) -> Neighborhood:
 
 
 def weighted(graph: Neighborhood) -> Neighborhood:
-    return graph.with_(weight=torch.rand(graph.num_edges, generator=source()))
+    return graph.replace(weight=torch.rand(graph.num_edges, generator=source()))
 
 
 def test_short_rows_stay_whole() -> None:

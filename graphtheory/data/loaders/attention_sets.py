@@ -138,4 +138,4 @@ class _AttentionSets(Batches):
             return rows
         # Others may count hops in a graph that an earlier pattern of theirs made.
         pairs = torch.stack([rows.indices, seeds[rows.receivers()]])
-        return rows.with_(distance=shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF))
+        return rows.replace(distance=shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF))

@@ -82,7 +82,7 @@ class Adjacency:
         nb = self.neighborhood
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
         out = Neighborhood(nb.indptr, ids[:-1], nb.num_edges, validate=False)
-        out.adopt_transpose(ids, self.receivers(), ids[:-1])
+        out._adopt_transpose(ids, self.receivers(), ids[:-1])
         return out
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:

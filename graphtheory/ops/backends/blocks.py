@@ -30,7 +30,7 @@ def attention(call: AttentionCall) -> Tensor:
         return _dense(*nodes, blocks[0], call.scale, bias, causal=False)
     assert sets is not None
     if sets.equal and call.bias is None:
-        return _dense(*nodes, len(sets.dst), call.scale, None, causal=sets.causal)
+        return _dense(*nodes, sets.count, call.scale, None, causal=sets.causal)
     return _ragged(call, sets.causal)
 
 

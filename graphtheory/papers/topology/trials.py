@@ -258,7 +258,7 @@ def _scaled(rows: Neighborhood, factor: Tensor | None) -> Neighborhood:
     if factor is None:
         return rows
     scale = factor[rows.indices]
-    return rows.with_(weight=edge_weight(rows) * scale).keep(scale != 0)
+    return rows.replace(weight=edge_weight(rows) * scale).keep(scale != 0)
 
 
 def _sum(value: Tensor, neighborhood: Neighborhood) -> Tensor:

@@ -177,7 +177,7 @@ def test_weights_of_a_sample_are_taken_as_they_are(make_graph) -> None:
     conv, x = GCNConv(5, 2, normalize=False), torch.randn(9, 5)
     torch.testing.assert_close(conv((x, None), nb), nb.to_dense() @ conv.lin(x) + conv.bias)
     replaced = conv((x, None), nb, torch.ones(14))
-    wanted = nb.with_(weight=torch.ones(14)).to_dense() @ conv.lin(x) + conv.bias
+    wanted = nb.replace(weight=torch.ones(14)).to_dense() @ conv.lin(x) + conv.bias
     torch.testing.assert_close(replaced, wanted)
 
 

@@ -119,7 +119,7 @@ def test_a_pattern_brings_its_distances(make_graph) -> None:
     )
     wanted = definition(conv, x, x, nb.edge_index(), nb.distance.long())
     torch.testing.assert_close(conv(x, nb), wanted)
-    torch.testing.assert_close(conv(x, nb.with_(distance=None), nb.distance), wanted)
+    torch.testing.assert_close(conv(x, nb.replace(distance=None), nb.distance), wanted)
 
 
 def test_weights_lie_in_the_given_order(make_graph) -> None:
@@ -215,7 +215,7 @@ def test_options_out_of_range_are_named(options, message) -> None:
 
 def test_errors_name_the_argument() -> None:
     conv, x, edge_index = SPDTransformerConv(5, 4), torch.randn(3, 5), torch.tensor([[0], [1]])
-    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one entry an edge: .1."):
+    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one value per edge: .1."):
         conv(x, edge_index, torch.tensor([1, 1]))
     with pytest.raises(TypeError, match=r"distance: torch.float32"):
         conv(x, edge_index, torch.tensor([1.0]))

@@ -174,7 +174,7 @@ def test_attention_takes_32_bit_indices_with_gaps() -> None:
     indptr, indices = (t.int().repeat_interleave(2)[::2] for t in (nb.indptr, nb.indices))
     narrow = Neighborhood(indptr, indices, nb.num_src, validate=False)
     t = nb.transpose()
-    narrow.adopt_transpose(t.indptr.int(), t.indices.int(), t.perm.int())
+    narrow._adopt_transpose(t.indptr.int(), t.indices.int(), t.perm.int())
     inputs = draw_inputs(nb, 2, 3)
     wide, found = (outputs_and_gradients(attend, g, inputs, 0.3) for g in (nb, narrow))
     assert all(torch.equal(wide[name], found[name]) for name in wide)

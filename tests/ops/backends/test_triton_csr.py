@@ -39,14 +39,14 @@ def graph(degrees: list[int]) -> Neighborhood:
         torch.stack([torch.zeros(sum(degrees)).long(), torch.arange(len(degrees)).repeat_interleave(
             torch.tensor(degrees))]), len(degrees),
     )  # fmt: skip
-    nb.adopt_transpose(nb.indptr, nb.indices, torch.arange(nb.num_edges))
+    nb._adopt_transpose(nb.indptr, nb.indices, torch.arange(nb.num_edges))
     return nb
 
 
 def narrow(nb: Neighborhood) -> Neighborhood:
     """The same with ids of 32 bits."""
     out = nb.to_int32()
-    out.adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
+    out._adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
     return out
 
 

@@ -52,7 +52,7 @@ def graph() -> Neighborhood:
     ring = torch.arange(NODES)
     edges = torch.cat([torch.stack([ring, ring.roll(k)]) for k in (1, -1, 3, -3)], 1)
     nb = Compose(AddSelf(), SymmetricNormalize())(Neighborhood.from_edge_index(edges, NODES))
-    return nb.with_(weight=nb.weight.double())
+    return nb.replace(weight=nb.weight.double())
 
 
 def problem() -> tuple[Tensor, Tensor, Tensor]:
