@@ -164,7 +164,8 @@ class Figure:
         shown = self.show(grid, measured)
         found = [claim(grid, measured) for claim in self.claims]
         rows = [*shown.rows, *(row for verdict in found for row in verdict.rows)]
-        title = self.name + (f", {counted(grid.seeds, 'trial')}" if self.random else "")
+        title = self.name + (f" on {grid.dataset}" if self.data else "")
+        title += f", {counted(grid.seeds, 'trial')}" if self.random else ""
         return Report(
             replace(shown.table, title=f"{title}: {shown.table.title}"),
             [replace(row, name=f"{self.id} {row.name}") for row in rows],

@@ -41,8 +41,8 @@ def test_everything_follows_from_the_value() -> None:
     assert (grid.dataset, grid.root, grid.seeds, grid.first) == ("Cora", Path("root"), 2, 4)
     report = FIGURE.report(grid, grid.measure(FIGURE.run))
     assert report.verdict == "8 rows. So."
-    assert report.picture == "Figure 9.2a, 2 trials"
-    assert report.table.title == "Figure 9.2a, 2 trials: error"
+    assert report.picture == "Figure 9.2a on Cora, 2 trials"
+    assert report.table.title == "Figure 9.2a on Cora, 2 trials: error"
     assert list(report.table.columns) == ["neurons", "step 0", "step 1"]
     assert report.table.rows == [["2", "6.500", "7.500"], ["4", "8.500", "9.500"]]
     assert [(r.name, r.parameters, r.value) for r in report.rows][1] == (
