@@ -48,7 +48,7 @@ PAIRS = 200_000
 
 @dataclass(frozen=True)
 class Task:
-    """A graph with random features, of whose nodes half are labelled for training.
+    """A graph with random features, of whose nodes half are labeled for training.
 
     Args:
         name: What it is.

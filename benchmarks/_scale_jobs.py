@@ -60,7 +60,7 @@ class Job:
         model: The network.
         lr: Adam's step size.
         batches: The training batches of an epoch.
-        logits: Scores of a batch's labelled nodes.
+        logits: Scores of a batch's labeled nodes.
         labels: Their classes.
         predict: Scores [N, C]; rows of nodes outside validation and test may be zeros.
     """

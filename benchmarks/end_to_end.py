@@ -42,7 +42,7 @@ OUT = Path(__file__).parent / "results" / "cpu-end-to-end.csv"
 
 
 def graph_of(place: Place, nodes: int, edges: int) -> Data:
-    """Cora with features normalised as in the examples; or random edges, labels by features."""
+    """Cora with features normalized as in the examples; or random edges, labels by features."""
     if place == "Cora":
         return NormalizeFeatures()(load("Cora", os.environ["GRAPHTHEORY_DATA"]))
     generator = torch.Generator().manual_seed(2)

@@ -5,7 +5,7 @@
 
 Query, key and value, and GAT's projected features with its numbers of both ends, are given, so the
 linear maps of the layers are left out on both sides; GATConv is timed as a whole layer besides.
-Outputs and gradients are compared before anything is timed. The neighbourhood and its transpose
+Outputs and gradients are compared before anything is timed. The neighborhood and its transpose
 exist before, as PyG's edges do; a row builds them anew.
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/phase_diagram.py --out benchmarks/results/cpu-phase-diagram.csv
 
 Both sides train the network of Li (2024), eq. (3.1), by its algorithm 4 on graphs of their own: 20
-trials of figure 3.3, each step with fresh batches of labelled nodes and 60 fresh senders for each.
+trials of figure 3.3, each step with fresh batches of labeled nodes and 60 fresh senders for each.
 The loop is plain PyTorch as one would write it: it draws with `torch.multinomial` from a table of
 who is near whom, gathers the senders' features, multiplies, and takes a step of `torch.optim.SGD`.
 Before anything is timed, both get the same batches and senders and must end with the same weights.
@@ -175,7 +175,7 @@ def main(
     Args:
         trials: In a cell.
         cells: Of the second row of this library, two on each thread at a time.
-        labels: Labelled nodes of each trial; the batch is all of them, at most 40.
+        labels: Labeled nodes of each trial; the batch is all of them, at most 40.
         steps: Of SGD, of each trial.
         threads: Of torch.
         repeats: Rounds; every round runs everything once.

@@ -68,7 +68,7 @@ def load(dataset: str, root: Path | None) -> Data:
 
 
 def drawn(share: float, **sizes: int) -> Data:
-    """A power-law graph of which a share of the nodes is labelled for training."""
+    """A power-law graph of which a share of the nodes is labeled for training."""
     generator = torch.Generator().manual_seed(0)
     data = PowerLawGraph(**sizes).sample(generator)
     data.train_mask = torch.rand(data.num_nodes, generator=generator) < share

@@ -135,7 +135,7 @@ def main(
     Args:
         batch: Images side by side, each its own block.
         tokens: Of an image.
-        k: Neighbours of a token and head.
+        k: Neighbors of a token and head.
         heads: Attention heads.
         head_dim: Features of a head.
         threads: Of torch and of the kernels.

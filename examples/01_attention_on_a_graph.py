@@ -19,7 +19,7 @@ torch.manual_seed(0)
 query, key, value = torch.randn(3, 5, 2, 8)
 
 local = attention(query, key, value, graph)
-print("\nattention over the neighbours:", tuple(local.shape))
+print("\nattention over the neighbors:", tuple(local.shape))
 print("the lonely node gets zeros:", not local[4].any())
 
 # The same in its three steps; no step builds [edges, heads, head_dim].

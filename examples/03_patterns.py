@@ -27,7 +27,7 @@ graph = Neighborhood.from_edge_index(edge_index, num_nodes=6)
 show("the graph", graph)
 show("KHop(2): everything within two hops", KHop(2)(graph))
 show("AtDistance(3): the opposite node", AtDistance(3)(graph))
-show("Compose(KHop(1), AddSelf()): the neighbourhood of a GAT", Compose(KHop(1), AddSelf())(graph))
+show("Compose(KHop(1), AddSelf()): the neighborhood of a GAT", Compose(KHop(1), AddSelf())(graph))
 
 # Two nodes of the two-hop ball and the node itself, drawn afresh on every call.
 sampled = Compose(KHop(2), Sample(2), AddSelf())

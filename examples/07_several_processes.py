@@ -1,4 +1,4 @@
-"""Train on sampled batches in several processes that share the labelled nodes.
+"""Train on sampled batches in several processes that share the labeled nodes.
 
     torchrun --nproc-per-node 2 examples/07_several_processes.py
     python examples/07_several_processes.py 2    # one process, two batches a step: the same numbers

@@ -21,7 +21,7 @@ draw = torch.Generator().manual_seed(0)
 patterns = Patterns.orthogonal(generator=draw)
 labels = label_embedding(generator=draw)
 tasks = training_tasks(6)
-print("six of the thirty tasks are learnt; what they fail to cover:", uncovered(tasks, 6))
+print("six of the thirty tasks are learned; what they fail to cover:", uncovered(tasks, 6))
 source = PromptSource(patterns, tasks, labels, alpha=0.8, length=LENGTH)
 
 # Each prompt is a star: the query node aggregates from its contexts.
