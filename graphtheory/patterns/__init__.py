@@ -1,6 +1,7 @@
 """Who aggregates from whom: rules that make or narrow neighbourhoods."""
 
-from graphtheory.patterns.base import Compose, Pattern
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
 from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
 from graphtheory.patterns.fastgcn import FastGCN
@@ -8,7 +9,7 @@ from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
 from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
-from graphtheory.patterns.rows import on_rows
+from graphtheory.patterns.rows import layers_on_rows, on_rows
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits
 from graphtheory.patterns.topk import TopK
@@ -33,8 +34,10 @@ __all__ = [
     "SymmetricNormalize",
     "TopK",
     "UniformNodes",
+    "apply_fixed",
     "attention_logits",
     "effective_adjacency",
+    "layers_on_rows",
     "on_rows",
     "pair_distance",
     "per_layer",

@@ -1,9 +1,8 @@
-"""What a pattern is, and how patterns compose."""
+"""What a pattern is."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,40 +12,49 @@ from graphtheory.graph import Neighborhood
 
 
 class Pattern(ABC):
-    """A rule for who aggregates from whom: a function from a neighbourhood to a neighbourhood.
+    """A rule for who aggregates from whom: a function from a neighborhood to a neighborhood.
 
     Subclasses are frozen dataclasses. Where the hops between sender and receiver are known, the
-    result carries them as `.distance`.
+    result carries them as `.distance`. A subclass must define the call and `mask`; the other
+    methods have defaults that are correct for every rule, which a subclass may replace by faster
+    ones.
+
+    Attributes:
+        is_random: Whether the result depends on a draw.
+        by_row: Whether the rule, applied to some rows of a graph, gives these rows of its result;
+            where it is random, with the same distribution.
     """
 
     is_random: ClassVar[bool] = False
+    by_row: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Apply the rule; a random pattern draws afresh on every call."""
+        """Apply the rule; a random pattern draws again on every call."""
 
     @abstractmethod
     def mask(self, base: Tensor) -> Tensor:
         """The rule's definition on a dense Bool [dst, src], slow; tests compare with it.
 
-        A deterministic pattern gives exactly these pairs. A random one draws from them, `row_size`
-        a row.
+        The result of a deterministic pattern has exactly these pairs. A random one draws from
+        them, `row_size` per row.
         """
 
     def row_size(self, base: Tensor) -> Tensor:
         """Senders of each row of the result, int64 [dst], for a dense Bool [dst, src].
 
-        -1 where the draw decides, as it does where whole columns are kept or dropped.
+        -1 where the draw decides, as it does where whole columns are kept or dropped. That is the
+        default of a random pattern.
         """
-        return self.mask(base).sum(1)
+        return torch.full((len(base),), -1) if self.is_random else self.mask(base).sum(1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         """The mean of the result's weights over all draws, E[A^s], where it is known exactly.
 
-        An edge without a weight weighs 1, a pair that is not drawn 0. None where only draws tell:
-        `effective_adjacency` estimates it then.
+        An edge without a weight weighs 1, a pair that is not drawn 0. None where it is known from
+        draws only: `effective_adjacency` estimates it then.
         """
         return None if self.is_random else self(neighborhood)
 
@@ -54,83 +62,43 @@ class Pattern(ABC):
         """The effective adjacency A* of the rule: its mean, unless the rule's source differs."""
         return self.expected(neighborhood)
 
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """The rows `receivers` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
 
-@dataclass(frozen=True, init=False)
-class Compose(Pattern):
-    """Patterns one after the other, the first one first.
+        The default applies a rule that is `by_row` to those rows, any other to the whole graph.
+        """
+        if self.by_row:
+            return self.narrow(graph.rows(receivers), receivers, generator=generator)
+        return self(graph, generator=generator).rows(receivers)
 
-    `Compose(KHop(2), Sample(60), AddSelf())` is S^{n,t} of Li (2024), section 3.5.1: the node
-    itself and 60 nodes drawn from its distance-1 and distance-2 neighbourhoods.
-
-    Args:
-        patterns: Any number; none is the identity.
-
-    Example:
-        >>> from graphtheory.patterns import AddSelf, KHop
-        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
-        >>> Compose(KHop(1), AddSelf())(path).edge_index().tolist()
-        [[0, 0, 1, 1, 2], [0, 1, 1, 2, 2]]
-    """
-
-    patterns: tuple[Pattern, ...]
-
-    def __init__(self, *patterns: Pattern) -> None:
-        for pattern in patterns:
-            if not isinstance(pattern, Pattern):
-                raise TypeError(f"patterns: got {type(pattern).__name__}, expected Pattern objects")
-        object.__setattr__(self, "patterns", patterns)
+    def narrow(
+        self, rows: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Apply a rule that is `by_row` to some rows: row i is that of node receivers[i]."""
+        return self(rows, generator=generator)
 
     @property
-    def is_random(self) -> bool:  # type: ignore[override]
-        """Whether one of the patterns is."""
-        return any(p.is_random for p in self.patterns)
+    def costs_rows(self) -> bool:
+        """Whether `on_rows` costs what those rows cost, not what the whole graph costs."""
+        return self.by_row or type(self).on_rows is not Pattern.on_rows
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Apply every pattern in turn, all from one generator."""
-        for pattern in self.patterns:
-            neighborhood = pattern(neighborhood, generator=generator)
-        return neighborhood
+    def layers(
+        self,
+        neighborhood: Neighborhood,
+        num_layers: int,
+        *,
+        generator: torch.Generator | None = None,
+        receivers: Tensor | None = None,
+    ) -> list[Neighborhood]:
+        """One neighborhood per layer, first layer first; arguments as in `patterns.per_layer`.
 
-    def mask(self, base: Tensor) -> Tensor:
-        """Composition of the masks."""
-        for pattern in self.patterns:
-            base = pattern.mask(base)
-        return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """Row sizes where they do not hang on the draw.
-
-        That is for one random pattern at most, and nothing after it but an `AddSelf` where it
-        cannot have drawn the node itself.
+        The default draws independently for every layer, and ignores `receivers`.
         """
-        size = base.sum(1)
-        for pattern in self.patterns:
-            after = pattern.mask(base)
-            if pattern.is_random:
-                size = pattern.row_size(base)
-            else:
-                size = torch.where(size < 0, size, size + after.sum(1) - base.sum(1))
-            base = after
-        return size
-
-    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """Known where nothing is drawn before the last pattern, and known of that one."""
-        return self._of_last("expected", neighborhood)
-
-    def effective(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """Known where `expected` is."""
-        return self._of_last("effective", neighborhood)
-
-    def _of_last(self, matrix: str, neighborhood: Neighborhood) -> Neighborhood | None:
-        """`expected` or `effective` of the last pattern; None where others are random, too."""
-        if not self.patterns:
-            return neighborhood
-        *before, last = self.patterns
-        if any(pattern.is_random for pattern in before):
-            return None
-        return getattr(last, matrix)(Compose(*before)(neighborhood))
+        if not self.is_random:
+            return [self(neighborhood)] * num_layers
+        return [self(neighborhood, generator=generator) for _ in range(num_layers)]
 
 
 def require_square(neighborhood: Neighborhood, who: str) -> int:

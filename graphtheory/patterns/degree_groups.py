@@ -150,6 +150,19 @@ class DegreeGroups(Pattern):
         rows, weight = factor.sqrt()[drawn.receivers()], edge_weight(drawn)
         return drawn.replace(weight=weight * rows.to(weight)).keep(rows != 0)
 
+    @property
+    def costs_rows(self) -> bool:
+        """Whether columns alone are scaled."""
+        return not self.symmetric
+
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draws nodes of the whole graph, whose columns it scales on those rows alone."""
+        if self.symmetric:
+            return super().on_rows(graph, receivers, generator=generator)
+        return scale_columns(graph.rows(receivers), self.factor(graph, generator))
+
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
         """p*_l N_l / S_l of the drawn nodes and 0 of the others, float64 [N]."""
         device = draw_device(generator, neighborhood)
@@ -162,10 +175,6 @@ class DegreeGroups(Pattern):
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""
         return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """The draw decides."""
-        return torch.full((base.size(0),), -1)
 
     def effective(self, neighborhood: Neighborhood) -> Neighborhood:
         """A* of eq. (5.6), symmetric of eq. (D.14), on the same edges."""

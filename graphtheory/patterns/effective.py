@@ -11,9 +11,9 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import sort_by_key
-from graphtheory.patterns.base import Compose, Pattern
+from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.draw import edge_weight
-from graphtheory.patterns.layers import begun
 
 _DRAWS = 1000
 
@@ -82,7 +82,7 @@ def effective_adjacency(
         draws = _DRAWS
     if not isinstance(draws, int) or draws < 2:
         raise ValueError(f"draws: got {draws!r}, expected at least 2")
-    base, sampler = begun(pattern, neighborhood)
+    base, sampler = apply_fixed(pattern, neighborhood)
     drawn = sampler or Compose()
     sample = (drawn(base, generator=generator) for _ in range(draws))
     mean, error = _mean_and_error(sample, draws)

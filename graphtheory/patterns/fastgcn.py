@@ -81,6 +81,12 @@ class FastGCN(Pattern):
         """Draw."""
         return scale_columns(neighborhood, self.factor(neighborhood, generator))
 
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draws by the columns of the whole graph, which it scales on those rows alone."""
+        return scale_columns(graph.rows(receivers), self.factor(graph, generator))
+
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
         """What a draw multiplies each column with, float64 [num_src]; 0 where it did not come."""
         device = draw_device(generator, neighborhood)
@@ -104,10 +110,6 @@ class FastGCN(Pattern):
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""
         return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """The draw decides."""
-        return torch.full((base.size(0),), -1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A itself, less the bias where there is one."""

@@ -45,8 +45,14 @@ class KHop(Pattern):
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """The k-hop ball without its centre."""
+        """The k-hop ball without its center."""
         return hop_ball(neighborhood, self.radius, inner=1)[0]
+
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """The balls around those nodes."""
+        return hop_ball(graph, self.radius, inner=1, receivers=receivers)[0]
 
     def mask(self, base: Tensor) -> Tensor:
         """Within `radius` walks, diagonal excluded."""
@@ -74,6 +80,12 @@ class AtDistance(Pattern):
     ) -> Neighborhood:
         """The nodes at distance z."""
         return at_distance(neighborhood, self.z)
+
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """The nodes at distance z from those nodes."""
+        return hop_ball(graph, self.z, inner=self.z, receivers=receivers)[0]
 
     def mask(self, base: Tensor) -> Tensor:
         """Reached within z hops and not within z - 1."""

@@ -59,6 +59,7 @@ class LADIES(Pattern):
     replace: bool = True
     normalize: bool = False
     is_random: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(self.count, self.share)
@@ -85,13 +86,24 @@ class LADIES(Pattern):
         drawn = scale_edges(neighborhood, factor.to(place.device)[place])
         return _row_normalized(drawn) if self.normalize else drawn
 
+    def layers(
+        self,
+        neighborhood: Neighborhood,
+        num_layers: int,
+        *,
+        generator: torch.Generator | None = None,
+        receivers: Tensor | None = None,
+    ) -> list[Neighborhood]:
+        """Drawn from the top layer down: the senders of a layer are the receivers below it."""
+        layers: list[Neighborhood] = []
+        for _ in range(num_layers):
+            layers.insert(0, self(neighborhood, generator=generator, receivers=receivers))
+            receivers = layers[0].indices.unique().long()
+        return layers
+
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""
         return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """The draw decides."""
-        return torch.full((base.size(0),), -1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         """A itself, where rows are not normalised."""

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Compose, Pattern, require_square
-from graphtheory.patterns.ladies import LADIES
+from graphtheory.patterns.base import Pattern, require_square
 
 
 def per_layer(
@@ -18,7 +17,7 @@ def per_layer(
     generator: torch.Generator | None = None,
     receivers: Tensor | None = None,
 ) -> list[Neighborhood]:
-    """A neighbourhood for each layer, the one that is computed first at index 0.
+    """One neighborhood per layer; the layer that is computed first has index 0.
 
     Every layer gets a draw of its own, first layer first; without randomness all get the same
     object. What comes before a random pattern in a `Compose` is applied once. `LADIES` goes from
@@ -30,16 +29,17 @@ def per_layer(
         num_layers: At least 1.
         generator: Source of randomness of all layers.
         receivers: int64 node ids whose outputs are needed, for `LADIES`; None is all. Other
-            patterns take no notice.
+            patterns ignore it.
 
     Raises:
-        ValueError: Fewer than one layer, or senders and receivers that are different nodes.
+        ValueError: If there is less than one layer, or if senders and receivers are different
+            nodes.
 
     Source:
         Li (2024), section 5.3.2, footnote 23: independent draws; Zou et al. (2019), algorithm 1.
 
     Example:
-        >>> from graphtheory.patterns import AddSelf, UniformNodes
+        >>> from graphtheory.patterns import AddSelf, Compose, UniformNodes
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
         >>> len(per_layer(Compose(AddSelf(), UniformNodes()), path, 3))
         3
@@ -47,30 +47,4 @@ def per_layer(
     if not isinstance(num_layers, int) or num_layers < 1:
         raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
     require_square(neighborhood, "per_layer")
-    base, sampler = begun(pattern, neighborhood)
-    if sampler is None:
-        return [base] * num_layers
-    if not isinstance(sampler, LADIES):
-        return [sampler(base, generator=generator) for _ in range(num_layers)]
-    layers: list[Neighborhood] = []
-    for _ in range(num_layers):
-        layers.insert(0, sampler(base, generator=generator, receivers=receivers))
-        receivers = layers[0].indices.unique().long()
-    return layers
-
-
-def begun(pattern: Pattern, neighborhood: Neighborhood) -> tuple[Neighborhood, Pattern | None]:
-    """What the parts before the first random one make of it, and all from there on, if any."""
-    parts = flat(pattern)
-    first = next((i for i, part in enumerate(parts) if part.is_random), len(parts))
-    base, rest = Compose(*parts[:first])(neighborhood), parts[first:]
-    if not rest:
-        return base, None
-    return base, rest[0] if len(rest) == 1 else Compose(*rest)
-
-
-def flat(pattern: Pattern) -> list[Pattern]:
-    """The patterns of a `Compose`, those inside another one too; any other pattern alone."""
-    if not isinstance(pattern, Compose):
-        return [pattern]
-    return [part for inner in pattern.patterns for part in flat(inner)]
+    return pattern.layers(neighborhood, num_layers, generator=generator, receivers=receivers)

@@ -41,6 +41,7 @@ class GraphSAGE(Pattern):
 
     n: int = 10
     is_random: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Sample(self.n)  # which checks n

@@ -100,14 +100,25 @@ class Sample(Pattern):
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw."""
-        if self.whole_graph:
-            return self._of_all_nodes(neighborhood, generator)
-        return self.of_rows(neighborhood, None, generator)
+        draw = self._of_all_nodes if self.whole_graph else self._of_rows
+        return draw(neighborhood, None, generator)
 
-    def of_rows(
+    @property
+    def by_row(self) -> bool:  # type: ignore[override]
+        """Whether each row draws from its own senders."""
+        return not self.whole_graph
+
+    def on_rows(
+        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Draw for those rows, which are not copied."""
+        draw = self._of_all_nodes if self.whole_graph else self._of_rows
+        return draw(graph, receivers, generator)
+
+    def _of_rows(
         self, neighborhood: Neighborhood, nodes: Tensor | None, generator: torch.Generator | None
     ) -> Neighborhood:
-        """What the call gives on ``neighborhood.rows(nodes)``, without a copy of those rows."""
+        """Draw from the rows of `nodes`, or from all."""
         start, end = neighborhood.indptr[:-1], neighborhood.indptr[1:]
         if nodes is not None:
             start, end = start[nodes], end[nodes]
@@ -120,14 +131,21 @@ class Sample(Pattern):
         draw = _places if device.type == "cpu" else _places_on_any_device
         return neighborhood.pick(*draw(start, degree, self.n, generator, device))
 
-    def _of_all_nodes(self, graph: Neighborhood, generator: torch.Generator | None) -> Neighborhood:
+    def _of_all_nodes(
+        self, graph: Neighborhood, receivers: Tensor | None, generator: torch.Generator | None
+    ) -> Neighborhood:
+        """Draw from all nodes for some receivers, or for all."""
         nodes = require_square(graph, "Sample(whole_graph=True)")
+        rows = torch.arange(nodes, device=graph.device) if receivers is None else receivers
         n = min(self.n, nodes)
-        drawn = distinct(nodes, n, nodes, generator, draw_device(generator, graph))
+        drawn = distinct(len(rows), n, nodes, generator, draw_device(generator, graph))
         senders = drawn.flatten().to(graph.device)
-        indptr = torch.arange(nodes + 1, device=graph.device) * n
-        rows = torch.arange(nodes, device=graph.device).repeat_interleave(n)
-        distance = pair_distance(graph, torch.stack([senders, rows]))
+        indptr = torch.arange(len(rows) + 1, device=graph.device) * n
+        pairs = torch.stack([senders, rows.repeat_interleave(n)])
+        if receivers is None:
+            distance = pair_distance(graph, pairs)
+        else:
+            distance = shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
         return Neighborhood(indptr, senders, nodes, distance=distance, validate=False)
 
     def mask(self, base: Tensor) -> Tensor:
@@ -151,12 +169,20 @@ class Sample(Pattern):
 class AddSelf(Pattern):
     """The node itself, at distance 0 and with weight 1, in every row that lacks it."""
 
+    by_row: ClassVar[bool] = True
+
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Add the missing loops, at the end of their rows."""
         nodes = require_square(neighborhood, "AddSelf")
         return add_self(neighborhood, torch.arange(nodes, device=neighborhood.device))
+
+    def narrow(
+        self, rows: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        """Add the loops of those receivers."""
+        return add_self(rows, receivers)
 
     def mask(self, base: Tensor) -> Tensor:
         """The diagonal added."""

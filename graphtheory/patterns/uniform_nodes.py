@@ -49,6 +49,7 @@ class UniformNodes(Pattern):
     count: int | None = None
     share: float | None = None
     is_random: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(self.count, self.share)
@@ -71,10 +72,6 @@ class UniformNodes(Pattern):
     def mask(self, base: Tensor) -> Tensor:
         """The pairs it may draw: those there are."""
         return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """The draw decides."""
-        return torch.full((base.size(0),), -1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A itself."""

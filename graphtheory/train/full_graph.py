@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Compose, Pattern
-from graphtheory.patterns.layers import begun
+from graphtheory.patterns.compose import apply_fixed
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.check import check_classes, check_data, fingerprint
 from graphtheory.train.contract import Batches, Source
@@ -123,7 +123,7 @@ class FullGraph(Source):
     def begun(self) -> tuple[Neighborhood, Pattern | None]:
         """What the parts before the first random one make of the graph (once), and the others."""
         if self._begun is None:
-            self._begun = begun(self.pattern or Compose(), self.graph)
+            self._begun = apply_fixed(self.pattern or Compose(), self.graph)
         return self._begun
 
     def train_dataloader(self) -> Batches:

@@ -1,5 +1,9 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
+from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite
 from graphtheory.patterns import (
@@ -96,6 +100,33 @@ def test_what_is_not_random_is_made_once() -> None:
     first, second = per_layer(KHop(2), GRAPH, 2)
     assert first is second
     assert len(per_layer(Compose(Sample(1), AddSelf()), GRAPH, 1, generator=source())) == 1
+
+
+@dataclass(frozen=True)
+class Alternating(Pattern):
+    """Two hops in the layers of even number; one hop elsewhere."""
+
+    is_random: ClassVar[bool] = True
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
+    ) -> Neighborhood:
+        return KHop(1)(neighborhood)
+
+    def mask(self, base: Tensor) -> Tensor:
+        return KHop(1).mask(base)
+
+    def layers(
+        self, neighborhood: Neighborhood, num_layers: int, **options: object
+    ) -> list[Neighborhood]:
+        return [KHop(2 - place % 2)(neighborhood) for place in range(num_layers)]
+
+
+@pytest.mark.parametrize("pattern", [Alternating(), Compose(KHop(1), Alternating())], ids=repr)
+def test_a_pattern_of_the_users_own_says_what_its_layers_are(pattern: Pattern) -> None:
+    found = per_layer(pattern, GRAPH, 3)
+    two, one = (pairs(KHop(hops)(GRAPH)) for hops in (2, 1))
+    assert [pairs(layer) for layer in found] == [two, one, two]
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -1,9 +1,12 @@
 """Rows drawn alone are rows of the whole pattern."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 
-from graphtheory import bipartite
+from graphtheory import Neighborhood, bipartite
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -13,19 +16,20 @@ from graphtheory.patterns import (
     FastGCN,
     GraphSAGE,
     KHop,
+    Pattern,
     Sample,
     SymmetricNormalize,
     UniformNodes,
+    layers_on_rows,
     on_rows,
 )
-from graphtheory.patterns.rows import costs_rows
-from tests.patterns.laws import random_directed, source
+from tests.patterns.laws import dense, kinds_of, random_directed, source
 
 GRAPH = random_directed(7, 0.4, seed=2)
 ROWS = torch.tensor([5, 0, 3])
+# Besides the default of every kind, which a new pattern is tried with without a line here.
 FIXED = [
-    Compose(),
-    AddSelf(),
+    *(kind() for kind in kinds_of(Pattern) if not kind().is_random),
     KHop(2),
     AtDistance(2),
     Compose(KHop(2), AddSelf()),
@@ -33,6 +37,7 @@ FIXED = [
     Compose(AtDistance(2), KHop(2)),
 ]
 RANDOM = [
+    *(kind() for kind in kinds_of(Pattern) if kind().is_random),
     Sample(2),
     Compose(KHop(2), Sample(2), AddSelf()),
     GraphSAGE(2),
@@ -90,7 +95,52 @@ def test_ladies_draws_for_these_receivers(replace):
     ],
 )
 def test_what_costs_its_rows_alone(pattern, cheap):
-    assert costs_rows(pattern) == cheap
+    assert pattern.costs_rows == cheap
+
+
+@dataclass(frozen=True)
+class EvenSenders(Pattern):
+    """Keeps senders with an even id, and can do so for some rows without a look at the others."""
+
+    by_row: ClassVar[bool] = True
+
+    def __call__(self, neighborhood, *, generator=None):
+        assert neighborhood.num_dst == 3, "applied to the whole graph"
+        return neighborhood.keep(neighborhood.indices % 2 == 0)
+
+    def mask(self, base):
+        return base & (torch.arange(base.size(1)) % 2 == 0)
+
+
+@dataclass(frozen=True)
+class Ring(Pattern):
+    """Each node's successor by id; the rows are made from the ids alone."""
+
+    def __call__(self, neighborhood, *, generator=None):
+        raise AssertionError("applied to the whole graph")
+
+    def on_rows(self, graph, receivers, *, generator=None):
+        places = torch.arange(len(receivers) + 1)
+        return Neighborhood(places, (receivers + 1) % graph.num_dst, graph.num_dst)
+
+    def mask(self, base):
+        return torch.eye(base.size(0), dtype=torch.bool).roll(1, 1)
+
+
+@pytest.mark.parametrize(
+    "pattern", [EvenSenders(), Ring(), Compose(Ring(), EvenSenders())], ids=repr
+)
+def test_a_pattern_of_the_users_own_costs_its_rows(pattern):
+    assert pattern.costs_rows
+    expected = pattern.mask(dense(GRAPH))[ROWS]
+    assert torch.equal(dense(on_rows(pattern, GRAPH, ROWS)), expected)
+    assert not Compose(EvenSenders(), Ring()).costs_rows
+
+
+def test_layers_on_rows_of_the_users_own_pattern():
+    nodes, layers = layers_on_rows(Ring(), GRAPH, ROWS, 2)
+    assert nodes.tolist() == [5, 0, 3, 1, 4, 6, 2]
+    assert [(one.num_dst, one.num_src) for one in layers] == [(6, 7), (3, 6)]
 
 
 def test_graph_is_square():

@@ -75,7 +75,7 @@ def test_some_rows_are_drawn_as_if_they_were_a_graph(
     ball = weighted(KHop(2)(GRAPHS["random directed"]))
     nodes = torch.tensor([4, 1, 4, 0])
     whole, alone = Sample(3)(ball.rows(nodes), generator=source()), Sample(3)
-    rows = alone.of_rows(ball, nodes, source())
+    rows = alone.on_rows(ball, nodes, generator=source())
     for name in ("indptr", "indices", "weight", "distance", "perm"):
         assert torch.equal(getattr(rows, name), getattr(whole, name))
 

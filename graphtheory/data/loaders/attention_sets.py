@@ -13,7 +13,7 @@ from graphtheory.data.loaders.seeds import Batches, SeedLoader
 from graphtheory.data.loaders.source import Source, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Pattern, on_rows
-from graphtheory.patterns.rows import costs_rows, relabel
+from graphtheory.patterns.rows import relabel
 from graphtheory.patterns.uniform import add_self
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
@@ -134,7 +134,7 @@ class _AttentionSets(Batches):
         if isinstance(pattern, SharedAnchors):
             return pattern.rows(graph, seeds, generator=generator)
         rows = on_rows(pattern, graph, seeds, generator=generator)
-        if rows.distance is not None and costs_rows(pattern):
+        if rows.distance is not None and pattern.costs_rows:
             return rows
         # Others may count hops in a graph that an earlier pattern of theirs made.
         pairs = torch.stack([rows.indices, seeds[rows.receivers()]])

@@ -17,8 +17,8 @@ from graphtheory.data.loaders.source import source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
+from graphtheory.patterns.compose import apply_fixed
 from graphtheory.patterns.draw import derive, edge_weight
-from graphtheory.patterns.layers import begun
 
 
 class LayerWiseLoader(NodeLoader):
@@ -116,7 +116,7 @@ class _LayerWise(BaseSampler):
     def __init__(self, pattern: Pattern, data: Data, graph: Neighborhood, num_layers: int) -> None:
         self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
         self.epoch: int | None = None
-        self.base, sampler = begun(pattern, graph)
+        self.base, sampler = apply_fixed(pattern, graph)
         self.sampler = Compose() if sampler is None else sampler
         everyone, generator = torch.arange(graph.num_dst), torch.Generator()
         self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])

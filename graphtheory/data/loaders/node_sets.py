@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory.data.loaders.seeds import Batches, SeedLoader
 from graphtheory.data.loaders.source import Source, source_of
 from graphtheory.patterns import Compose, Pattern
-from graphtheory.patterns.layers import begun
+from graphtheory.patterns.compose import apply_fixed
 from graphtheory.patterns.rows import layers_on_rows
 
 
@@ -100,7 +100,7 @@ class NodeSetLoader(SeedLoader):
 class _NodeSets(Batches):
     def __init__(self, source: Source, seeds: Any, pattern: Pattern, num_layers: int) -> None:
         super().__init__(source, seeds)
-        self.base, sampler = begun(pattern, source.graph)
+        self.base, sampler = apply_fixed(pattern, source.graph)
         self.sampler = Compose() if sampler is None else sampler
         self.num_layers = num_layers
 
