@@ -379,7 +379,7 @@ def test_runs_under_other_settings_are_refused(copied: Path, run: Run) -> None:
 
 def test_a_file_that_is_no_record_is_refused(copied: Path, run: Run) -> None:
     (copied / "runs.jsonl").write_text("[1]\n")
-    assert "is no JSON object of run, settings" in refused(run(*BENCH, "--resume"))
+    assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
 
 def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:

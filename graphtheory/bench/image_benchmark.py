@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from graphtheory.bench.finished import Settings
 from graphtheory.bench.image_trial import ImageOutcome, ImageTrial, image_trial, prepare, run
-from graphtheory.bench.node_benchmark import Run
-from graphtheory.bench.record import RecordedBenchmark
+from graphtheory.bench.node_benchmark import Benchmark, Run
 from graphtheory.data import image_sets
 from graphtheory.models.image_zoo import NAMES
 from graphtheory.train import ImageTask
@@ -18,15 +16,15 @@ Keeper = Callable[[ImageTrial, image_sets.ImageSet, ImageTask, ImageOutcome, str
 
 
 @dataclass(frozen=True)
-class ImageBenchmark(RecordedBenchmark):
-    """A recorded benchmark on an image set; every run has a folder of its own beside the record.
+class ImageBenchmark(Benchmark):
+    """A benchmark on an image set; every run has a folder of its own beside the record.
 
     A run that was stopped goes on from its last epoch. Seeds choose the validation images, the
     weights, the order and every draw; the test images are the same for all. `extra` of a run holds
     "gmacs".
 
     Attributes:
-        kept: Called with what a run left and the name of its folder.
+        kept: Called with what a run left and the name of its folder; not without a record.
     """
 
     dataset: str = "mnist"
@@ -38,21 +36,23 @@ class ImageBenchmark(RecordedBenchmark):
         """How a model is trained here."""
         return image_trial(image_sets.describe(self.dataset).name, model, self.epochs)
 
-    def settings(self, model: str) -> dict[str, Any]:
+    def settings(self, model: str) -> Settings:
         """What a run of this model has to agree in."""
         info = image_sets.describe(self.dataset)
         settings = {"dataset": info.name, "split": info.default_split}
-        return json.loads(json.dumps(settings | self.image_trial(model).as_dict()))
+        return settings | self.image_trial(model).as_dict()
 
     def _trained(self, model: str, seed: int) -> Run:
         trial = self.image_trial(model)
         images = image_sets.load(self.dataset, self.root)
         task, data = prepare(trial, images, seed)
-        folder = self.record.path.parent / f"{model}-{seed}"
+        path = None if self.record is None else self.record.path
+        folder = None if path is None else path.parent / f"{model}-{seed}"
         found = run(
-            task, data, images, seed=seed, out_dir=folder, resume=True, progress=False
+            task, data, images, seed=seed, out_dir=folder, resume=folder is not None, progress=False
         )  # fmt: skip
-        self.kept(trial, images, task, found, str(folder))
+        if folder is not None:
+            self.kept(trial, images, task, found, str(folder))
         fit = found.fit
         return Run(
             model, seed, found.test, fit.val, found.parameters, fit.seconds_per_epoch, fit.peak_mb,

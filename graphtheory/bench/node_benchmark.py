@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphtheory.bench.finished import Finished, Settings
 from graphtheory.bench.trial import Outcome, Trial, load, run_trial
 from graphtheory.bench.tuned import is_tuned, tuned_trial
+from graphtheory.data.catalogue import key
 from graphtheory.metrics.attention_mass import mass_by_distance
 from graphtheory.models import GraphTransformer
 from graphtheory.models.zoo import COMPARED
@@ -44,6 +49,22 @@ class Run:
     extra: dict[str, Any]
 
 
+class FinishedRuns(Finished[Run]):
+    """The runs of a benchmark by model and seed: lines ``{"settings": ..., "run": ...}``."""
+
+    named_by = ("model", "seed")
+
+    def line(self, settings: Settings, value: Run) -> dict[str, Any]:
+        """The seed stands in the run alone."""
+        shared = {name: value for name, value in settings.items() if name != "seed"}
+        return {"settings": shared, "run": asdict(value)}
+
+    def read(self, line: dict[str, Any]) -> tuple[Settings, Run]:
+        """The inverse of `line`."""
+        run = Run(**line["run"])
+        return line["settings"] | {"model": run.model, "seed": run.seed}, run
+
+
 Progress = Callable[[str, int, int], None]
 """(model, runs done, runs in all), called before each run."""
 
@@ -61,6 +82,8 @@ class Benchmark:
         epochs: Upper bound; None is the data set's own.
         patience: Epochs without a better validation score before stopping; None is the data set's
             own.
+        record: Where finished runs are kept and taken from; None keeps none.
+        finished: Called with each run that was trained now.
     """
 
     dataset: str = "digits"
@@ -70,6 +93,13 @@ class Benchmark:
     root: Path | None = None
     epochs: int | None = None
     patience: int | None = None
+    record: FinishedRuns | None = field(default=None, kw_only=True)
+    finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
+
+    @property
+    def total(self) -> int:
+        """How many runs there are."""
+        return self.seeds * len(self.models)
 
     def trial(self, model: str) -> tuple[Trial, int, int]:
         """The tuned trial of a model here, with epochs and patience."""
@@ -84,15 +114,41 @@ class Benchmark:
     def run(self, progress: Progress = lambda *_: None) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""
         rows: list[Run] = []
-        total = self.seeds * len(self.models)
-        for seed in range(self.seeds):
-            for model in self.models:
-                progress(model, len(rows), total)
-                rows.append(self._one(model, seed))
+        for model, seed in self._pairs():
+            progress(model, len(rows), self.total)
+            run = self._known(model, seed)
+            if run is None:
+                _give_memory_back()
+                run = self._trained(model, seed)
+                if self.record is not None:
+                    self.record.add(self.settings(model) | {"seed": seed}, run)
+                self.finished(run)
+            rows.append(run)
         return rows
 
-    def _one(self, model: str, seed: int) -> Run:
-        return self._trained(model, seed)
+    def count_known(self) -> int:
+        """How many of the runs the record holds already.
+
+        Raises:
+            ValueError: If it holds some of them, made under other settings.
+        """
+        return sum(self._known(model, seed) is not None for model, seed in self._pairs())
+
+    def settings(self, model: str) -> Settings:
+        """What a run of this model has to agree in."""
+        trial, epochs, patience = self.trial(model)
+        return {
+            "dataset": key(self.dataset), "split": self.split,
+            "epochs": epochs, "patience": patience, **trial.as_dict(),
+        }  # fmt: skip
+
+    def _pairs(self) -> list[tuple[str, int]]:
+        return [(model, seed) for seed in range(self.seeds) for model in self.models]
+
+    def _known(self, model: str, seed: int) -> Run | None:
+        if self.record is None:
+            return None
+        return self.record.find(self.settings(model) | {"seed": seed})
 
     def _trained(self, model: str, seed: int) -> Run:
         trial, epochs, patience = self.trial(model)
@@ -115,3 +171,11 @@ def _findings(outcome: Outcome) -> dict[str, Any]:
     if model.attention_layers()[0].bucket_bias is not None:
         out["bias"] = model.bucket_bias_table().tolist()
     return out
+
+
+def _give_memory_back() -> None:
+    """Hand freed memory to the system: what a run reuses of it would be missing from its peak."""
+    gc.collect(1)  # a full one would take longer than a small run
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:  # glibc has it
+        trim(0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from graphtheory.bench.lines import add_line, whole_text
+from graphtheory.bench.finished import Finished, Settings
 from graphtheory.bench.spaces import space_of
 from graphtheory.bench.trial import Trial, load, run_trial
 from graphtheory.data.catalogue import key
@@ -43,16 +42,21 @@ class Judged:
     patience: int
     split: str | None = None
 
-    @property
-    def question(self) -> tuple[Any, ...]:
-        """All that decides the score: what a search need not ask twice."""
-        return self.dataset, self.split, self.trial, self.seeds, self.epochs, self.patience
 
-    @classmethod
-    def from_json(cls, line: str) -> Judged:
-        """What a line of the log says."""
-        values = json.loads(line)
-        return cls(**values | {"trial": Trial.from_dict(values["trial"])})
+class SearchLog(Finished[Judged]):
+    """The candidates that searches judged, a line each with the fields of `Judged`."""
+
+    def line(self, settings: Settings, value: Judged) -> dict[str, Any]:
+        """All fields; the settings are among them."""
+        return asdict(value)
+
+    def read(self, line: dict[str, Any]) -> tuple[Settings, Judged]:
+        """The inverse of `line`; options that an older log does not know have their defaults."""
+        judged = Judged(**line | {"trial": Trial.from_dict(line["trial"])})
+        return {name: asdict(judged)[name] for name in _SETTINGS}, judged
+
+
+_SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,11 @@ class Search:
         budget: Candidates a network.
         split: Kind of split; None is the data set's own.
         root: Folder with the raw files.
-        log: File of JSON lines; candidates that stand in it, with the same data set, kind and
-            number of splits, epochs and patience, are not run again.
+        log: File of a `SearchLog`; candidates that stand in it, with the same data set, kind and
+            number of splits, epochs and patience, are not run again. None keeps none.
 
     Raises:
-        ValueError: The log has a line that is no candidate; the message says which.
+        ValueError: If the log has a line that is no candidate; the message says which.
     """
 
     dataset: str
@@ -82,15 +86,20 @@ class Search:
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
         space = space_of(self.dataset)
-        known = {j.question: j for j in read_log(self.log)}
+        log = SearchLog(self.log)
         epochs = space.search_epochs or space.epochs
         length = (space.search_seeds, epochs, space.patience)
         todo = [t for m in self.models for t in space.candidates(m, self.budget)]
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
-            judged = known.get((key(self.dataset), self.split, trial, *length))
-            out.append(judged or self._judge(trial, *length))
+            asked = (key(self.dataset), self.split, trial.as_dict(), *length)
+            settings = dict(zip(_SETTINGS, asked, strict=True))
+            judged = log.find(settings)
+            if judged is None:
+                judged = self._judge(trial, *length)
+                log.add(settings, judged)
+            out.append(judged)
         return out
 
     def _judge(self, trial: Trial, seeds: int, epochs: int, patience: int) -> Judged:
@@ -105,33 +114,10 @@ class Search:
             scores.append(outcome.fit.val)
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters
-        judged = Judged(
+        return Judged(
             key(self.dataset), trial, mean(scores), parameters, seconds,
             seeds, epochs, patience, self.split,
         )  # fmt: skip
-        if self.log is not None:
-            add_line(self.log, asdict(judged))
-        return judged
-
-
-def read_log(path: Path | None) -> list[Judged]:
-    """The lines of a search log, less a last one that was cut short; none when there is no file.
-
-    Raises:
-        ValueError: A line that is no candidate.
-    """
-    if path is None:
-        return []
-    out = []
-    for number, line in enumerate(whole_text(path).splitlines(), 1):
-        try:
-            out.append(Judged.from_json(line))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"log: line {number} of {path} is no candidate of a search ({error!r}); mend or "
-                "delete that line"
-            ) from error
-    return out
 
 
 def best(log: list[Judged]) -> dict[str, Judged]:

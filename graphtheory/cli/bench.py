@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
+from graphtheory.cli.bench_runs import say_known, told_where_runs_are, train_all
 from graphtheory.cli.fitting import of_images, only_images
 from graphtheory.cli.show import (
     SMALL,
@@ -24,13 +25,11 @@ from graphtheory.cli.show import (
     refusing,
     set_aside,
     threads,
-    told_on_stop,
     write_json,
 )
 
 if TYPE_CHECKING:
     from graphtheory.bench.node_benchmark import Benchmark, Run
-    from graphtheory.bench.record import RecordedBenchmark
     from graphtheory.bench.search import Judged
     from graphtheory.report import BenchmarkReport
 
@@ -104,11 +103,10 @@ class Bench(Command):
         from graphtheory.report import difference_table
         from graphtheory.report import differences as paired
 
-        bench, data, log = self._prepared(screen)
-        out = bench.record.path.parent
-        with told_on_stop(lambda: _tell(screen, bench)), threads(self.threads, data.num_nodes):
-            runs = self._train(screen, bench)
-            studied = self._distances(screen, bench, data)
+        bench, data, log, out = self._prepared(screen)
+        with told_where_runs_are(screen, bench, out), threads(self.threads, data.num_nodes):
+            runs = train_all(screen, bench, ".1f", ", {whole:.1f} s")
+            studied = self._distances(screen, data, out)
             report = self._report(screen, bench, data, runs, studied, log)
         title = f"{data.name}, split {data.split}"
         screen.table(report.scores(title))
@@ -117,10 +115,10 @@ class Bench(Command):
         _write(report, out)
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
-    def _prepared(self, screen: Screen) -> tuple[RecordedBenchmark, Any, list[Judged]]:
-        """The benchmark, its data and the search's log, after all that can be refused."""
-        from graphtheory.bench.record import Record, RecordedBenchmark
-        from graphtheory.bench.search import read_log
+    def _prepared(self, screen: Screen) -> tuple[Benchmark, Any, list[Judged], Path]:
+        """Benchmark, data, the search's log and the folder, after all that can be refused."""
+        from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
+        from graphtheory.bench.search import SearchLog
         from graphtheory.data import graphs
         from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -137,34 +135,20 @@ class Bench(Command):
         root = data_root(self.root)
         with refusing():
             data = graphs.load(self.dataset, root, split=self.split)
-            log = read_log(self.search_log or Path(f"runs/tune-{data.name}/search.jsonl"))
+            tried = self.search_log or Path(f"runs/tune-{data.name}/search.jsonl")
+            log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{data.name}")
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, out / "runs.jsonl")
-            bench = RecordedBenchmark(
+            bench = Benchmark(
                 data.name, models, self.seeds or SEEDS, data.split, root, self.epochs,
-                self.patience, record=Record(out / "runs.jsonl"),
+                self.patience, record=FinishedRuns(out / "runs.jsonl"),
             )  # fmt: skip
-            if known_runs := bench.check():
-                screen.say(f"{known_runs} of {_total(bench)} runs are known from earlier.")
-        return bench, data, log
+            say_known(screen, bench)
+        return bench, data, log, out
 
-    def _train(self, screen: Screen, bench: RecordedBenchmark) -> list[Run]:
-        with screen.steps("run") as steps:
-
-            def tell(run: Run) -> None:
-                spent = run.seconds_per_epoch * run.epochs
-                steps.finished(
-                    f"{run.model}, seed {run.seed}: test {100 * run.test:.1f}, validation "
-                    f"{100 * run.val:.1f} after {run.epochs} epochs, {spent:.1f} s"
-                )
-
-            return replace(bench, finished=tell).run(steps.before)
-
-    def _distances(
-        self, screen: Screen, bench: RecordedBenchmark, data: Any
-    ) -> list[dict[str, Any]]:
+    def _distances(self, screen: Screen, data: Any, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.data.catalogue import describe
         from graphtheory.papers.core_neighborhood.distance_study import DistanceStudy
@@ -175,10 +159,10 @@ class Bench(Command):
         if farthest == 0 or data.split != describe(data.name).default_split:
             return []
         study = DistanceStudy(
-            data.name, bench.root, tuple(range(1, farthest + 1)), seeds=1,
+            data.name, data_root(self.root), tuple(range(1, farthest + 1)), seeds=1,
             epochs=self.epochs or DistanceStudy.epochs,
         )  # fmt: skip
-        kept = bench.record.path.with_name("distances.jsonl")
+        kept = out / "distances.jsonl"
         if not self.resume:
             set_aside(screen, kept)
         with refusing(), screen.steps("distance-z run") as steps:
@@ -187,7 +171,7 @@ class Bench(Command):
     def _report(
         self,
         screen: Screen,
-        bench: RecordedBenchmark,
+        bench: Benchmark,
         data: Any,
         runs: list[Run],
         studied: list[dict[str, Any]],
@@ -200,17 +184,6 @@ class Bench(Command):
             bench, runs, data.split, data.metric, screen.command, Environment.here(),
             distance_rows=studied, search_log=log,
         )  # fmt: skip
-
-
-def _total(bench: Benchmark) -> int:
-    return bench.seeds * len(bench.models)
-
-
-def _tell(screen: Screen, bench: RecordedBenchmark) -> None:
-    screen.say(
-        f"\n{bench.check()} of {_total(bench)} runs are in {bench.record.path}; the same command "
-        "with --resume goes on."
-    )
 
 
 def _write(report: BenchmarkReport, out: Path) -> None:

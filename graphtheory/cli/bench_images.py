@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.cli.bench_runs import say_known, told_where_runs_are, train_all
 from graphtheory.cli.show import (
     RefusedError,
     Screen,
@@ -13,14 +13,12 @@ from graphtheory.cli.show import (
     refusing,
     set_aside,
     threads,
-    told_on_stop,
     write_json,
 )
 from graphtheory.cli.train_images import MANY, Finished
 
 if TYPE_CHECKING:
     from graphtheory.bench.image_benchmark import ImageBenchmark
-    from graphtheory.bench.node_benchmark import Run
     from graphtheory.cli.bench import Bench
 
 SEEDS = 3
@@ -32,14 +30,13 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
     from graphtheory.report.image_benchmark import ImageReport
     from graphtheory.train import CheckpointError
 
-    bench = _prepared(screen, command, models)
-    out = bench.record.path.parent
+    bench, out = _prepared(screen, command, models)
     with (
-        told_on_stop(lambda: _tell(screen, bench)),
+        told_where_runs_are(screen, bench, out, ", with the run under way from its last epoch"),
         threads(command.threads, MANY),
         refusing(CheckpointError, ValueError, OSError, ImportError),
     ):
-        runs = _train(screen, bench)
+        runs = train_all(screen, bench, ".2f", " of {epoch:.1f} s")
         here = Environment.here()
     report = ImageReport(bench, runs, screen.command, here)
     screen.table(report.table())
@@ -54,10 +51,12 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
     )
 
 
-def _prepared(screen: Screen, command: Bench, models: tuple[str, ...]) -> ImageBenchmark:
-    """The benchmark, after all that can be refused."""
+def _prepared(
+    screen: Screen, command: Bench, models: tuple[str, ...]
+) -> tuple[ImageBenchmark, Path]:
+    """The benchmark and its folder, after all that can be refused."""
     from graphtheory.bench.image_benchmark import ImageBenchmark
-    from graphtheory.bench.record import Record
+    from graphtheory.bench.node_benchmark import FinishedRuns
     from graphtheory.data import image_sets
 
     for name in ("patience", "distances", "search_log"):
@@ -74,11 +73,10 @@ def _prepared(screen: Screen, command: Bench, models: tuple[str, ...]) -> ImageB
                 set_aside(screen, out / earlier)
         bench = ImageBenchmark(
             info.name, models, seeds, root=root, epochs=command.epochs,
-            record=Record(out / "runs.jsonl"), kept=_keep(screen),
+            record=FinishedRuns(out / "runs.jsonl"), kept=_keep(screen),
         )  # fmt: skip
-        if known_runs := bench.check():
-            screen.say(f"{known_runs} of {seeds * len(models)} runs are known from earlier.")
-    return bench
+        say_known(screen, bench)
+    return bench, out
 
 
 def _keep(screen: Screen) -> Any:
@@ -86,22 +84,3 @@ def _keep(screen: Screen) -> Any:
         Finished(trial, images, task, outcome).write(Path(folder), screen.command)
 
     return keep
-
-
-def _train(screen: Screen, bench: ImageBenchmark) -> list[Run]:
-    with screen.steps("run") as steps:
-
-        def tell(run: Run) -> None:
-            steps.finished(
-                f"{run.model}, seed {run.seed}: test {100 * run.test:.2f}, validation "
-                f"{100 * run.val:.2f} after {run.epochs} epochs of {run.seconds_per_epoch:.1f} s"
-            )
-
-        return replace(bench, finished=tell).run(steps.before)
-
-
-def _tell(screen: Screen, bench: ImageBenchmark) -> None:
-    screen.say(
-        f"\n{bench.check()} of {bench.seeds * len(bench.models)} runs are in {bench.record.path}; "
-        "the same command with --resume goes on, with the run under way from its last epoch."
-    )

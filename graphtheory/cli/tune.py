@@ -63,12 +63,12 @@ class Tune(Command):
             data = graphs.load(self.dataset, root, split=self.split)
             out = self.out or Path(f"runs/tune-{data.name}")
             out.mkdir(parents=True, exist_ok=True)
-            before = search.read_log(out / "search.jsonl")
+            before = len(search.SearchLog(out / "search.jsonl"))
         study = search.Search(
             data.name, models, self.budget, self.split, root, out / "search.jsonl"
         )
         if before:
-            screen.say(f"{len(before)} candidates are known from {study.log}.")
+            screen.say(f"{before} candidates are known from {study.log}.")
 
         def tell() -> None:
             screen.say(f"\nWhat was tried is in {study.log}; the same command goes on.")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from graphtheory.bench.image_benchmark import ImageBenchmark
-from graphtheory.bench.record import Record
+from graphtheory.bench.node_benchmark import FinishedRuns
 from graphtheory.bench.rows import Environment
 from graphtheory.report.image_benchmark import ImageReport
 
@@ -11,7 +11,7 @@ pytest.importorskip("kornia")
 
 
 def make(folder: Path, epochs: int = 1) -> ImageBenchmark:
-    record = Record(folder / "runs.jsonl")
+    record = FinishedRuns(folder / "runs.jsonl")
     return ImageBenchmark("digits", ("cnn", "vit"), 1, epochs=epochs, record=record)
 
 
@@ -22,9 +22,9 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     assert all(0 < run.extra["gmacs"] < 1 for run in runs)
     assert (tmp_path / "vit-0/last.ckpt").exists()
     again = make(tmp_path)
-    assert again.check() == 2 and again.run() == runs
-    with pytest.raises(ValueError, match="holds cnn under other settings: recipe"):
-        make(tmp_path, epochs=2).check()
+    assert again.count_known() == 2 and again.run() == runs
+    with pytest.raises(ValueError, match="holds cnn, 0 under other settings: recipe"):
+        make(tmp_path, epochs=2).count_known()
     report = ImageReport(again, runs, "the command", Environment("none", {}, ""))
     table = report.table()
     assert table.title == "digits (embedded)" and len(table.rows) == 2

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from graphtheory.bench import search
-from graphtheory.bench.search import Judged, Search, best, read_log
+from graphtheory.bench.search import Judged, Search, SearchLog, best
 from graphtheory.bench.spaces import Space, make_trial
 from graphtheory.bench.trial import Outcome, Trial, load, run_trial
 from tests.bench.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")
 MODELS = ("gt", "mlp")
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_nothing_runs_twice(log: Path, runs: list[tuple[Trial, int]]) -> None:
     assert [more[0], more[1], more[4], more[5]] == first
     assert Search("Karate", MODELS, budget=4, log=log).run() == more
     assert len(runs) == 2 * 4 * 2
-    assert sorted(map(str, read_log(log))) == sorted(map(str, more))
+    assert sorted(map(str, list(SearchLog(log)))) == sorted(map(str, more))
 
 
 def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[Trial, int]]) -> None:
@@ -70,7 +71,7 @@ def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[Trial, int]]) -> N
     task = Search("karate", MODELS, budget=2, log=log)
     with pytest.raises(KeyboardInterrupt):
         task.run(stop_in_the_third)
-    assert len(read_log(log)) == 2
+    assert len(list(SearchLog(log))) == 2
     resumed = task.run()
     assert len(runs) == 8
     fresh = Search("karate", MODELS, budget=2).run()
@@ -82,7 +83,7 @@ def test_lines_of_another_data_set_or_split_do_not_count(
 ) -> None:
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
-    (line,) = read_log(log)
+    (line,) = list(SearchLog(log))
     log.write_text(json.dumps(asdict(replace(line, dataset="cora"))) + "\n")
     task.run()
     assert len(runs) == 4
@@ -114,7 +115,7 @@ def test_a_broken_line_is_named(log: Path, damage: Any) -> None:
     lines = log.read_text().splitlines()
     lines[1] = damage(lines[1])
     log.write_text("\n".join(lines) + "\n", encoding="latin-1")
-    with pytest.raises(ValueError, match=r"log: line 2 of .*search\.jsonl is no candidate"):
+    with pytest.raises(ValueError, match=r"line 2 of .*search\.jsonl is no finished run"):
         Search("karate", ("mlp",), budget=2, log=log).run()
 
 
@@ -124,21 +125,28 @@ def test_a_last_line_that_was_cut_short_is_tried_again(log: Path) -> None:
     log.write_text(whole[:-30])
     again = Search("karate", ("mlp",), budget=2, log=log).run()
     assert [j.val for j in again] == [j.val for j in first]
-    assert len(read_log(log)) == 2 and again[0] == first[0]
+    assert len(list(SearchLog(log))) == 2 and again[0] == first[0]
 
 
 def test_no_log_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Search("karate", ("mlp",), budget=1).run()
     assert list(tmp_path.iterdir()) == []
-    assert read_log(None) == [] and read_log(tmp_path / "none") == []
+    assert list(SearchLog(None)) == list(SearchLog(tmp_path / "none")) == []
 
 
 def test_line_of_text_and_back() -> None:
     line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
-    assert Judged.from_json(json.dumps(asdict(line))) == line
-    public = replace(line, split="public")
-    assert Judged.from_json(json.dumps(asdict(public))).split == "public"
+    for judged_on in (line, replace(line, split="public")):
+        text = json.dumps(SearchLog().line({}, judged_on))
+        assert SearchLog().read(json.loads(text))[1] == judged_on
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("search-*.jsonl")), ids=lambda p: p.stem)
+def test_committed_logs_are_read(file: Path) -> None:
+    log = SearchLog(file)
+    assert len(list(log)) == len(log) > 0
+    assert all(0 <= candidate.val <= 1 for candidate in log)
 
 
 def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:
@@ -185,4 +193,4 @@ def test_a_longer_search_is_a_new_question(log: Path, monkeypatch: pytest.Monkey
     longer = replace(search.space_of("karate"), epochs=4)
     monkeypatch.setattr(search, "space_of", lambda _: longer)
     assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
-    assert len(read_log(log)) == 2 and first[0].epochs != 4
+    assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4

@@ -117,6 +117,6 @@ def test_the_key_follows_from_the_fields() -> None:
 def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     kept = tmp_path / "figure.jsonl"
     kept.write_text(content)
-    with pytest.raises(ValueError, match=r"line 1 of .*figure\.jsonl is no JSON object"):
+    with pytest.raises(ValueError, match=r"line 1 of .*figure\.jsonl is no finished run"):
         Squares(1).measure(Square(), kept=kept)
     assert kept.read_text() == content

@@ -73,6 +73,6 @@ def test_more_steps_are_added(tmp_path: Path) -> None:
 def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     kept = tmp_path / "study.jsonl"
     kept.write_text(content)
-    with pytest.raises(ValueError, match=r"line 1 of .*study\.jsonl is no JSON object"):
+    with pytest.raises(ValueError, match=r"line 1 of .*study\.jsonl is no finished run"):
         Squares(1).run(kept=kept)
     assert kept.read_text() == content

@@ -1,0 +1,124 @@
+"""Finished runs in a file of JSON lines, so that nothing is lost when a long study stops."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+Settings = dict[str, Any]
+"""All that decides what a run gives, as plain values."""
+V = TypeVar("V")
+
+
+class Finished(Generic[V]):
+    """What finished runs gave, by the settings that they were made under.
+
+    A line is ``{"settings": ..., "rows": ...}``; subclasses may write another form. Every line is
+    on the disk before `add` returns; a last line that a crash cut short is dropped.
+
+    Args:
+        path: The file; its folder is made when the first run is added. None keeps runs in memory.
+
+    Attributes:
+        path: The file.
+        named_by: Settings that name a run: one that agrees in these and in another differs is an
+            error. Empty: all settings together name it.
+
+    Raises:
+        ValueError: If a line is no finished run; the message says which.
+
+    Example:
+        >>> finished = Finished()
+        >>> finished.add({"width": 4}, [{"error": 0.5}])
+        >>> finished.find({"width": 4}), finished.find({"width": 8})
+        ([{'error': 0.5}], None)
+    """
+
+    named_by: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._runs: dict[str, tuple[Settings, V]] = {}
+        for number, text in enumerate(_whole_text(path).splitlines(), 1):
+            try:
+                settings, value = self.read(json.loads(text))
+                self._runs[self._name(settings)] = settings, value
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(
+                    f"line {number} of {path} is no finished run ({error!r}); mend or delete that "
+                    "line, or take another folder"
+                ) from error
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[V]:
+        """What the runs gave, in the order in which they were added."""
+        return (value for _, value in self._runs.values())
+
+    def find(self, settings: Settings) -> V | None:
+        """What the run with these settings gave; None where there is none yet.
+
+        Raises:
+            ValueError: If a run of that name was made under other settings; the message says where
+                they differ.
+        """
+        name, settings = self._name(settings), _plain(settings)
+        if name not in self._runs:
+            return None
+        there, value = self._runs[name]
+        for key in {**there, **settings}:
+            if there.get(key) != settings.get(key):
+                told = ", ".join(str(settings[part]) for part in self.named_by)
+                raise ValueError(
+                    f"{self.path} holds {told} under other settings: {key} {there.get(key)} there, "
+                    f"{settings.get(key)} here; expected the same settings or another folder"
+                )
+        return value
+
+    def add(self, settings: Settings, value: V) -> None:
+        """Add a run, on the disk before this returns."""
+        self._runs[self._name(settings)] = _plain(settings), value
+        if self.path is not None:
+            add_line(self.path, self.line(settings, value))
+
+    def line(self, settings: Settings, value: V) -> dict[str, Any]:
+        """A run as an object of plain values."""
+        return {"settings": settings, "rows": value}
+
+    def read(self, line: dict[str, Any]) -> tuple[Settings, V]:
+        """Settings and value of a line; the inverse of `line`."""
+        return dict(line["settings"]), line["rows"]
+
+    def _name(self, settings: Settings) -> str:
+        named = {part: settings[part] for part in self.named_by} or settings
+        return json.dumps(named, sort_keys=True)
+
+
+def add_line(path: Path, line: dict[str, Any]) -> None:
+    """Append an object, on the disk before this returns; the folder is made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _whole_text(path: Path | None) -> str:
+    """What a file holds, after a last line that a crash cut short was cut off; "" without it."""
+    if path is None or not path.exists():
+        return ""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return whole.decode(errors="replace")
+
+
+def _plain(settings: Settings) -> Settings:
+    """As they come back from a file: tuples as lists."""
+    return json.loads(json.dumps(settings))

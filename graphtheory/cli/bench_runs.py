@@ -1,0 +1,62 @@
+"""What `graphtheory bench` does alike on graphs and on images: train, tell, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphtheory.cli.show import Screen, told_on_stop
+
+if TYPE_CHECKING:
+    from graphtheory.bench.node_benchmark import Benchmark, Run
+
+
+def say_known(screen: Screen, bench: Benchmark) -> None:
+    """How many of the runs are kept from earlier.
+
+    Raises:
+        ValueError: If some of them were made under other settings.
+    """
+    if known_runs := bench.count_known():
+        screen.say(f"{known_runs} of {bench.total} runs are known from earlier.")
+
+
+@contextmanager
+def told_where_runs_are(
+    screen: Screen, bench: Benchmark, out: Path, more: str = ""
+) -> Iterator[None]:
+    """Say how far a benchmark came when Ctrl-C or SIGTERM ends the block."""
+
+    def tell() -> None:
+        screen.say(
+            f"\n{bench.count_known()} of {bench.total} runs are in {out / 'runs.jsonl'}; the same "
+            f"command with --resume goes on{more}."
+        )
+
+    with told_on_stop(tell):
+        yield
+
+
+def train_all(screen: Screen, bench: Benchmark, score: str, seconds: str) -> list[Run]:
+    """Train what is not known yet, with a line of progress for each run.
+
+    Args:
+        screen: Where progress goes.
+        bench: What is trained.
+        score: Format of a score in per cent.
+        seconds: Format of the time, of `{whole}` and `{epoch}`.
+    """
+    with screen.steps("run") as steps:
+
+        def tell(run: Run) -> None:
+            each = run.seconds_per_epoch
+            time = seconds.format(whole=each * run.epochs, epoch=each)
+            steps.finished(
+                f"{run.model}, seed {run.seed}: test {100 * run.test:{score}}, validation "
+                f"{100 * run.val:{score}} after {run.epochs} epochs{time}"
+            )
+
+        return replace(bench, finished=tell).run(steps.before)
