@@ -1,20 +1,50 @@
-"""Claims that several figures share: each is checked on measurements and told in sentences."""
+"""Claims that several figures share: each is checked on measurements and told in sentences.
+
+A claim reads its numbers from the measurements with a function of its own, such as `over` or
+a `papers.crossing.Crossing`: name of a line of the figure -> setting -> the measure of each seed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from graphtheory.bench.rows import Row
-from graphtheory.papers.figure import Measurements, Verdict
-from graphtheory.papers.grid import Measured
-from graphtheory.papers.pivot import groups
-from graphtheory.papers.power_law import Exponent, regression_of
-from graphtheory.papers.stats import crossing
+from graphtheory.papers.figure import Measurements, Verdict, became
+from graphtheory.papers.power_law import Exponent, Successes, regression_of
+from graphtheory.papers.stats import levels, lowest, means, medians, trend
+
+Numbers = Mapping[float, Sequence[float]]
+"""Setting -> the measure of each seed, in the same order of seeds."""
+Read = Callable[[Any, Measurements], Mapping[str, Any]]
+"""(grid, measured) -> name of a line -> `Numbers`, or the `Successes` of its trials."""
+
+
+def over(setting: str, measure: str, line: str = "{case}") -> Read:
+    """Reads a measure over a setting, for each line of a figure.
+
+    Args:
+        setting: Key of what varies along a line.
+        measure: Key of what is read. Measurements without it are left out.
+        line: Name of a line, with keys of a measurement in braces, such as "{labels} images".
+
+    Example:
+        >>> measured = [{"case": "a", "n": n, "seed": 0, "error": 1 / n} for n in (4, 2)]
+        >>> over("n", "error")(None, measured)
+        {'a': {2: [0.5], 4: [0.25]}}
+    """
+
+    def read(grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+        mine = [one for one in measured if measure in one]
+        out: dict[str, dict[float, list[float]]] = {line.format(**one): {} for one in mine}
+        for one in sorted(mine, key=lambda one: (one[setting], one["seed"])):
+            out[line.format(**one)].setdefault(one[setting], []).append(one[measure])
+        return out
+
+    return read
 
 
 def exponent_rows(what: str, found: Exponent | None, **about: Any) -> list[Row]:
@@ -41,86 +71,182 @@ def reached(
     return [*rows, Row.of(value, finite, "1", **about)] if finite else rows
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """The size at which an error falls below a threshold shrinks as a power of a letter.
-
-    Each trial's error is read off over the logarithm of the size, as a straight line in the
-    logarithm of the error. The exponent is fitted over the values of the letter at which every
-    trial gets there, and none at the smallest size already.
+@dataclass(frozen=True, kw_only=True)
+class Claimed(ABC):
+    """Base of claims that say the same of every line of a figure, in a sentence for each.
 
     Attributes:
-        things: What the size counts, such as "examples".
-        size: Key of the size.
-        measure: Key of the error.
-        threshold: Of the error.
-        exponent: What the paper says is enough.
+        what: The measure, in words.
+        letter: What varies along a line.
+        read: The numbers of each line.
+        rows: Result rows of what was found: ``rows(name of the line, found)``.
     """
 
-    things: str
-    size: str
-    measure: str = "error"
-    threshold: float = 0.05
-    exponent: float = -2
-
-    def needed(self, measured: Measurements) -> dict[float, list[float]]:
-        """Value of the letter -> the size that each trial needs, infinite where none is enough."""
-        out: dict[float, list[float]] = {}
-        for (value, _), mine in sorted(groups(measured, "value", "seed").items()):
-            curve = sorted((one[self.size], one[self.measure]) for one in mine)
-            size = crossing(curve, self.threshold, log_x=True, log_y=True)
-            out.setdefault(value, []).append(size)
-        return out
-
-    def fit(self, needed: dict[float, list[float]], smallest: float) -> Exponent | None:
-        """The exponent of the letter; None of fewer than two values."""
-        inside = {v: n for v, n in needed.items() if max(n) < math.inf and min(n) > smallest}
-        return regression_of(inside)
+    what: str
+    letter: str
+    read: Read
+    rows: Callable[[str, Any], list[Row]] = lambda line, found: []
 
     def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """One sentence or two for each panel."""
+        """A sentence for each line."""
         told, rows = [], []
-        for (panel,), mine in groups(measured, "panel").items():
-            text, own = self._panel(panel, mine)
-            told.append(text)
-            rows += own
+        for place, (line, numbers) in enumerate(self.read(grid, measured).items()):
+            found = self.find(numbers)
+            told.append(f"{line}: {self.tell(found, place, numbers)}.")
+            rows += self.rows(line, found)
         return Verdict(" ".join(told), rows)
 
-    def _panel(self, panel: str, mine: list[Measured]) -> tuple[str, list[Row]]:
-        letter = mine[0]["series"].partition(" = ")[0]
-        smallest, largest = (end(one[self.size] for one in mine) for end in (min, max))
-        needed, rows = self.needed(mine), []
-        for value, sizes in needed.items():
-            rows += reached(
-                sizes, "share of trials that get there", f"{self.things} needed",
-                {"case": panel, letter: value, "error": self.threshold},
-            )  # fmt: skip
-        found = self.fit(needed, smallest)
-        rows += exponent_rows("exponent", found, case=panel)
-        middle = [median(sizes) for sizes in needed.values()]
-        falls = all(later < earlier for earlier, later in pairwise(middle))
-        shown = ", ".join(f"{size:.0f}" if size < math.inf else "more" for size in middle)
-        text = (
-            f"{panel}: an error of {self.threshold:g} needs {shown} {self.things} at {letter} = "
-            f"{', '.join(f'{value:g}' for value in needed)}, "
-            + ("fewer" if falls else "not always fewer")
-            + " with every larger value: "
-            + ("holds" if falls else "not found")
-            + "; "
-            + (
-                "too few values for an exponent"
-                if found is None
-                else f"the number grows as {letter}^{found}, where {self.exponent:g} is claimed to "
-                "suffice"
-            )
-            + f". With {largest} {self.things} "
-            + zeros([one[self.measure] for one in mine if one[self.size] == largest])
-            + "."
+    @abstractmethod
+    def find(self, numbers: Any) -> Any:
+        """What the numbers of one line show; None of too few."""
+
+    @abstractmethod
+    def tell(self, found: Any, place: int, numbers: Any) -> str:
+        """That in words, beside the claim for the line at this place of the figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power(Claimed):
+    """A number is a power of a letter: the interval of the fitted exponent contains the claimed.
+
+    Attributes:
+        claimed: The exponent of every line, or one for each line; nan where none is claimed.
+        fit: `regression_of` for numbers, or `boundary` for successes.
+        least: Settings that a verdict needs.
+        no_law: P-value of the fit below which it is no power law.
+    """
+
+    claimed: float | tuple[float, ...]
+    fit: Callable[[Any], Exponent | None] = regression_of
+    least: int = 2
+    no_law: float = 0.01
+
+    def find(self, numbers: Any) -> Exponent | None:
+        """The exponent."""
+        found = self.fit(numbers)
+        return None if found is None or math.isnan(found.exponent) else found
+
+    def tell(self, found: Exponent | None, place: int, numbers: Any) -> str:
+        """The exponent, the claimed one, and whether it is a power law at all."""
+        if found is None:
+            return f"too few {self.what} inside the grid for an exponent"
+        said = f"{self.what} ~ ({self.letter})^{found}"
+        claimed = self.claimed[place] if isinstance(self.claimed, tuple) else self.claimed
+        if math.isnan(claimed):
+            return said
+        said += f", claimed {claimed:g}: "
+        if len(_settings(numbers)) < self.least:
+            return f"{said}no verdict of fewer than {self.least} values"
+        law = not found.misfit < self.no_law  # nan where that is not tested
+        said += became(found.low <= claimed <= found.high and law, _seeds(numbers))
+        if math.isnan(found.misfit):
+            return said
+        return f"{said} ({'a' if law else 'no'} power law fits, p = {found.misfit:.2g})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend(Claimed):
+    """A measure rises or falls with a letter: the interval of its rank correlation says so.
+
+    Attributes:
+        claimed: What it does.
+        sample: `medians`, `means` or, of successes, `boundaries`.
+    """
+
+    claimed: Literal["rises", "falls", "does not rise", "does not fall"]
+    sample: Callable[[Any], Any] = medians
+
+    def find(self, numbers: Any) -> Any:
+        """The correlation."""
+        values = _settings(numbers)
+        return trend(values, self.sample(numbers)) if len(values) > 1 else None
+
+    def tell(self, found: Any, place: int, numbers: Any) -> str:
+        """The direction beside the claimed one."""
+        if found is None:
+            return f"{self.what} at too few values of {self.letter} for a trend"
+        _, negated, wanted = self.claimed.rpartition("does not ")
+        holds = (found.direction.rstrip("s") == wanted.rstrip("s")) != bool(negated)
+        does = {"no trend": "has no trend"}.get(found.direction, found.direction)
+        return (
+            f"{self.what} {does} with {self.letter} ({found}), claimed: {self.claimed}: "
+            f"{became(holds, _seeds(numbers))}"
         )
-        return text, rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Claimed):
+    """A measure first falls and then rises with a letter: it is lowest inside, at neither end.
+
+    Attributes:
+        sample: `medians` or, of successes, `boundaries`.
+    """
+
+    sample: Callable[[Any], Any] = medians
+
+    def find(self, numbers: Any) -> Any:
+        """Where it is lowest."""
+        values = _settings(numbers)
+        return lowest(values, self.sample(numbers)) if values else None
+
+    def tell(self, found: Any, place: int, numbers: Any) -> str:
+        """Where that is, and how sure it is that this is no end."""
+        if found is None:
+            return f"{self.what} at no value of {self.letter}"
+        return (
+            f"{self.what} over {self.letter} is {found}, claimed to fall and then to rise: "
+            f"{became(found.holds, _seeds(numbers))}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level(Claimed):
+    """The mean of a measure is within bounds at every setting, with its interval.
+
+    Attributes:
+        low: The least that is claimed.
+        high: The most.
+        digits: Format of a size.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    digits: str = ".2f"
+
+    def find(self, numbers: Any) -> Any:
+        """The size at each setting."""
+        return levels(means(numbers)) if numbers else None
+
+    def tell(self, found: Any, place: int, numbers: Any) -> str:
+        """The sizes beside the bounds."""
+        if found is None:
+            return f"{self.what} at no value of {self.letter}"
+        sizes = (f"{x.value:{self.digits}} [{x.low:{self.digits}}, {x.high:{self.digits}}]"
+                 for x in found)  # fmt: skip
+        shown = ", ".join(
+            f"{size} at {self.letter} = {at:g}"
+            for at, size in zip(_settings(numbers), sizes, strict=True)
+        )
+        bounds = [f"at least {self.low:g}"] * (self.low > -math.inf)
+        bounds += [f"at most {self.high:g}"] * (self.high < math.inf)
+        holds = all(self.low <= size.low and size.high <= self.high for size in found)
+        return (
+            f"{self.what} is {shown}, claimed {' and '.join(bounds)}: "
+            f"{became(holds, _seeds(numbers))}"
+        )
 
 
 def zeros(errors: Sequence[float]) -> str:
     """How many of the errors are exactly 0, in words."""
     exact = sum(error == 0 for error in errors)
     return f"the error is exactly 0 in {exact} of {len(errors)} trials, at most {max(errors):.3f}"
+
+
+def _settings(numbers: Any) -> list[float]:
+    return numbers.values.tolist() if isinstance(numbers, Successes) else sorted(numbers)
+
+
+def _seeds(numbers: Any) -> int:
+    if isinstance(numbers, Successes):
+        return numbers.trials
+    return min((len(of) for of in numbers.values()), default=0)

@@ -1,40 +1,109 @@
 import math
 
+import numpy as np
 import pytest
 
-from graphtheory.papers.claims import Crossing
+from graphtheory.bench.rows import Row
+from graphtheory.papers.claims import Level, Power, Trend, Turn, exponent_rows, over
+from graphtheory.papers.power_law import Successes, boundary
+from graphtheory.papers.stats import boundaries
 
-CLAIM = Crossing("examples", "contexts")
 
-
-def curve(value: float, needed: float, seed: int) -> list[dict]:
-    """Errors that fall as the length to the power -2 and are the threshold at `needed`."""
+def measured(measure, seeds: int = 4, values: tuple[float, ...] = (1, 2, 4, 8)) -> list[dict]:
+    """Of two lines, "low" and "high", seeds in falling order."""
     return [
-        {"panel": "CoT", "series": f"tau = {value}", "value": value, "seed": seed, "contexts": n,
-         "error": CLAIM.threshold * (needed / n) ** 2}
-        for n in (5, 10, 20, 40, 80, 160)
-    ]  # fmt: skip
-
-
-def test_the_exponent_of_the_size_that_is_needed() -> None:
-    rows = [
-        row
-        for value in (0.2, 0.4, 0.8)
-        for seed in range(3)
-        for row in curve(value, 3 * value**-1.5 * (1 + seed / 10), seed)
+        {"line": line, "n": n, "seed": seed, "y": factor * measure(n, seed)}
+        for line, factor in (("low", 1), ("high", 2))
+        for seed in reversed(range(seeds))
+        for n in values
     ]
-    needed = CLAIM.needed(rows)
-    assert needed[0.2] == pytest.approx([3 * 0.2**-1.5 * f for f in (1, 1.1, 1.2)])
-    found = CLAIM.fit(needed, 5)  # at 0.8 the 5 examples are enough, so that two values are left
-    assert found is not None and found.exponent == pytest.approx(-1.5)
-    verdict = CLAIM(None, rows)
-    assert "fewer with every larger value: holds" in verdict.text
-    assert any(row.name == "exponent" for row in verdict.rows)
 
 
-def test_what_is_never_reached_has_no_exponent() -> None:
-    rows = [row | {"error": 0.5} for v in (0.2, 0.4) for s in range(3) for row in curve(v, 9, s)]
-    assert CLAIM.needed(rows)[0.2] == [math.inf] * 3
-    verdict = CLAIM(None, rows)
-    assert "needs more, more examples" in verdict.text and "not found" in verdict.text
-    assert [row.value for row in verdict.rows] == [0, 0]
+def successes(half: float) -> Successes:
+    """Half of 20 trials succeed at half * v^-2 labels."""
+    values, labels = np.array([1.0, 2, 4]), np.geomspace(1, 256, 9)
+    logit = 4 * np.log(labels[None] / (half * values[:, None] ** -2))
+    return Successes(values, labels, np.round(20 / (1 + np.exp(-logit))), 20)
+
+
+READ = over("n", "y", "{line} line")
+
+
+def test_numbers_are_read_by_line_and_setting_seeds_in_order() -> None:
+    rows = [*measured(lambda n, seed: n + seed / 10, 2, (2, 1)), {"line": "empty"}]
+    assert READ(None, rows) == {
+        "low line": {1: [1, 1.1], 2: [2, 2.1]}, "high line": {1: [2, 2.2], 2: [4, 4.2]},
+    }  # fmt: skip
+
+
+def test_a_power_holds_where_the_interval_contains_it() -> None:
+    rows = measured(lambda n, seed: n**-1.5 * (1 + seed / 10))
+    claim = Power(
+        what="steps", letter="n", read=READ, claimed=(-1.5, -2),
+        rows=lambda line, found: exponent_rows("exponent", found, case=line),
+    )  # fmt: skip
+    told, found = claim(None, rows)
+    low, high = told.split(". high line")
+    assert low.startswith("low line: steps ~ (n)^-1.50 [") and low.endswith("claimed -1.5: holds")
+    assert high.endswith("claimed -2: not found.")
+    assert found[0] == Row.of("exponent", found[0].value, "1", case="low line")
+    assert len(found) == 6
+
+
+def test_a_power_that_is_not_claimed_or_of_too_little_has_no_verdict() -> None:
+    def say(claimed: float, rows: list[dict]) -> str:
+        return Power(what="steps", letter="n", read=READ, claimed=claimed)(None, rows).text
+
+    rows = measured(lambda n, seed: n**-1.5 * (1 + seed / 10))
+    assert "claimed" not in say(math.nan, rows)
+    assert say(-1.5, rows[:4]).endswith("claimed -1.5: no verdict of fewer than 3 seeds.")
+    assert say(-1.5, rows[:1]) == "low line: too few steps inside the grid for an exponent."
+
+
+@pytest.mark.parametrize(("claimed", "word"), [(-2.0, "holds"), (-4.0, "not found")])
+def test_a_power_of_a_boundary_says_whether_it_is_one(claimed: float, word: str) -> None:
+    claim = Power(
+        what="labels", letter="v", read=lambda *_: {"GT": successes(64)}, fit=boundary,
+        claimed=claimed, least=3,
+    )  # fmt: skip
+    assert f"{word} (a power law fits, p = " in claim(None, []).text
+    few = successes(64)
+    few = Successes(few.values[:2], few.labels, few.counts[:2], 20)
+    assert claim.tell(boundary(few), 0, few).endswith("no verdict of fewer than 3 values")
+    bent = successes(64)
+    bent.counts[1] = bent.counts[0]
+    assert "not found (no power law fits, p = " in claim.tell(claim.find(bent), 0, bent)
+
+
+def test_a_trend_and_one_that_is_denied() -> None:
+    rows = measured(lambda n, seed: n + seed)
+    words = {"rises": "holds", "falls": "not found", "does not rise": "not found",
+             "does not fall": "holds"}  # fmt: skip
+    for claimed, word in words.items():
+        claim = Trend(what="y", letter="n", read=READ, claimed=claimed)  # type: ignore[arg-type]
+        assert claim(None, rows).text.startswith(
+            f"low line: y rises with n (1.00 [1.00, 1.00]), claimed: {claimed}: {word}. high"
+        )
+    flat = Trend(what="y", letter="n", read=READ, claimed="rises")
+    assert "y has no trend with n" in flat(None, measured(lambda n, seed: 1.0)).text
+    assert "no verdict of fewer than 3 seeds" in flat(None, measured(lambda n, seed: n, 2)).text
+    assert flat.find({1.0: [1.0]}) is None and "too few values" in flat.tell(None, 0, {})
+    fewer = Trend(what="labels", letter="v", read=READ, claimed="falls", sample=boundaries)
+    assert fewer.tell(fewer.find(successes(64)), 0, successes(64)).endswith("holds")
+
+
+def test_a_turn_is_inside() -> None:
+    claim = Turn(what="error", letter="n", read=READ)
+    assert claim(None, measured(lambda n, seed: (n - 4) ** 2 + seed)).text.startswith(
+        "low line: error over n is lowest at 4, inside in 100 % of resamples, claimed to fall and "
+        "then to rise: holds."
+    )
+    assert "not found" in claim(None, measured(lambda n, seed: n + seed)).text
+
+
+def test_a_level_is_within_bounds_with_its_interval() -> None:
+    rows = measured(lambda n, seed: 1 + 0.02 * seed, 3, (1, 2))
+    claim = Level(what="ratio", letter="n", read=READ, low=0.75, high=1.25)
+    low, high = claim(None, rows).text.split(". high line: ")
+    assert low.startswith("low line: ratio is 1.02 [1.0") and " at n = 2, claimed at least" in low
+    assert low.endswith("at most 1.25: holds") and high.endswith("not found.")

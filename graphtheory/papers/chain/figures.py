@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from statistics import fmean
+from itertools import pairwise
+from statistics import fmean, median
 from typing import Any
 
 import torch
 
 from graphtheory import plot
+from graphtheory.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
 from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
@@ -20,10 +23,12 @@ from graphtheory.papers.chain.transitions import (
     right_end_leads,
     trajectory_probability,
 )
-from graphtheory.papers.claims import Crossing, zeros
-from graphtheory.papers.figure import Figure, Measurements, Verdict
+from graphtheory.papers.claims import Numbers, exponent_rows, reached, zeros
+from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.figure import Figure, Measurements, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()
@@ -151,6 +156,61 @@ def _line(row: Measured) -> str:
     return f"condition 7.3.2 {'holds' if row['condition'] else 'fails'}"
 
 
+@dataclass(frozen=True)
+class Fewer:
+    """Every larger value of a letter needs less of a size, as a power of the letter.
+
+    Attributes:
+        things: What the size counts, such as "examples".
+        needed: Reads the size that each trial needs.
+        exponent: What the paper says is enough.
+    """
+
+    things: str
+    needed: Crossing
+    exponent: float = -2
+
+    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
+        """One sentence or two for each line."""
+        told, rows = [], []
+        found = self.needed.inside(grid, measured)
+        for line, sizes in self.needed(grid, measured).items():
+            mine = [one for one in measured if self.needed.line.format(**one) == line]
+            text, own = self._tell(line, mine, sizes, regression_of(found[line]))
+            told.append(text)
+            rows += own
+        return Verdict(" ".join(told), rows)
+
+    def _tell(
+        self, line: str, mine: list[Measured], needed: Numbers, found: Exponent | None
+    ) -> tuple[str, list[Row]]:
+        letter = mine[0]["series"].partition(" = ")[0]
+        threshold, rows = self.needed.threshold, []
+        for value, sizes in needed.items():
+            rows += reached(
+                sizes, "share of trials that get there", f"{self.things} needed",
+                {"case": line, letter: value, "error": threshold},
+            )  # fmt: skip
+        rows += exponent_rows("exponent", found, case=line)
+        middle = [median(sizes) for sizes in needed.values()]
+        falls = all(later < earlier for earlier, later in pairwise(middle))
+        shown = ", ".join(f"{size:.0f}" if size < math.inf else "more" for size in middle)
+        power = "too few values for an exponent"
+        if found is not None:
+            claimed = f"where {self.exponent:g} is claimed to suffice"
+            power = f"the number grows as {letter}^{found}, {claimed}"
+        largest = max(one[self.needed.size] for one in mine)
+        last = [one[self.needed.measure] for one in mine if one[self.needed.size] == largest]
+        text = (
+            f"{line}: an error of {threshold:g} needs {shown} {self.things} at {letter} = "
+            f"{', '.join(f'{value:g}' for value in needed)}, "
+            f"{'fewer' if falls else 'not always fewer'} with every larger value: "
+            f"{became(falls, len(last))}; {power}. With {largest} {self.things} "
+            f"{zeros(last)}."
+        )
+        return text, rows
+
+
 def condition_decides(grid: Contexts, measured: Measurements) -> Verdict:
     """Figure 7.5: the error of ICL falls only where condition 7.3.2 holds, that of CoT always."""
     told, holds = [], True
@@ -200,7 +260,7 @@ def _output(letter: str, tau_o: float, rho_o: float) -> Case:
 
 def _figure(figure: str, letter: str, inference: str, *cases: Case) -> Figure:
     summary = f"error of {inference} over the examples, for several {letter}"
-    claims = (Crossing("examples", "contexts"),)
+    claims = (Fewer("examples", Crossing("contexts")),)
     return Figure(
         figure, summary, Contexts(cases), errors, _show, claims, _picture, _quick
     )  # fmt: skip

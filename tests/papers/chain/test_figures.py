@@ -9,9 +9,10 @@ import pytest
 from graphtheory.cli import main
 from graphtheory.papers import index
 from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.figures import FIGURES, Contexts
+from graphtheory.papers.chain.figures import FIGURES, Contexts, Fewer
 from graphtheory.papers.chain.figures_attention import Dynamics
 from graphtheory.papers.chain.training import Learner
+from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.figure import Figure
 
 DATA = ChainData()
@@ -89,3 +90,23 @@ def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> N
 
 def test_the_data_of_the_section_are_the_default() -> None:
     assert ChainData() == ChainData(30, 20, 10, 3, 0.4, 20, 0.2)
+
+
+def lengths_needed(value: float, needed: float, error: float | None = None) -> list[dict]:
+    """Of three trials, errors that fall as the length to the power -2, or do not."""
+    return [
+        {"panel": "CoT", "series": f"tau = {value}", "value": value, "seed": seed, "contexts": n,
+         "error": error or 0.05 * (needed * (1 + seed / 10) / n) ** 2}
+        for seed in range(3)
+        for n in (5, 10, 20, 40, 80, 160)
+    ]  # fmt: skip
+
+
+def test_fewer_examples_with_every_larger_value() -> None:
+    claim = Fewer("examples", Crossing("contexts"))
+    falling = claim(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 3 * v**-1.5)])
+    assert "fewer with every larger value: holds" in falling.text
+    assert any(row.name == "exponent" for row in falling.rows)
+    never = claim(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 9, 0.5)])
+    assert "needs more, more examples" in never.text and "not found" in never.text
+    assert [row.value for row in never.rows] == [0, 0]

@@ -1,0 +1,71 @@
+"""Where the curve of each trial crosses a threshold, read from the measurements of a figure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from graphtheory.papers.figure import Measurements
+from graphtheory.papers.grid import Measured
+from graphtheory.papers.pivot import groups
+from graphtheory.papers.stats import crossing
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Reads where each trial's curve crosses a threshold: the size that it needs.
+
+    Between two sizes the curve is taken as a straight line, see `stats.crossing`.
+
+    Attributes:
+        size: Key of the size, such as the number of examples or of steps.
+        measure: Key of the curve's values.
+        threshold: Of the measure.
+        setting: Key of the letter's value.
+        line: Name of a line, with keys of a measurement in braces.
+        rising: Whether the measure rises to the threshold; else it falls below it.
+        log_size: Whether the line is straight over the logarithm of the size.
+        log_measure: Whether it is straight in the logarithm of the measure.
+    """
+
+    size: str
+    measure: str = "error"
+    threshold: float = 0.05
+    setting: str = "value"
+    line: str = "{panel}"
+    rising: bool = False
+    log_size: bool = True
+    log_measure: bool = True
+
+    def __call__(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+        """Line -> value of the letter -> the size that each trial needs.
+
+        The smallest size where the trial is there at once, infinite where no size is enough.
+        """
+        out: dict[str, dict[float, list[float]]] = {self.line.format(**one): {} for one in measured}
+        for one in _trials(measured, self.line, self.setting):
+            curve = sorted((at[self.size], at[self.measure]) for at in one)
+            found = crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
+                             log_y=self.log_measure)  # fmt: skip
+            line = out[self.line.format(**one[0])]
+            line.setdefault(one[0][self.setting], []).append(found)
+        return out
+
+    def inside(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+        """The same at the values where every trial needs a size between the smallest and largest.
+
+        An exponent is fitted over these.
+        """
+        smallest = min((one[self.size] for one in measured), default=0)
+        return {
+            line: {v: of for v, of in by.items() if min(of) > smallest and max(of) < math.inf}
+            for line, by in self(grid, measured).items()
+        }
+
+
+def _trials(measured: Measurements, line: str, setting: str) -> list[list[Measured]]:
+    """The measurements of each trial of each line, by setting and seed."""
+    named = [one | {"": line.format(**one)} for one in measured]
+    found = groups(named, "", setting, "seed").items()
+    return [mine for _, mine in sorted(found, key=lambda item: item[0])]
