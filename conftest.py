@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 _NEEDS = {
-    "triton": "graphtheory/ops/backends/*triton*.py",
+    "triton": "graphtheory/ops/backends/triton/*.py",
     "transformers": "graphtheory/integrations/hf_*.py",
 }
 collect_ignore_glob = [path for name, path in _NEEDS.items() if not find_spec(name)]

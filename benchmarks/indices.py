@@ -21,16 +21,18 @@ from torch import Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.bench.rows import Row
-from graphtheory.ops.backends import numba_csr
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.backends.cpu import kernels
+from graphtheory.ops.call import Call
 from graphtheory.ops.kernels import structure
 
 
 def step(parts: list[Tensor], nodes: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
     """Forward and backward, without autograd."""
     scale = nodes[0].size(2) ** -0.5
-    out, saved = numba_csr.attention(*parts[:2], *nodes, None, None, None, scale, 0.0, None)
+    out, saved = kernels.attention(*parts[:2], *nodes, None, None, None, scale, 0.0, None)
     given = (*parts, grad, *nodes, saved, None, 0, scale, 0.0, None)
-    return out, *numba_csr.attention_backward(*given, bias=None, table=None)[:3]
+    return out, *kernels.attention_backward(*given, bias=None, table=None)[:3]
 
 
 def measure(
@@ -39,10 +41,10 @@ def measure(
     """The rows of one graph and shape."""
     leaves, grad = draw(nb.num_dst, *shape)
     nodes = [leaf.detach() for leaf in leaves]
-    works = {
-        f"forward+backward, {bits}-bit ids": partial(step, structure(of, *leaves), nodes, grad)
-        for bits, of in ((64, nb), (32, nb.to_int32()))
-    }
+    works = {}
+    for bits, of in ((64, nb), (32, nb.to_int32())):
+        parts = structure(Call("aggregate", of, tuple(leaves)), BACKENDS["numba_csr"])
+        works[f"forward+backward, {bits}-bit ids"] = partial(step, parts, nodes, grad)
     assert all(torch.equal(a, b) for a, b in zip(*(w() for w in works.values()), strict=True))
     times = seconds(works, repeats)
     share = ratios(*reversed(times.values()))

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 _PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*", "papers/*/*")
-_KERNEL_PLACES = ("ops/backends/numba_csr.py", "ops/backends/_*.py", "structure/_*.py")
+_KERNEL_PLACES = ("ops/backends/cpu/*", "structure/_*.py")
 CHAPTERS = {p.parent.name for p in (ROOT / PACKAGE / "papers").glob("*/__init__.py")}
 SHARED = {"shallow_vit": ("core_neighborhood",)}  # until what they share is outside both
 # Third-party package -> the files that may import it.
@@ -59,7 +59,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "torch_geometric": _PYG_PLACES,
     "torch_scatter": _PYG_PLACES,
     "torch_sparse": _PYG_PLACES,
-    "triton": ("ops/backends/*triton*.py",),
+    "triton": ("ops/backends/triton/*",),
     "numba": _KERNEL_PLACES,
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("plot.py", "plot/*"),

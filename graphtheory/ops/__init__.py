@@ -1,15 +1,17 @@
-"""Pure differentiable functions of tensors and a neighbourhood."""
+"""Pure differentiable functions of tensors and a neighborhood."""
 
+import graphtheory.ops.backends  # noqa: F401  (registers them)
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.additive_attention import additive_attention
 from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
-from graphtheory.ops.dispatch import backend_names
+from graphtheory.ops.dispatch import Explanation, backend_names, explain
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
 from graphtheory.ops.topk import topk_attention
 
 __all__ = [
     "BucketedBias",
+    "Explanation",
     "additive_attention",
     "additive_score",
     "aggregate",
@@ -17,5 +19,6 @@ __all__ = [
     "backend_names",
     "edge_dot",
     "edge_softmax",
+    "explain",
     "topk_attention",
 ]

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.call import check_nodes
-from graphtheory.ops.kernels import structure, triton_objections
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.call import Call, check_nodes
+from graphtheory.ops.dispatch import choose
+from graphtheory.ops.kernels import structure
 from graphtheory.ops.operator import operator, refuses
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def _backend(tensor: Tensor) -> ModuleType:
-    if tensor.device.type == "cpu":
-        from graphtheory.ops.backends import _numba_additive
-
-        return _numba_additive
-    if not triton_objections(tensor.device):
-        from graphtheory.ops.backends import _triton_additive
-
-        return _triton_additive
-    from graphtheory.ops.backends import _torch_additive
-
-    return _torch_additive
-
-
 @operator("graphtheory::additive_score")
 def _score(
     source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor],
+    slope: float, parts: Sequence[Tensor], backend: str,
 ) -> Tensor:  # fmt: skip
-    return _backend(source).score(parts[0], parts[1], source, target, att, features, matrix, slope)
+    return BACKENDS[backend].kernels.additive_score(
+        parts[0], parts[1], source, target, att, features, matrix, slope
+    )
 
 
 @_score.register_fake
 def _(
     source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor],
+    slope: float, parts: Sequence[Tensor], backend: str,
 ) -> Tensor:  # fmt: skip
     return source.new_empty(parts[1].size(0), att.size(0))
 
@@ -49,9 +38,9 @@ def _(
 @operator("graphtheory::additive_score_backward")
 def _score_grad(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor],
+    slope: float, parts: Sequence[Tensor], backend: str,
 ) -> _Grads:  # fmt: skip
-    return _backend(source).score_backward(
+    return BACKENDS[backend].kernels.additive_score_backward(
         *parts, grad, source, target, att, features, matrix, slope
     )
 
@@ -59,27 +48,33 @@ def _score_grad(
 @_score_grad.register_fake
 def _(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor],
+    slope: float, parts: Sequence[Tensor], backend: str,
 ) -> _Grads:  # fmt: skip
     inputs = (source, target, att, features, matrix)
     return tuple(t.new_empty(t.shape) for t in inputs)  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.slope, parts = inputs
+    *tensors, ctx.slope, parts, ctx.backend = inputs
     ctx.save_for_backward(*tensors, *parts)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
     tensors, parts = saved[:5], list(saved[5:])
-    return (*_score_grad(grad, *tensors, ctx.slope, parts), None, [None] * len(parts))
+    grads = _score_grad(grad, *tensors, ctx.slope, parts, ctx.backend)
+    return *grads, None, [None] * len(parts), None
 
 
 _score.register_autograd(_backward, setup_context=_save)
 _score_grad.register_autograd(
     refuses("additive_score: no second derivative; edge_dot, edge_softmax and aggregate have one")
 )
+
+
+def run(call: Call, backend: Backend) -> Tensor:
+    """Scores [E, H] by the kernels of a backend; see `additive_score`."""
+    return _score(*call.tensors, *call.options, structure(call, backend), backend.name)
 
 
 def additive_score(
@@ -91,6 +86,7 @@ def additive_score(
     negative_slope: float = 0.2,
     edge_features: Tensor | None = None,
     edge_matrix: Tensor | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Score of every edge by a vector applied to a leaky sum of receiver, sender and edge.
 
@@ -109,6 +105,7 @@ def additive_score(
         negative_slope: Of the leaky rectifier, below 0 (dimensionless).
         edge_features: f, one vector an edge in the neighbourhood's order; with `edge_matrix`.
         edge_matrix: M, from features of an edge to those of a head.
+        backend: A name of `ops.backend_names(ops.additive_score)`; None takes the first that can.
 
     Shapes:
         source [num_src, heads, head_dim], target [num_dst, heads, head_dim], att [heads, head_dim],
@@ -118,6 +115,7 @@ def additive_score(
     Raises:
         TypeError: A tensor that is not floating.
         ValueError: Shapes that do not fit; one of `edge_features` and `edge_matrix` alone.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
         Brody, Alon and Yahav (2022), eq. (7). Differs: features of edges.
@@ -147,7 +145,8 @@ def additive_score(
     _check("edge_features", edge_features, (neighborhood.num_edges, edge_dim))
     _check("edge_matrix", edge_matrix, (heads, edge_dim, dim))
     tensors = (source, target, att, edge_features, edge_matrix)
-    return _score(*tensors, float(negative_slope), structure(neighborhood, *tensors))
+    call = Call("additive_score", neighborhood, tensors, (float(negative_slope),))
+    return choose(call, backend).run(call)
 
 
 def _check(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:

@@ -6,39 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import kernels
-from graphtheory.ops.call import check_edges, check_nodes
+from graphtheory.ops import reference
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.call import Call, check_edges, check_nodes
+from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
+from graphtheory.ops.kernels import structure
 from graphtheory.ops.operator import operator, refuses
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-def scores(
-    sent: Tensor, received: Tensor | None, edge: Tensor | None, nb: Neighborhood, slope: float
-) -> Tensor:
-    """The definition: leaky(sent + received + edge) as [E, H]; -inf where `edge` is -inf."""
-    out = sent.index_select(0, nb.indices)
-    if received is not None:
-        out = out + received.index_select(0, nb.receivers())
-    if edge is None:
-        return nn.functional.leaky_relu(out, slope)
-    barred = edge == -torch.inf
-    out = nn.functional.leaky_relu(out + edge.masked_fill(barred, 0), slope)
-    return out.masked_fill(barred, -torch.inf)
 
 
 @operator("graphtheory::additive_attention")
 def _attention(
     value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    from graphtheory.ops.backends import _numba_sums
-
-    return _numba_sums.attention(
+    return BACKENDS[backend].kernels.additive_attention(
         parts[0], parts[1], value, sent, received, edge, slope, dropout, seed
     )
 
@@ -47,6 +35,7 @@ def _attention(
 def _(
     value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     wide = torch.promote_types(value.dtype, torch.float32)
     out = value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
@@ -57,20 +46,18 @@ def _(
 def _attention_grad(
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     weights: Tensor, seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
+    backend: str,
 ) -> _Grads:  # fmt: skip
-    from graphtheory.ops.backends import _numba_sums
-
-    indptr, indices, t_indptr, receivers, perm = parts
-    return _numba_sums.attention_backward(
-        indptr, indices, t_indptr, receivers, perm, grad, value, sent, received, edge, weights,
-        slope, dropout, seed,
-    )  # fmt: skip
+    return BACKENDS[backend].kernels.additive_attention_backward(
+        *parts, grad, value, sent, received, edge, weights, slope, dropout, seed
+    )
 
 
 @_attention_grad.register_fake
 def _(
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     weights: Tensor, seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
+    backend: str,
 ) -> _Grads:  # fmt: skip
     rows = 0 if received is None else received.size(0)
     return (
@@ -90,7 +77,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[Any, ...]:
-    nothing = (None, [None] * ctx.num_parts, None, None)
+    nothing = (None, [None] * ctx.num_parts, None, None, None)
     if grad is None:
         return None, None, None, None, *nothing
     saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
@@ -117,6 +104,25 @@ _attention_grad.register_autograd(
 )
 
 
+def run(call: Call, backend: Backend) -> Tensor:
+    """Run a checked call on a backend."""
+    if not backend.fuses_additive_attention:
+        return _composed(call, backend)
+    seed, slope, dropout = call.options
+    parts = structure(call, backend)
+    return _attention(*call.tensors, seed, parts, slope, dropout, backend.name)[0]
+
+
+def _composed(call: Call, backend: Backend) -> Tensor:
+    nb, (value, sent, received, edge), (seed, slope, dropout) = call[1:]
+    assert value is not None and sent is not None
+    logits = reference.additive_logits(sent, received, edge, nb, slope)
+    weights = backend.run(Call("edge_softmax", nb, (logits,)))
+    if seed is not None:
+        weights = weights * dropout_factor(dropout, seed, weights)
+    return backend.run(Call("aggregate", nb, (weights.to(value.dtype), value)))
+
+
 def additive_attention(
     value: Tensor,
     sent: Tensor,
@@ -127,6 +133,7 @@ def additive_attention(
     negative_slope: float = 0.2,
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Softmax attention whose logits are leaky sums of one number of each end.
 
@@ -147,6 +154,8 @@ def additive_attention(
         negative_slope: Of the leaky rectifier, below 0 (dimensionless).
         dropout: Probability with which a weight is dropped, in [0, 1).
         generator: Source of the dropout's seed; None takes torch's global one.
+        backend: A name of `ops.backend_names(ops.additive_attention)`; None takes the first that
+            can run the call.
 
     Shapes:
         value [num_src, heads, head_dim], sent [num_src, heads], received [num_dst, heads],
@@ -155,6 +164,7 @@ def additive_attention(
     Raises:
         TypeError: A tensor that is not floating.
         ValueError: Shapes that do not fit the neighbourhood; dropout outside [0, 1).
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
         Velickovic et al. (2018), eq. (3) and (4).
@@ -175,16 +185,9 @@ def additive_attention(
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
     seed = draw_seed(generator, value.device) if dropout > 0 else None
-    if value.device.type == "cpu":
-        parts = kernels.structure(neighborhood, value, sent, received, edge)
-        return _attention(
-            value, sent, received, edge, seed, parts, float(negative_slope), float(dropout)
-        )[0]
-    logits = scores(sent, received, edge, neighborhood, negative_slope)
-    weights = kernels.edge_softmax(logits, neighborhood)
-    if seed is not None:
-        weights = weights * dropout_factor(dropout, seed, weights)
-    return kernels.aggregate(weights.to(value.dtype), value, neighborhood)
+    tensors, options = (value, sent, received, edge), (seed, float(negative_slope), float(dropout))
+    call = Call("additive_attention", neighborhood, tensors, options)
+    return choose(call, backend).run(call)
 
 
 def _check(name: str, tensor: Tensor, nodes: int, heads: int) -> None:

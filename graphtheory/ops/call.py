@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,22 @@ class BucketedBias(NamedTuple):
 
     bucket: Tensor
     table: Tensor
+
+
+class Call(NamedTuple):
+    """A checked call of an operation other than attention.
+
+    Attributes:
+        operation: Its name.
+        neighborhood: Who aggregates from whom.
+        tensors: Its tensors, in the order of the operation's arguments; absent ones are None.
+        options: What else its kernels take.
+    """
+
+    operation: str
+    neighborhood: Neighborhood
+    tensors: tuple[Tensor | None, ...]
+    options: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,11 @@ class AttentionCall:
         )  # fmt: skip
 
     @property
+    def operation(self) -> str:
+        """Name of the operation."""
+        return "attention" if self.k is None else "topk_attention"
+
+    @property
     def tensors(self) -> list[Tensor]:
         """Every tensor that may need a gradient."""
         bias = self.bias.table if isinstance(self.bias, BucketedBias) else self.bias
@@ -93,7 +115,16 @@ class AttentionCall:
     @property
     def needs_grad(self) -> bool:
         """Whether a backward pass may follow."""
-        return torch.is_grad_enabled() and any(t.requires_grad for t in self.tensors)
+        return needs_grad(self.tensors)
+
+
+def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether a backward pass to one of the tensors may follow."""
+    if torch.is_grad_enabled():
+        for t in tensors:
+            if t is not None and t.requires_grad:
+                return True
+    return False
 
 
 def check_neighborhood(given: object) -> None:

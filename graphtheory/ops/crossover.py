@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 
 import torch
 
@@ -42,7 +41,7 @@ FEWEST_RECEIVERS = 4
 MOST_SENDERS = 256
 
 
-def dense_is_faster(call: AttentionCall) -> bool:
+def blocks_beat_edge_loops(call: AttentionCall) -> bool:
     """Whether `blocks` is faster than `numba_csr` for a call that both can run."""
     nb = call.neighborhood
     count = 0 if nb.sets is None else nb.sets.count
@@ -55,10 +54,10 @@ def dense_is_faster(call: AttentionCall) -> bool:
     return nb.num_dst >= FEWEST_RECEIVERS * count and nb.num_edges >= row * nb.num_dst
 
 
-def loops_are_faster(call: AttentionCall) -> bool:
+def own_loops_beat_sdpa(call: AttentionCall) -> bool:
     """Whether loops of our own are faster than torch's kernel for dense sets on a CPU."""
     blocks, on_cpu = call.neighborhood.blocks, call.query.device.type == "cpu"
-    if blocks is None or not on_cpu or find_spec("numba") is None:
+    if blocks is None or not on_cpu:
         return False
     if blocks[2] <= MOST_SENDERS and call.query.dtype not in HALF:
         return True

@@ -1,175 +1,135 @@
-"""Which backend runs a call, and why not another."""
+"""Which backend runs a call, and why the others do not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from importlib.util import find_spec
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from graphtheory.ops import fused, fused_topk, reference
-from graphtheory.ops.call import AttentionCall, BucketedBias
-from graphtheory.ops.crossover import dense_is_faster
-from graphtheory.ops.kernels import triton_objections
+from graphtheory.ops.backend import BY_OPERATION, Backend
+from graphtheory.ops.call import AttentionCall, Call
+
+
+def choose(call: Call | AttentionCall, backend: str | Backend | None = None) -> Backend:
+    """The named backend, or the first that can run the call and is not measured to be slower.
+
+    Raises:
+        ValueError: If the name is unknown.
+        NotImplementedError: If the named backend cannot run the call; the message says why.
+    """
+    known = BY_OPERATION[call.operation]
+    if backend is None:
+        for chosen in known:
+            if not chosen.unsupported(call) and not chosen.slower(call):
+                return chosen
+    if isinstance(backend, Backend):
+        return backend
+    for chosen in known:
+        if chosen.name == backend:
+            reasons = chosen.unsupported(call)
+            if reasons:
+                raise NotImplementedError(
+                    f"backend {backend!r} cannot run this call: {'; '.join(reasons)}"
+                )
+            return chosen
+    names = ", ".join(b.name for b in known)
+    raise ValueError(f"backend: got {backend!r}, expected one of {names}")
+
+
+def _name(operation: str | Callable[..., Any]) -> str:
+    """The name of an operation, given by name or as a function of `ops`."""
+    name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
+    if name not in BY_OPERATION:
+        known = ", ".join(BY_OPERATION)
+        raise ValueError(f"operation: got {operation!r}, expected a function of ops: {known}")
+    return name
+
+
+def backend_names(operation: str | Callable[..., Any] = "attention") -> list[str]:
+    """Names of the backends of an operation, in the order of choice.
+
+    Args:
+        operation: A function of `ops`, or its name.
+
+    Raises:
+        ValueError: If there is no such operation.
+
+    Example:
+        >>> backend_names("edge_dot")
+        ['numba_csr', 'triton_csr', 'torch_csr', 'reference']
+    """
+    return [b.name for b in BY_OPERATION[_name(operation)]]
 
 
 @dataclass(frozen=True)
-class Backend:
-    """A way to run attention.
+class Explanation:
+    """Why a call runs where it runs; `str` has one line per backend.
 
     Attributes:
-        name: What `backend=` takes.
-        run: The computation, differentiable.
-        unsupported: Reasons why a call cannot run here; empty when it can.
-        tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
-        slower: Whether a backend further down is known to run a call faster; then only the name
-            asks for this one.
+        operation: Name of the operation.
+        chosen: Name of the backend that runs the call.
+        reasons: For each other backend, in the order of choice, why it does not run the call.
     """
 
-    name: str
-    run: Callable[[AttentionCall], Tensor]
-    unsupported: Callable[[AttentionCall], list[str]]
-    tolerance: dict[torch.dtype, float]
-    slower: Callable[[AttentionCall], bool] = lambda call: False
+    operation: str
+    chosen: str
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        names = backend_names(self.operation)
+        width = max(map(len, names))
+        lines = (f"  {n:{width}}  {self.reasons.get(n, 'runs this call')}" for n in names)
+        return "\n".join([f"{self.operation} runs on {self.chosen}", *lines])
 
 
-_TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 5e-6,
-    torch.bfloat16: 2e-2,
-    torch.float16: 3e-3,
-}
+class _Explain(Backend):
+    """Answers a call with an explanation."""
+
+    name = "explain"
+
+    def run(self, call: Call | AttentionCall) -> Any:
+        chosen, reasons = choose(call), {}
+        for backend in BY_OPERATION[call.operation]:
+            objections = backend.unsupported(call)
+            if objections:
+                reasons[backend.name] = f"cannot run it: {'; '.join(objections)}"
+            elif backend.slower(call):
+                reasons[backend.name] = "slower here, by measurement"
+            elif backend is not chosen:
+                reasons[backend.name] = f"could run it, but comes after {chosen.name}"
+        return Explanation(call.operation, chosen.name, reasons)
 
 
-# What a program of `_triton_topk` holds: features of a head, and senders of a row, of which more
-# than 512 need 80 KiB of shared memory where AMD's GPUs have 64.
-_TOPK_DIM, _TOPK_SENDERS = 128, 512 if torch.version.hip else 1024
+def explain(operation: Callable[..., Any], *args: Any, **options: Any) -> Explanation:
+    """Which backend would run a call, and why each other would not; nothing is computed.
 
+    The arguments are checked as the operation checks them. No random number is drawn.
 
-def _devices(call: AttentionCall) -> set[str]:
-    return {t.device.type for t in (*call.tensors, call.neighborhood.indptr)}
-
-
-def _blocks_unsupported(call: AttentionCall) -> list[str]:
-    reasons = []
-    if call.neighborhood.sets is None:
-        reasons.append("the neighborhood is not made of complete or causal sets")
-    if call.dropout > 0 and (call.neighborhood.blocks is None or _numba_unsupported(call)):
-        reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
-    if call.neighborhood.num_edges == 0:
-        reasons.append("there are no edges")
-    return reasons
-
-
-def _blocks_slower(call: AttentionCall) -> bool:
-    on_cpu = call.query.device.type == "cpu"
-    return on_cpu and not dense_is_faster(call) and not _numba_unsupported(call)
-
-
-def _numba_unsupported(call: AttentionCall) -> list[str]:
-    reasons = []
-    if _devices(call) != {"cpu"}:
-        reasons.append(f"tensors lie on {', '.join(sorted(_devices(call)))}, expected cpu")
-    if find_spec("numba") is None:
-        reasons.append("numba is not installed")
-    return reasons
-
-
-def _triton_unsupported(call: AttentionCall) -> list[str]:
-    tensors = [*call.tensors, call.neighborhood.indptr]
-    if isinstance(call.bias, BucketedBias):
-        tensors.append(call.bias.bucket)
-    apart = [t.device for t in tensors if t.device != call.query.device]
-    if apart:
-        return [f"tensors lie on {call.query.device} and {apart[0]}, expected one device"]
-    return triton_objections(call.query.device)
-
-
-def _topk_triton_limits(call: AttentionCall) -> list[str]:
-    reasons, blocks, dim = [], call.neighborhood.blocks, call.query.size(2)
-    if call.query.dtype == torch.float64:
-        reasons.append("its sums on a GPU are in float32, which is too little for float64")
-    if dim > _TOPK_DIM:
-        reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
-    if blocks is not None and blocks[2] > _TOPK_SENDERS:
-        reasons.append(f"rows have {blocks[2]} senders, on a GPU at most {_TOPK_SENDERS}")
-    return reasons
-
-
-def _topk_blocks_unsupported(call: AttentionCall) -> list[str]:
-    if call.query.device.type == "cpu":
-        reasons = _numba_unsupported(call)
-    else:
-        reasons = _triton_unsupported(call) + _topk_triton_limits(call)
-    if call.neighborhood.blocks is None:
-        reasons.append("the neighborhood is not made of equal complete blocks")
-    if call.neighborhood.num_edges == 0:
-        reasons.append("there are no edges")
-    return reasons
-
-
-def _run_blocks(call: AttentionCall) -> Tensor:
-    from graphtheory.ops.backends import blocks
-
-    return blocks.attention(call)
-
-
-def _anything(call: AttentionCall) -> list[str]:
-    return []
-
-
-BACKENDS = (
-    Backend("blocks", _run_blocks, _blocks_unsupported, _TOLERANCE, _blocks_slower),
-    Backend(
-        "numba_csr", partial(fused.attention, backend="numba_csr"), _numba_unsupported, _TOLERANCE
-    ),
-    Backend(
-        "triton_csr",
-        partial(fused.attention, backend="triton_csr"),
-        _triton_unsupported,
-        _TOLERANCE,
-    ),
-    Backend("torch_csr", partial(fused.attention, backend="torch_csr"), _anything, _TOLERANCE),
-    Backend("reference", reference.attention, _anything, _TOLERANCE),
-)
-
-# The same names where only the k largest logits of a row count.
-TOPK_BACKENDS = (
-    Backend("blocks", fused_topk.on_blocks, _topk_blocks_unsupported, _TOLERANCE),
-    Backend(
-        "numba_csr", partial(fused_topk.on_edges, backend="numba_csr"), _numba_unsupported,
-        _TOLERANCE,
-    ),
-    Backend(
-        "torch_csr", partial(fused_topk.on_edges, backend="torch_csr"), _anything, _TOLERANCE
-    ),
-    Backend("reference", reference.attention, _anything, _TOLERANCE),
-)  # fmt: skip
-
-
-def backend_names() -> list[str]:
-    """Names of the backends of attention, in the order of choice."""
-    return [b.name for b in BACKENDS]
-
-
-def choose(call: AttentionCall, name: str | None = None) -> Backend:
-    """The backend of that name, or the first that can run the call and is not known to be slower.
+    Args:
+        operation: A function of `ops` that takes `backend`.
+        *args: Its arguments.
+        **options: Its options without `backend`.
 
     Raises:
-        ValueError: An unknown name.
-        NotImplementedError: The named backend cannot run the call; the message lists its reasons.
+        ValueError: If `operation` is no such function.
+        TypeError: If `backend` is among the options. Also what the operation raises.
+
+    Example:
+        >>> from graphtheory import causal, ops
+        >>> x = torch.zeros(6, 1, 4)
+        >>> print(ops.explain(ops.attention, x, x, x, causal([3, 3])))
+        attention runs on numba_csr
+          blocks      slower here, by measurement
+          numba_csr   runs this call
+          triton_csr  cannot run it: tensors lie on cpu, expected cuda
+          torch_csr   could run it, but comes after numba_csr
+          reference   could run it, but comes after numba_csr
     """
-    backends = BACKENDS if call.k is None else TOPK_BACKENDS
-    if name is None:
-        return next(b for b in backends if not b.unsupported(call) and not b.slower(call))
-    chosen = next((b for b in backends if b.name == name), None)
-    if chosen is None:
-        names = ", ".join(b.name for b in backends)
-        raise ValueError(f"backend: got {name!r}, expected one of {names}")
-    reasons = chosen.unsupported(call)
-    if reasons:
-        raise NotImplementedError(f"backend {name!r} cannot run this call: {'; '.join(reasons)}")
-    return chosen
+    _name(operation)
+    if "backend" in options:
+        raise TypeError("backend: explain speaks of every backend, expected none of them")
+    if options.get("dropout"):
+        options["generator"] = torch.Generator()  # the caller's draws stay as they are
+    return operation(*args, backend=_Explain(), **options)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import kernels
-from graphtheory.ops.call import check_edges, check_nodes
+from graphtheory.ops.call import Call, check_edges, check_nodes
+from graphtheory.ops.dispatch import choose
 
 
-def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
+def edge_dot(
+    query: Tensor, key: Tensor, neighborhood: Neighborhood, *, backend: str | None = None
+) -> Tensor:
     r"""Dot product of receiver and sender on every edge, head by head.
 
     .. math:: s_{e,h} = \langle q_{i,h}, k_{j,h} \rangle, \qquad e = (j \to i)
@@ -18,6 +20,7 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         query: Receivers' vectors.
         key: Senders' vectors.
         neighborhood: Who aggregates from whom.
+        backend: A name of `ops.backend_names(ops.edge_dot)`; None takes the first that can.
 
     Shapes:
         query [num_dst, heads, head_dim], key [num_src, heads, head_dim] -> [num_edges, heads].
@@ -29,6 +32,7 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
     Raises:
         TypeError: A tensor that is not floating, or dtypes that differ.
         ValueError: Shapes that do not fit the neighbourhood.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
         Li (2024), eq. (3.1): the inner product of W_K x_s and W_Q x_n.
@@ -49,10 +53,13 @@ def edge_dot(query: Tensor, key: Tensor, neighborhood: Neighborhood) -> Tensor:
         )
     if query.dtype != key.dtype:
         raise TypeError(f"key: dtype {key.dtype}, expected {query.dtype} as query has")
-    return kernels.edge_dot(query, key, neighborhood)
+    call = Call("edge_dot", neighborhood, (query, key))
+    return choose(call, backend).run(call)
 
 
-def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
+def edge_softmax(
+    logits: Tensor, neighborhood: Neighborhood, *, backend: str | None = None
+) -> Tensor:
     r"""Normalise edge logits over the senders of each receiver.
 
     .. math:: w_e = \exp(s_e) \Big/ \sum_{e' \in T^i} \exp(s_{e'}), \qquad e \in T^i
@@ -62,6 +69,7 @@ def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
     Args:
         logits: Scores in the neighbourhood's edge order (dimensionless).
         neighborhood: Row i lists T^i.
+        backend: A name of `ops.backend_names(ops.edge_softmax)`; None takes the first that can.
 
     Shapes:
         [num_edges, heads] -> [num_edges, heads].
@@ -69,6 +77,7 @@ def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
     Raises:
         TypeError: Logits that are not floating.
         ValueError: One row an edge is expected.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
         Li (2024), eq. (3.1): softmax_n.
@@ -80,10 +89,17 @@ def edge_softmax(logits: Tensor, neighborhood: Neighborhood) -> Tensor:
         [0.5, 0.5, 1.0]
     """
     check_edges("logits", logits, neighborhood)
-    return kernels.edge_softmax(logits, neighborhood)
+    call = Call("edge_softmax", neighborhood, (logits,))
+    return choose(call, backend).run(call)
 
 
-def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood) -> Tensor:
+def aggregate(
+    weights: Tensor | None,
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    backend: str | None = None,
+) -> Tensor:
     r"""Weighted sum of the senders' values at each receiver.
 
     .. math:: o_{i,h} = \sum_{e = (j \to i)} w_{e,h}\, v_{j,h}
@@ -95,6 +111,7 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
             it.
         value: Senders' vectors.
         neighborhood: Who aggregates from whom.
+        backend: A name of `ops.backend_names(ops.aggregate)`; None takes the first that can.
 
     Shapes:
         weights [num_edges, heads], value [num_src, heads, head_dim] -> [num_dst, heads, head_dim].
@@ -102,6 +119,7 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
     Raises:
         TypeError: A tensor that is not floating.
         ValueError: Shapes that do not fit.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Example:
         >>> import torch
@@ -116,7 +134,8 @@ def aggregate(weights: Tensor | None, value: Tensor, neighborhood: Neighborhood)
             one = value.new_ones(neighborhood.num_edges)
         weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
     check_edges("weights", weights, neighborhood, value.size(1))
-    return kernels.aggregate(weights, value, neighborhood)
+    call = Call("aggregate", neighborhood, (weights, value))
+    return choose(call, backend).run(call)
 
 
 __all__ = ["aggregate", "edge_dot", "edge_softmax"]

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.kernels import structure
 from graphtheory.ops.operator import operator, refuses
 
 
-@cache
-def _module(backend: str) -> Any:
-    return import_module(f"graphtheory.ops.backends.{backend}")
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def sum_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which sums of that type are taken."""
     return torch.promote_types(dtype, torch.float32)
-
-
-# Backends that may save, in place of the weights [E, H], the norm of rows [num_dst, 2, H]: of each
-# row the largest logit, and of its sum of exponentials one number; triton_csr always, numba_csr
-# where the weights are many. And what they then need besides query, key and value.
-AGAIN = {"triton_csr": ("out", "bias", "table"), "numba_csr": ("bias", "table")}
-# Backends that need no transposed structure where nobody asks for gradients of key and value.
-ROWS_ALONE = ("numba_csr",)
 
 
 @operator("graphtheory::attention")
@@ -40,7 +27,7 @@ def _attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if bucket is not None and table is not None:
         check_buckets(bucket, table)
-    return _module(backend).attention(
+    return BACKENDS[backend].kernels.attention(
         parts[0], parts[1], query, key, value, bias, bucket, table, scale, dropout, seed
     )
 
@@ -51,12 +38,10 @@ def _(
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    edges, heads, wide = parts[1].size(0), query.size(1), _wide(query.dtype)
-    again = backend == "triton_csr"
-    if backend == "numba_csr":
-        again = not _module(backend).hands_over(edges, heads, wide.itemsize)
-    rows = (query.size(0), 2) if again else (edges,)
-    return query.new_empty(query.shape), query.new_empty(*rows, heads, dtype=wide)
+    wide = sum_type(query.dtype)
+    sizes = Sizes(query.size(0), parts[1].size(0), query.size(1), wide)
+    saved = BACKENDS[backend].saved_shape(sizes)
+    return query.new_empty(query.shape), query.new_empty(saved, dtype=wide)
 
 
 @operator("graphtheory::attention_backward")
@@ -67,8 +52,8 @@ def _attention_grad(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     given = {"out": out, "bias": bias, "table": table}
-    again = {name: given[name] for name in AGAIN.get(backend, ())}
-    return _module(backend).attention_backward(
+    again = {name: given[name] for name in BACKENDS[backend].recomputes_from}
+    return BACKENDS[backend].kernels.attention_backward(
         *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
 
@@ -81,8 +66,8 @@ def _(
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    none = backend == "numba_csr" and saved.dim() == 3 and bias is None
-    logits = saved.new_empty(0 if none else parts[1].size(0), query.size(1))
+    recomputed = saved.dim() == 3 and bias is None  # then nobody asks for these gradients
+    logits = saved.new_empty(0 if recomputed else parts[1].size(0), query.size(1))
     grad_table = saved.new_empty(num_buckets, query.size(1))
     return (*nodes, logits, grad_table)  # type: ignore[return-value]
 
@@ -95,7 +80,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
     given = {"out": output[0], "bias": bias, "table": table}
-    names = AGAIN[ctx.options[-1]] if output[1].dim() == 3 else ()
+    names = BACKENDS[ctx.options[-1]].recomputes_from if output[1].dim() == 3 else ()
     again = (given[name] if name in names else None for name in given)
     ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
 
@@ -125,33 +110,12 @@ _attention.register_autograd(_backward, setup_context=_save)
 _attention_grad.register_autograd(no_second)
 
 
-def _rows_alone(call: AttentionCall, backend: str) -> bool:
-    """Whether no gradient that is asked for comes from a pass over senders."""
-    if backend not in ROWS_ALONE or call.key.requires_grad or call.value.requires_grad:
-        return False
-    bias = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
-    if bias is None or not bias.requires_grad:
-        return True
-    edges, heads = call.neighborhood.num_edges, call.query.size(1)
-    return _hands_over(backend, edges, heads, _wide(call.query.dtype).itemsize)
-
-
-@torch.compiler.assume_constant_result
-def _hands_over(backend: str, edges: int, heads: int, itemsize: int) -> bool:
-    return bool(_module(backend).hands_over(edges, heads, itemsize))
-
-
-def attention(call: AttentionCall, backend: str) -> Tensor:
-    """Run a checked call on the CSR backend of that name."""
+def attention(call: AttentionCall, backend: Backend) -> Tensor:
+    """Run a checked call on the CSR kernels of a backend."""
     bias = None if isinstance(call.bias, BucketedBias) else call.bias
     bucket, table = call.bias if isinstance(call.bias, BucketedBias) else (None, None)
-    if not _rows_alone(call, backend):
-        parts = structure(call.neighborhood, *call.tensors)
-    else:
-        none = call.neighborhood.indptr.new_empty(0)
-        parts = [*structure(call.neighborhood), none, none, none]
     out, _ = _attention(
-        call.query, call.key, call.value, bias, table, bucket, call.seed, parts,
-        call.scale, call.dropout, backend,
+        call.query, call.key, call.value, bias, table, bucket, call.seed, structure(call, backend),
+        call.scale, call.dropout, backend.name,
     )  # fmt: skip
     return out

@@ -9,13 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused, reference
+from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
+from graphtheory.ops.fused import sum_type
 from graphtheory.ops.operator import operator
-
-# Modules that compute blocks, and how many facts of a row they keep for the backward pass.
-_FACTS = {"_numba_topk": 4, "_triton_topk": 5}
 
 
 def _parts(call: AttentionCall) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -37,13 +35,12 @@ def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
 ) -> Tensor:  # fmt: skip
-    wide = fused._wide(query.dtype)
-    logits = fused._module(backend).edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
+    wide = sum_type(query.dtype)
+    kernels = BACKENDS[backend].kernels
+    logits = kernels.edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
     if bias is not None:
         logits += bias.to(wide)
-    if backend == "numba_csr":
-        return fused._module("_numba_topk").top_edges(indptr, logits, k)
-    return reference.largest(logits, Neighborhood(indptr, indices, len(key), validate=False), k)
+    return kernels.top_edges(indptr, indices, logits, k)
 
 
 @_top_edges.register_fake
@@ -54,16 +51,16 @@ def _(
     return query.new_empty(indices.size(0), query.size(1), dtype=torch.bool)
 
 
-def on_edges(call: AttentionCall, backend: str) -> Tensor:
-    """Run a checked call on the CSR backend of that name, with a mask on who is not chosen."""
+def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
+    """Run a checked call on the CSR kernels of a backend, with a mask on who is not chosen."""
     assert call.k is not None
     nb = call.neighborhood
     nodes = call.query.detach(), call.key.detach()
-    bias = None if call.bias is None else _by_edge(call.bias, fused._wide(call.query.dtype))
+    bias = None if call.bias is None else _by_edge(call.bias, sum_type(call.query.dtype))
     given = None if bias is None else bias.detach()
-    stays = _top_edges(*nodes, given, nb.indptr, nb.indices, call.k, call.scale, backend)
+    stays = _top_edges(*nodes, given, nb.indptr, nb.indices, call.k, call.scale, backend.name)
     if bias is None:
-        bias = torch.zeros_like(stays, dtype=fused._wide(call.query.dtype))
+        bias = torch.zeros_like(stays, dtype=sum_type(call.query.dtype))
     masked = torch.where(stays, bias, -torch.inf)
     return fused.attention(replace(call, bias=masked, k=None), backend)
 
@@ -76,7 +73,7 @@ def _blocks(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if bucket is not None and table is not None:
         check_buckets(bucket, table)
-    return fused._module(backend).attention(
+    return BACKENDS[backend].kernels.topk_blocks(
         query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout
     )
 
@@ -87,7 +84,9 @@ def _(
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
     dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    facts = query.new_empty(*query.shape[:2], _FACTS[backend], dtype=fused._wide(query.dtype))
+    (rows, heads, _), (count, dst, src) = query.shape, blocks
+    sizes = Sizes(rows, count * dst * src, heads, sum_type(query.dtype), on_blocks=True)
+    facts = query.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=sizes.dtype)
     return query.new_empty(query.shape), facts
 
 
@@ -97,7 +96,7 @@ def _blocks_grad(
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
     blocks: Sequence[int], with_bias: bool, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    return fused._module(backend).attention_backward(
+    return BACKENDS[backend].kernels.topk_blocks_backward(
         grad, query, key, value, bias, bucket, table, seed, facts, blocks,
         with_bias, scale, dropout,
     )  # fmt: skip
@@ -143,14 +142,12 @@ _blocks.register_autograd(_backward, setup_context=_save)
 _blocks_grad.register_autograd(fused.no_second)
 
 
-def on_blocks(call: AttentionCall, backend: str | None = None) -> Tensor:
-    """Run a checked call on equal complete blocks by a module of `_FACTS`, or by the device's."""
+def on_blocks(call: AttentionCall, backend: Backend) -> Tensor:
+    """Run a checked call on equal complete blocks by the kernels of a backend for these."""
     assert call.k is not None and call.neighborhood.blocks is not None
-    if backend is None:
-        backend = "_numba_topk" if call.query.device.type == "cpu" else "_triton_topk"
     bias, bucket, table = _parts(call)
     out, _ = _blocks(
         call.query, call.key, call.value, bias, bucket, table, call.seed,
-        call.neighborhood.blocks, call.k, call.scale, call.dropout, backend,
+        call.neighborhood.blocks, call.k, call.scale, call.dropout, backend.name,
     )  # fmt: skip
     return out

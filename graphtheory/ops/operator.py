@@ -44,9 +44,11 @@ class Operator:
         """The value of the function, differentiable."""
         if _traced(args):
             return self.op(*args)
-        if not torch.is_grad_enabled():
-            return self._function(*_detached(args))
-        return self._direct(*args)
+        if not _needs_grad(args):
+            return self._function(*args)
+        if torch.is_grad_enabled():
+            return self._direct(*args)
+        return self._function(*_detached(args))
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
@@ -73,6 +75,13 @@ def _traced(args: tuple[Any, ...]) -> bool:
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
         if isinstance(a, Tensor) and type(a) not in _PLAIN:
+            return True
+    return False
+
+
+def _needs_grad(args: tuple[Any, ...]) -> bool:
+    for a in args:  # noqa: SIM110  (as above)
+        if isinstance(a, Tensor) and a.requires_grad:
             return True
     return False
 

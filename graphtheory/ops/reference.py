@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
@@ -37,6 +38,30 @@ def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood) -> Tensor:
     messages = weights[..., None] * value.index_select(0, nb.indices)  # [E, H, D]
     out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
     return out.index_add(0, nb.receivers(), messages)
+
+
+def additive_score(
+    source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor, slope: float,
+    nb: Neighborhood,
+) -> Tensor:  # fmt: skip
+    """s[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
+    z = source.index_select(0, nb.indices) + target.index_select(0, nb.receivers())
+    z = z + torch.einsum("ef,hfc->ehc", features, matrix)
+    return (leaky_relu(z, slope) * att).sum(-1)  # [E, H]
+
+
+def additive_logits(
+    sent: Tensor, received: Tensor | None, edge: Tensor | None, nb: Neighborhood, slope: float
+) -> Tensor:
+    """Leaky(sent + received + edge) as [E, H]; -inf where `edge` is -inf."""
+    out = sent.index_select(0, nb.indices)
+    if received is not None:
+        out = out + received.index_select(0, nb.receivers())
+    if edge is None:
+        return leaky_relu(out, slope)
+    barred = edge == -torch.inf
+    out = leaky_relu(out + edge.masked_fill(barred, 0), slope)
+    return out.masked_fill(barred, -torch.inf)
 
 
 def edge_bias(bias: Tensor | BucketedBias) -> Tensor:

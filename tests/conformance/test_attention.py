@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops import dispatch
-from graphtheory.ops.backends import _launch, _numba_kernels, numba_csr
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.backends.cpu import launch, regimes
+from graphtheory.ops.backends.cpu.attention import rows
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -23,7 +24,7 @@ from tests.conformance.check import (
     outputs_and_gradients,
 )
 
-TOLERANCE = {b.name: b.tolerance for b in dispatch.BACKENDS}
+TOLERANCE = {b.name: b.tolerance for b in BACKENDS.values()}
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 CSR = ["reference", "torch_csr", "numba_csr"]
 
@@ -100,18 +101,18 @@ def test_threads_do_not_change_a_bit(
     bias: str, whole: int, handed: int, launches: int, two_threads: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(numba_csr, "_WHOLE", whole)
-    monkeypatch.setattr(numba_csr, "_HANDED", handed)
+    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", whole)
+    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", handed)
     asked = []
 
     def counted(job: Callable[[], None], threads: int) -> None:
         asked.append(threads)
         ask(job, threads)
 
-    ask = _launch.helpers.ask
-    monkeypatch.setattr(_launch.helpers, "ask", counted)
-    monkeypatch.setattr(_numba_kernels, "_CHUNK", 64)
-    monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+    ask = launch.helpers.ask
+    monkeypatch.setattr(launch.helpers, "ask", counted)
+    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
@@ -124,7 +125,7 @@ def test_threads_do_not_change_a_bit(
 
 @pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
 def test_a_hub_of_a_hundred_thousand(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numba_csr, "_WHOLE", 0)  # the hub is shared out
+    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     nb = GRAPHS["hub"](100_000)
     inputs = draw_inputs(nb, 1, 2)
     assert_conforms(run_by(backend), nb, inputs, tolerance={torch.float32: 1e-4})

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
-from graphtheory.ops import dispatch, reference
+from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_score
+from graphtheory.ops.backend import BACKENDS
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -33,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
     pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed"),
 ]
-TOLERANCE = next(b.tolerance for b in dispatch.BACKENDS if b.name == "triton_csr")
+TOLERANCE = BACKENDS["triton_csr"].tolerance
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 COMMON = [(8, 16), (4, 64), (1, 128)]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops import kernels, reference
-from graphtheory.ops.backends import _launch
+from graphtheory.ops import reference
+from graphtheory.ops.backends.cpu import launch
 from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
@@ -25,11 +25,12 @@ SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
 
 
 @pytest.fixture(params=["numba_csr", "torch_csr"])
-def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The primitives on that backend; by themselves they choose by device."""
-    module = import_module(f"graphtheory.ops.backends.{request.param}")
-    monkeypatch.setattr(kernels, "backend_for", lambda tensor: module)
+def backend(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+def run_by(backend: str, name: str) -> Callable[..., Tensor]:
+    return partial(getattr(ops, name), backend=backend)
 
 
 def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Tensor]:
@@ -57,7 +58,7 @@ def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch
         exact_leaves = [t.detach().double().requires_grad_() for t in leaves]
         true = results(getattr(reference, name), exact_leaves, nb)
         plain = results(getattr(reference, name), leaves, nb)
-        found = results(getattr(ops, name), leaves, nb)
+        found = results(run_by(backend, name), leaves, nb)
         for ours, torchs, exact in zip(found, plain, true, strict=True):
             assert ours.dtype == dtype
             assert largest_error(ours, exact) <= allowed_error(exact, torchs, TOLERANCE)
@@ -70,7 +71,7 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
         nb = make(7)
         assert all(
             t.isfinite().all()
-            for t in results(getattr(ops, name), draw(name, nb, 7, torch.float32), nb)
+            for t in results(run_by(backend, name), draw(name, nb, 7, torch.float32), nb)
         )
 
 
@@ -78,12 +79,12 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
 def test_twice_and_on_two_threads_the_same_bits(
     backend: str, name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](1000)
     leaves = draw(name, nb, 63, torch.float32)
-    runs = [results(getattr(ops, name), leaves, nb) for _ in range(2)]
+    runs = [results(run_by(backend, name), leaves, nb) for _ in range(2)]
     torch.set_num_threads(1)
-    runs.append(results(getattr(ops, name), leaves, nb))
+    runs.append(results(run_by(backend, name), leaves, nb))
     for others in runs[1:]:
         assert all(torch.equal(a, b) for a, b in zip(runs[0], others, strict=True))
 
@@ -94,16 +95,16 @@ def test_strides_do_not_matter(backend: str, name: str) -> None:
     leaves = draw(name, nb, 7, torch.float32)
     strided = [t.detach().repeat_interleave(2, -1)[..., ::2].requires_grad_() for t in leaves]
     assert not any(t.is_contiguous() for t in strided)
-    one = torch.tensor(1.0).expand(results(getattr(ops, name), leaves, nb)[0].shape)
-    plain = results(getattr(ops, name), leaves, nb, one.contiguous())
-    views = results(getattr(ops, name), strided, nb, one)
+    one = torch.tensor(1.0).expand(results(run_by(backend, name), leaves, nb)[0].shape)
+    plain = results(run_by(backend, name), leaves, nb, one.contiguous())
+    views = results(run_by(backend, name), strided, nb, one)
     assert all(torch.equal(a, b) for a, b in zip(plain, views, strict=True))
 
 
 def test_softmax_of_a_row_of_minus_infinity(backend: str) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
     logits = torch.tensor([[-torch.inf], [-torch.inf], [-torch.inf], [3e38]], requires_grad=True)
-    weights = ops.edge_softmax(logits, nb)
+    weights = ops.edge_softmax(logits, nb, backend=backend)
     assert weights.flatten().tolist() == [0, 0, 0, 1]
     (grad,) = torch.autograd.grad(weights, logits, torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
     assert grad.eq(0).all()
@@ -114,7 +115,7 @@ def test_nan_stays_in_its_row(backend: str) -> None:
     logits = torch.zeros(nb.num_edges, 2)
     logits[10] = torch.nan
     rows = nb.receivers() == nb.receivers()[10]
-    weights = ops.edge_softmax(logits, nb)
+    weights = ops.edge_softmax(logits, nb, backend=backend)
     assert weights[rows].isnan().all()
     assert weights[~rows].isfinite().all()
 

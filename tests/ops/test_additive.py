@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from graphtheory import Neighborhood
 from graphtheory.ops.additive import _score, additive_score
-from graphtheory.ops.backends import _numba_additive, _torch_additive
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.backends import torch_csr
+from graphtheory.ops.call import Call
 from graphtheory.ops.kernels import structure
-
-BACKENDS = [_numba_additive, _torch_additive]
 
 
 def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):
@@ -27,10 +27,10 @@ def definition(nb, source, target, att, features, matrix, slope):
     return (torch.nn.functional.leaky_relu(z, slope) * att).sum(-1)
 
 
-def call(nb, tensors, slope=0.2):
+def call(nb, tensors, slope=0.2, backend=None):
     source, target, att, features, matrix = tensors
     edges = {"edge_features": features, "edge_matrix": matrix} if features.size(1) else {}
-    return additive_score(source, target, att, nb, negative_slope=slope, **edges)
+    return additive_score(source, target, att, nb, negative_slope=slope, backend=backend, **edges)
 
 
 @settings(max_examples=60)
@@ -51,20 +51,25 @@ def test_equals_the_definition(seed, sizes, shape, slope) -> None:
 
 
 @pytest.mark.parametrize("edge_dim", [0, 3])
-@pytest.mark.parametrize("backend", BACKENDS, ids=lambda b: b.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
 def test_every_backend_equals_the_definition(
     backend, edge_dim, poisoned_memory, monkeypatch
 ) -> None:
-    monkeypatch.setattr(_torch_additive, "_BUFFER", 50)  # several parts, the last one short
+    monkeypatch.setattr(torch_csr, "_BUFFER", 50)  # several parts, the last one short
     nb, tensors = case(1, 8, 9, 33, 2, 5, edge_dim)
     wanted = definition(nb, *tensors, 0.3)
-    plain = [t.detach() for t in tensors]
-    torch.testing.assert_close(backend.score(nb.indptr, nb.indices, *plain, 0.3), wanted)
-    up = torch.randn_like(wanted)
-    grads = backend.score_backward(*structure(nb, *tensors), up, *plain, 0.3)
-    expected = torch.autograd.grad(wanted, tensors, up)
-    for mine, other in zip(grads, expected, strict=True):
+    score = call(nb, tensors, 0.3, backend)
+    torch.testing.assert_close(score, wanted)
+    up, used = torch.randn_like(wanted), tensors if edge_dim else tensors[:3]
+    grads = torch.autograd.grad(score, used, up)
+    for mine, other in zip(grads, torch.autograd.grad(wanted, used, up), strict=True):
         torch.testing.assert_close(mine, other)
+
+
+def test_torch_needs_no_transposed_structure() -> None:
+    nb, tensors = case(1, 8, 9, 33, 2, 5, 0)
+    call(nb, tensors, backend="torch_csr").sum().backward()
+    assert nb._transpose is None
 
 
 @pytest.mark.parametrize("edge_dim", [0, 2])
@@ -77,7 +82,8 @@ def test_gradients_by_finite_differences(edge_dim) -> None:
 @pytest.mark.parametrize("edge_dim", [0, 2])
 def test_is_a_proper_torch_op(edge_dim) -> None:
     nb, tensors = case(3, 5, 4, 12, 2, 3, edge_dim)
-    arguments = (*tensors, 0.2, structure(nb, *tensors))
+    parts = structure(Call("additive_score", nb, tuple(tensors)), BACKENDS["numba_csr"])
+    arguments = (*tensors, 0.2, parts, "numba_csr")
     torch.library.opcheck(_score.op, arguments)
 
 

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops import kernels, reference
-from graphtheory.ops.additive_attention import _attention, additive_attention, scores
+from graphtheory.ops import reference
+from graphtheory.ops.additive_attention import _attention, additive_attention
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.call import Call
 from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.kernels import structure
 from tests.conformance.check import GRAPHS
 
 PARTS = ("both", "sent", "edge", "barred")
@@ -34,7 +37,7 @@ def run(leaves: list[Tensor], nb: Neighborhood, **options: object) -> Tensor:
 
 def definition(leaves: list[Tensor], nb: Neighborhood, slope: float, p: float, seed: int) -> Tensor:
     value, sent, received, edge = [*leaves, None, None][:4]
-    weights = reference.edge_softmax(scores(sent, received, edge, nb, slope), nb)
+    weights = reference.edge_softmax(reference.additive_logits(sent, received, edge, nb, slope), nb)
     if p:
         weights = weights * dropout_factor(p, torch.tensor(seed), weights)
     return reference.aggregate(weights, value, nb)
@@ -45,15 +48,17 @@ def with_gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [out, *torch.autograd.grad(out, leaves, up)]
 
 
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.usefixtures("poisoned_memory")
-def test_outputs_and_gradients(graph: str, parts: str) -> None:
+def test_outputs_and_gradients(graph: str, parts: str, backend: str) -> None:
     for n, slope, p in ((1, 0.2, 0.0), (7, 0.0, 0.0), (20, 0.2, 0.4)):
         nb = GRAPHS[graph](n)
         leaves = draw(nb, 3, 5, parts, torch.float64)
         generator = torch.Generator().manual_seed(3)
-        out = run(leaves, nb, negative_slope=slope, dropout=p, generator=generator)
+        options = {"negative_slope": slope, "dropout": p, "generator": generator}
+        out = run(leaves, nb, backend=backend, **options)
         seed = int(torch.randint(2**31 - 1, (), generator=torch.Generator().manual_seed(3)))
         true = definition(leaves, nb, slope, p, seed)
         found, wanted = with_gradients(out, leaves), with_gradients(true, leaves)
@@ -88,9 +93,10 @@ def test_the_op_is_registered_as_torch_demands(parts: str) -> None:
     nb = GRAPHS["random"](7)
     leaves = draw(nb, 2, 3, parts, torch.float64)
     value, sent, received, edge = [*leaves, None, None][:4]
-    structure = kernels.structure(nb, *leaves)
+    parts = structure(Call("additive_attention", nb, tuple(leaves)), BACKENDS["numba_csr"])
     seed = torch.tensor(5)
-    torch.library.opcheck(_attention.op, (value, sent, received, edge, seed, structure, 0.2, 0.3))
+    given = (value, sent, received, edge, seed, parts, 0.2, 0.3, "numba_csr")
+    torch.library.opcheck(_attention.op, given)
 
 
 def test_nothing_with_edges_and_features_is_kept() -> None:

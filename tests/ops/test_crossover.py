@@ -7,13 +7,13 @@ import torch
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, star
 from graphtheory.ops.call import AttentionCall, BucketedBias
-from graphtheory.ops.crossover import dense_is_faster, loops_are_faster
+from graphtheory.ops.crossover import blocks_beat_edge_loops, own_loops_beat_sdpa
 
 
 def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = False) -> bool:
     query, key = (torch.zeros(n, 1, 2, dtype=dtype) for n in (nb.num_dst, nb.num_src))
     bias = torch.zeros(nb.num_edges, 1, dtype=dtype) if biased else None
-    return dense_is_faster(AttentionCall(query, key, key, nb, bias, 1.0, 0.0, None))
+    return blocks_beat_edge_loops(AttentionCall(query, key, key, nb, bias, 1.0, 0.0, None))
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def asked(
 
 
 def test_loops_of_our_own_run_equal_sets_of_few_senders() -> None:
-    assert loops_are_faster(asked(cliques([256] * 2)))
-    assert not loops_are_faster(asked(cliques([257] * 2)))
-    assert not loops_are_faster(asked(cliques([256] * 2), torch.float16, trained=False))
-    assert not loops_are_faster(asked(cliques([9, 8])))
-    assert not loops_are_faster(asked(causal([9, 9])))
+    assert own_loops_beat_sdpa(asked(cliques([256] * 2)))
+    assert not own_loops_beat_sdpa(asked(cliques([257] * 2)))
+    assert not own_loops_beat_sdpa(asked(cliques([256] * 2), torch.float16, trained=False))
+    assert not own_loops_beat_sdpa(asked(cliques([9, 8])))
+    assert not own_loops_beat_sdpa(asked(causal([9, 9])))
 
 
 def test_and_of_many_where_torch_keeps_the_weights_or_is_slow() -> None:
     many = cliques([257])
-    assert loops_are_faster(asked(many, bias="learned"))
-    assert not loops_are_faster(asked(many, bias="given"))
-    assert loops_are_faster(asked(many, torch.bfloat16))
-    assert not loops_are_faster(asked(many, torch.bfloat16, trained=False))
+    assert own_loops_beat_sdpa(asked(many, bias="learned"))
+    assert not own_loops_beat_sdpa(asked(many, bias="given"))
+    assert own_loops_beat_sdpa(asked(many, torch.bfloat16))
+    assert not own_loops_beat_sdpa(asked(many, torch.bfloat16, trained=False))
     with torch.no_grad():
-        assert not loops_are_faster(asked(many, bias="learned"))
+        assert not own_loops_beat_sdpa(asked(many, bias="learned"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from graphtheory import Neighborhood, causal, cliques, ops, star
-from graphtheory.ops import dispatch
+from graphtheory.ops import dispatch, reference
+from graphtheory.ops.backend import BACKENDS, BY_OPERATION, OPERATIONS, Backend, register
+from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.call import AttentionCall
 
 
@@ -25,7 +30,13 @@ GRAPH = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
 
 
 def test_names_in_the_order_of_choice() -> None:
-    assert ops.backend_names() == ["blocks", "numba_csr", "triton_csr", "torch_csr", "reference"]
+    every = ["blocks", "numba_csr", "triton_csr", "torch_csr", "reference"]
+    assert ops.backend_names() == ops.backend_names(ops.attention) == every
+    assert ops.backend_names(ops.topk_attention) == [n for n in every if n != "triton_csr"]
+    for operation in ("edge_dot", ops.edge_softmax, ops.aggregate, ops.additive_attention):
+        assert ops.backend_names(operation) == every[1:]
+    with pytest.raises(ValueError, match="operation: got 'softmax', expected a function of ops"):
+        ops.backend_names("softmax")
 
 
 @pytest.mark.parametrize(
@@ -89,23 +100,15 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         dispatch.choose(call(GRAPH), "cuda")
 
 
-def test_without_numba_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "find_spec", lambda name: None)
-    assert dispatch.choose(call(GRAPH)).name == "torch_csr"
-    assert dispatch.choose(call(cliques([3, 2]))).name == "blocks"
-    with pytest.raises(NotImplementedError, match="numba is not installed"):
-        dispatch.choose(call(GRAPH), "numba_csr")
-
-
 def test_on_a_gpu_triton_comes_before_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = call(GRAPH, device="meta")
     assert dispatch.choose(asked).name == "torch_csr"
-    monkeypatch.setattr(dispatch, "triton_objections", lambda device: [])
+    monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
     assert dispatch.choose(asked).name == "triton_csr"
 
 
 def test_k_nearest_on_blocks_says_what_a_gpu_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "triton_objections", lambda device: [])
+    monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
     asked = call(cliques([3, 3]), dropout=0.5, device="meta", k=2)
     assert dispatch.choose(asked).name == "blocks"
     for asked, words in (
@@ -122,3 +125,120 @@ def test_k_nearest_on_blocks_says_what_a_gpu_cannot(monkeypatch: pytest.MonkeyPa
         call(cliques([3, 3]), k=2, dtype=torch.float64),
     ):
         assert dispatch.choose(large).name == "blocks"  # on a CPU
+
+
+class Doubled(Backend):
+    """Twice the definition, of one operation and in float32 alone."""
+
+    name = "doubled"
+    operations = frozenset({"edge_dot"})
+
+    def unsupported(self, call: Any) -> list[str]:
+        wide = call.tensors[0].dtype != torch.float32
+        return ["it has float32 alone"] if wide else []
+
+    def run(self, call: Any) -> torch.Tensor:
+        return 2 * reference.edge_dot(*call.tensors, call.neighborhood)
+
+
+@pytest.fixture
+def doubled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    names, operations = dict(BACKENDS), dict(BY_OPERATION)
+    register(Doubled())
+    yield
+    BACKENDS.clear()
+    BACKENDS.update(names)
+    BY_OPERATION.update(operations)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_a_backend_is_added_by_one_line() -> None:
+    x = torch.rand(2, 1, 3)
+    assert ops.backend_names("edge_dot")[-1] == "doubled"
+    assert "doubled" not in ops.backend_names()
+    twice = ops.edge_dot(x, x, GRAPH, backend="doubled")
+    torch.testing.assert_close(twice, 2 * ops.edge_dot(x, x, GRAPH))
+    with pytest.raises(NotImplementedError, match="cannot run this call: it has float32 alone"):
+        ops.edge_dot(x.double(), x.double(), GRAPH, backend="doubled")
+    with pytest.raises(ValueError, match="the name 'doubled' is taken"):
+        register(Doubled())
+
+
+def asked(operation: str) -> tuple[Any, ...]:
+    """The function and arguments of a call on two cliques."""
+    nb, x = cliques([3, 3]), torch.rand(6, 2, 4)
+    edges, ends = torch.rand(nb.num_edges, 2), torch.rand(6, 2)
+    arguments = {
+        "edge_dot": (x, x, nb), "edge_softmax": (edges, nb), "aggregate": (edges, x, nb),
+        "additive_score": (x, x, x[0], nb), "additive_attention": (x, ends, ends, nb),
+        "attention": (x, x, x, nb), "topk_attention": (x, x, x, nb, 2),
+    }  # fmt: skip
+    return getattr(ops, operation), *arguments[operation]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_backend_of_an_operation_is_obeyed_or_says_why(operation: str) -> None:
+    function, *arguments = asked(operation)
+    wanted = function(*arguments, backend="reference")
+    explanation, names = ops.explain(function, *arguments), ops.backend_names(function)
+    assert set(explanation.reasons) | {explanation.chosen} == set(names)
+    for name in names:
+        reason = explanation.reasons.get(name, "")
+        if reason.startswith("cannot run it: "):
+            words = re.escape(reason.removeprefix("cannot run it: "))
+            with pytest.raises(NotImplementedError, match=words):
+                function(*arguments, backend=name)
+        else:
+            torch.testing.assert_close(function(*arguments, backend=name), wanted)
+    assert ("triton_csr" in explanation.reasons) == (operation != "topk_attention")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_explained_is_what_runs(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, *arguments = asked(operation)
+    explanation, ran = ops.explain(function, *arguments), []
+    for name, backend in BACKENDS.items():
+        run = backend.run
+        monkeypatch.setattr(backend, "run", lambda c, n=name, r=run: ran.append(n) or r(c))
+    function(*arguments)
+    assert ran == [explanation.chosen]
+
+
+@pytest.mark.parametrize("nb", [GRAPH, cliques([3, 3]), cliques([16] * 2), causal([200, 150])])
+@pytest.mark.parametrize("k", [None, 2])
+def test_an_explanation_agrees_with_the_choice(nb: Neighborhood, k: int | None) -> None:
+    x, rest = torch.zeros(nb.num_dst, 1, 2), () if k is None else (k,)
+    explanation = ops.explain(
+        ops.attention if k is None else ops.topk_attention, x, x, x, nb, *rest
+    )
+    assert explanation.chosen == dispatch.choose(call(nb, k=k)).name
+
+
+def test_an_explanation_has_a_line_for_each_backend() -> None:
+    x = torch.zeros(2, 1, 3)
+    explanation = ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5)
+    head, *lines = str(explanation).splitlines()
+    assert head == "attention runs on numba_csr"
+    assert [line.split()[0] for line in lines] == ops.backend_names()
+    assert "complete or causal sets; dropout is drawn by edge" in lines[0]
+    assert lines[1].endswith("runs this call")
+    assert lines[-1].endswith("could run it, but comes after numba_csr")
+
+
+def test_to_explain_draws_nothing() -> None:
+    x, generator = torch.zeros(2, 1, 3), torch.Generator()
+    before, drawn = torch.get_rng_state(), generator.get_state()
+    ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5, generator=generator)
+    ops.explain(ops.additive_attention, x, x[..., 0], None, GRAPH, dropout=0.5)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(generator.get_state(), drawn)
+
+
+def test_what_cannot_be_explained_says_so() -> None:
+    x = torch.zeros(2, 1, 3)
+    with pytest.raises(ValueError, match=r"operation: got .* expected a function of ops: edge_dot"):
+        ops.explain(torch.relu, x)
+    with pytest.raises(TypeError, match="backend: explain speaks of every backend"):
+        ops.explain(ops.edge_dot, x, x, GRAPH, backend="numba_csr")
+    with pytest.raises(ValueError, match="key: shape"):
+        ops.explain(ops.edge_dot, x, x[..., :2], GRAPH)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from graphtheory.ops.backends import _numba_kernels
+from graphtheory.ops.backends.cpu.attention import rows
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 
 SEED = torch.tensor(123456789)
@@ -46,11 +46,11 @@ def test_edges_of_the_range() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 2])
 def test_the_compiled_rule_is_the_same(p: float, seed: int) -> None:
     factor = dropout_factor(p, torch.tensor(seed), torch.empty(500, 2)).flatten()
-    assert [_numba_kernels.kept(c, p, seed) for c in range(1000)] == (factor > 0).tolist()
+    assert [rows.kept(c, p, seed) for c in range(1000)] == (factor > 0).tolist()
 
 
 def test_the_counter_does_not_wrap_at_32_bits() -> None:
-    near, far = ([_numba_kernels.kept(base + c, 0.5, 7) for c in range(64)] for base in (0, 2**32))
+    near, far = ([rows.kept(base + c, 0.5, 7) for c in range(64)] for base in (0, 2**32))
     assert near != far
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
-from graphtheory.ops import additive, kernels
-from graphtheory.ops.backends import numba_csr, torch_csr
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.call import Call
+from graphtheory.ops.kernels import structure
 from tests.conformance.check import GRAPHS
 
+NAME = "numba_csr"
 TRACED = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")  # without a gradient
 
 
@@ -31,65 +31,26 @@ def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> 
     ops = torch.ops.graphtheory
     # opcheck compares eager and traced gradients with tolerances meant for wider types
     checks = {} if dtype != torch.bfloat16 else {"test_utils": TRACED[:2]}
-    torch.library.opcheck(ops.edge_dot, (query, key, parts), **checks)
-    torch.library.opcheck(ops.aggregate, (weights, key, parts), **checks)
-    torch.library.opcheck(ops.aggregate_by_sender, (weights, query, parts), **checks)
-    torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices), **checks)
-    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr), **checks)
-
-
-def test_a_backend_for_each_device() -> None:
-    assert kernels.backend_for(torch.zeros(1)) is numba_csr
-    assert kernels.backend_for(torch.zeros(1, device="meta")) is torch_csr
-
-
-@pytest.fixture
-def a_gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What torch says of a GPU, and whether Triton is there."""
-    gpu = SimpleNamespace(capability=(9, 0), triton=object(), hip=None, there=True)
-    monkeypatch.setattr(kernels, "find_spec", lambda name: gpu.triton)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu.there)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: gpu.capability)
-    return gpu
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, []),
-        ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
-        ({"triton": None}, ["triton is not installed"]),
-        ({"there": False}, ["torch sees no GPU"]),
-    ],
-)
-def test_triton_says_why_it_cannot(
-    change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
-) -> None:
-    vars(a_gpu).update(change)
-    assert kernels.triton_objections(torch.device("cuda")) == words
-
-
-def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton", reason="triton is not installed")
-    from graphtheory.ops.backends import _triton_additive, triton_csr
-
-    for module in (kernels, additive):
-        monkeypatch.setattr(module, "triton_objections", lambda device: [])
-    on_a_gpu = SimpleNamespace(device=torch.device("cuda"))
-    assert kernels.backend_for(on_a_gpu) is triton_csr
-    assert additive._backend(on_a_gpu) is _triton_additive
-    assert kernels.backend_for(torch.zeros(1)) is numba_csr
+    torch.library.opcheck(ops.edge_dot, (query, key, parts, NAME), **checks)
+    torch.library.opcheck(ops.aggregate, (weights, key, parts, NAME), **checks)
+    torch.library.opcheck(ops.aggregate_by_sender, (weights, query, parts, NAME), **checks)
+    torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices, NAME), **checks)
+    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr, NAME), **checks)
 
 
 def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:
-    nb = GRAPHS["random"](6)
+    nb, numba_csr = GRAPHS["random"](6), BACKENDS[NAME]
     tensor = torch.zeros(1)
-    assert len(kernels.structure(nb, tensor, None)) == 2
+
+    def parts(*tensors: torch.Tensor | None) -> list[torch.Tensor]:
+        return structure(Call("aggregate", nb, tensors), numba_csr)
+
+    assert len(parts(tensor, None)) == 2
     assert nb._transpose is None
     tensor.requires_grad_()
     with torch.no_grad():
-        assert len(kernels.structure(nb, tensor)) == 2
-    parts = kernels.structure(nb, None, tensor)
+        assert len(parts(tensor)) == 2
+    found = parts(None, tensor)
     turned = nb.transpose()
     same = [nb.indptr, nb.indices, turned.indptr, turned.indices, turned.perm]
-    assert all(a is b for a, b in zip(parts, same, strict=True))
+    assert all(a is b for a, b in zip(found, same, strict=True))

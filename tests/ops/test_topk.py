@@ -10,11 +10,10 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import reference
-from graphtheory.ops.backends import _numba_topk
-from graphtheory.ops.dispatch import TOPK_BACKENDS
+from graphtheory.ops.backends.cpu.topk import blocks as kernels
 from tests.conformance.check import BIASES, GRAPHS, Inputs, draw_inputs
 
-BACKENDS = [b.name for b in TOPK_BACKENDS]
+BACKENDS = ops.backend_names(ops.topk_attention)
 CSR = BACKENDS[1:]
 
 
@@ -226,7 +225,7 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
     edges = inputs.bias if isinstance(inputs.bias, Tensor) else None
     bucket, table = inputs.bias if isinstance(inputs.bias, ops.BucketedBias) else (None, None)
     nodes, seed = (inputs.query, inputs.key, inputs.value), torch.tensor(5)
-    registered, options = torch.ops.graphtheory, (0.5, 0.25, "_numba_topk")
+    registered, options = torch.ops.graphtheory, (0.5, 0.25, "numba_csr")
     given = (*nodes, edges, bucket, table, seed)
     torch.library.opcheck(registered.topk_blocks, (*given, nb.blocks, 2, *options))
     _, facts = registered.topk_blocks(*given, nb.blocks, 2, *options)
@@ -277,7 +276,7 @@ def test_heads_that_share_look_ups(
 ) -> None:
     nb = bipartite([7] * 70, [31] * 70)  # 31 senders are vectors of 16, 8, 4, 2 and 1
     inputs = draw_inputs(nb, heads, 3, "buckets", dtype)
-    assert _numba_topk.heads_together(nb.blocks, inputs.query, inputs.bias.table) == 4
+    assert kernels.heads_together(nb.blocks, inputs.query, inputs.bias.table) == 4
 
     def step(backend: str) -> list[Tensor]:
         generator = torch.Generator().manual_seed(3)
@@ -286,7 +285,7 @@ def test_heads_that_share_look_ups(
 
     found = step("blocks")
     assert_same(found, step("numba_csr"), 1e-12 if dtype == torch.float64 else 1e-5)
-    monkeypatch.setattr(_numba_topk, "TOGETHER", 1)
+    monkeypatch.setattr(kernels, "TOGETHER", 1)
     *nodes, table = step("blocks")
     assert all(torch.equal(a, b) for a, b in zip(found, nodes, strict=False))
     assert_same(found[-1:], [table], 1e-12 if dtype == torch.float64 else 1e-5)

@@ -12,7 +12,8 @@ from torch_geometric.typing import OptPairTensor, OptTensor, Size
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.attend import OnCoreAttention
-from graphtheory.ops.additive_attention import additive_attention, scores
+from graphtheory.ops import additive_attention
+from graphtheory.ops.reference import additive_logits
 
 
 class GATConv(OnCoreAttention, pyg.GATConv):
@@ -120,7 +121,7 @@ class GATConv(OnCoreAttention, pyg.GATConv):
                 negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
             )  # fmt: skip
             return self._finish(out, x_dst)
-        logits = scores(sent, received, edge, adj.neighborhood, self.negative_slope)
+        logits = additive_logits(sent, received, edge, adj.neighborhood, self.negative_slope)
         out, weights = self._attend(adj, logits, source)
         return self._finish(out, x_dst), adj.with_weights(edge_index, weights)
 

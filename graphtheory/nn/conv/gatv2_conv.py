@@ -12,7 +12,7 @@ from torch_geometric.typing import OptTensor, PairTensor
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.attend import OnCoreAttention
-from graphtheory.ops.additive import additive_score
+from graphtheory.ops import additive_score
 
 
 class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):

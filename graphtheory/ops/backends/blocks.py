@@ -9,9 +9,55 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory.ops import fused_topk
-from graphtheory.ops.backends._block_bias import BlockBias, LearnedBias, learned_on_cpu, of_edges
-from graphtheory.ops.call import AttentionCall
-from graphtheory.ops.crossover import loops_are_faster
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.backends.block_bias import BlockBias, LearnedBias, learned_on_cpu, of_edges
+from graphtheory.ops.backends.triton_csr import topk_limits
+from graphtheory.ops.call import AttentionCall, Call
+from graphtheory.ops.crossover import blocks_beat_edge_loops, own_loops_beat_sdpa
+
+
+class Blocks(Backend):
+    """Attention over sets of nodes of which all, or all that came before, are senders.
+
+    k-nearest attention over equal complete sets runs on kernels for these.
+    """
+
+    name = "blocks"
+    operations = frozenset({"attention", "topk_attention"})
+
+    def unsupported(self, call: Call | AttentionCall) -> list[str]:
+        """Other neighborhoods, and on some devices and sets dropout or the k nearest."""
+        assert isinstance(call, AttentionCall)
+        nb, on_cpu = call.neighborhood, call.query.is_cpu
+        reasons = []
+        if call.k is not None:
+            reasons += _kernels(call).unsupported(call)
+            reasons += [] if on_cpu else topk_limits(call)
+            if nb.blocks is None:
+                reasons.append("the neighborhood is not made of equal complete blocks")
+        elif nb.sets is None:
+            reasons.append("the neighborhood is not made of complete or causal sets")
+        if call.k is None and call.dropout > 0 and (nb.blocks is None or not on_cpu):
+            reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
+        if nb.num_edges == 0:
+            reasons.append("there are no edges")
+        return reasons
+
+    def slower(self, call: Call | AttentionCall) -> bool:
+        """Where loops over edges are faster on a CPU."""
+        assert isinstance(call, AttentionCall)
+        on_cpu = call.query.is_cpu
+        return call.k is None and on_cpu and not blocks_beat_edge_loops(call)
+
+    def run(self, call: Call | AttentionCall) -> Tensor:
+        """The result of a call, differentiable."""
+        assert isinstance(call, AttentionCall)
+        return attention(call) if call.k is None else fused_topk.on_blocks(call, _kernels(call))
+
+
+def _kernels(call: AttentionCall) -> Backend:
+    """The backend with kernels for the k nearest of blocks on the device of a call."""
+    return BACKENDS["numba_csr" if call.query.is_cpu else "triton_csr"]
 
 
 def attention(call: AttentionCall) -> Tensor:
@@ -23,8 +69,8 @@ def attention(call: AttentionCall) -> Tensor:
     """
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
-    if blocks is not None and (call.dropout > 0 or loops_are_faster(call)):
-        return fused_topk.on_blocks(replace(call, k=blocks[2]))
+    if blocks is not None and (call.dropout > 0 or own_loops_beat_sdpa(call)):
+        return fused_topk.on_blocks(replace(call, k=blocks[2]), _kernels(call))
     if blocks is not None:
         bias = None if call.bias is None else of_edges(call.bias)
         return _dense(*nodes, blocks[0], call.scale, bias, causal=False)

@@ -1,12 +1,35 @@
-"""Any-device backend from torch's own ops: one head at a time, sums by segment (no atomics)."""
+"""Any-device backend from torch's own ops: one head at a time, sums by segment (no atomics).
+
+The additive score takes some edges at a time, twice for its backward pass.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from graphtheory.ops.backends._wide import widened
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import reference
+from graphtheory.ops.backends.csr import CSRBackend
+from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import AttentionCall, Call
 from graphtheory.ops.dropout import dropout_factor
+
+# Numbers in one buffer [edges at a time, heads, head_dim].
+_BUFFER = 2**22
+
+
+class TorchCSR(CSRBackend):
+    """Every operation on any device."""
+
+    name = "torch_csr"
+    module = __name__
+
+    def needs_transpose(self, call: Call | AttentionCall) -> bool:
+        """Not for the additive score, whose gradients are added up by edge."""
+        return call.operation != "additive_score"
 
 
 def _rows(indptr: Tensor, num_edges: int) -> Tensor:
@@ -103,3 +126,62 @@ def attention_backward(
         grad_table = _segment(grad_logits[order], bounds, "sum")
     nodes = (t.to(dtype) for t in (grad_query, grad_key, grad_value))
     return (*nodes, grad_logits, grad_table)  # type: ignore[return-value]
+
+
+def top_edges(indptr: Tensor, indices: Tensor, logits: Tensor, k: int) -> Tensor:
+    """Whether an entry of [E, H] is among the k largest of its row."""
+    nb = Neighborhood(indptr, indices, indptr.size(0), validate=False)  # ids are not looked at
+    return reference.largest(logits, nb, k)
+
+
+def _edge_sums(
+    indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor,
+    features: Tensor, matrix: Tensor,
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:  # fmt: skip
+    """Some edges at a time: their slice, senders, receivers and sums [edges, H, C]."""
+    num_edges = indices.size(0)
+    rows = _rows(indptr, num_edges)
+    step = max(1, _BUFFER // max(1, source[0].numel() if len(source) else 1))
+    for first in range(0, num_edges, step):
+        part = slice(first, first + step)
+        j, i = indices[part], rows[part]
+        z = source[j] + target[i]
+        if matrix.size(1):
+            z += torch.einsum("ef,hfc->ehc", features[part], matrix)
+        yield part, j, i, z
+
+
+def additive_score(
+    indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
+    features: Tensor, matrix: Tensor, slope: float,
+) -> Tensor:  # fmt: skip
+    """Scores [E, H] in the dtype of `source`."""
+    dtype = source.dtype
+    source, target, att, features, matrix = widened(source, target, att, features, matrix)
+    out = source.new_empty(indices.size(0), att.size(0))
+    for part, _, _, z in _edge_sums(indptr, indices, source, target, features, matrix):
+        out[part] = (torch.where(z > 0, z, slope * z) * att).sum(-1)
+    return out.to(dtype)
+
+
+def additive_score_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of source, target, att, features and matrix; needs no transposed structure."""
+    dtypes = [t.dtype for t in (source, target, att, features, matrix)]
+    grad, source, target, att, features, matrix = widened(
+        grad, source, target, att, features, matrix
+    )
+    out = [torch.zeros_like(t) for t in (source, target, att, features, matrix)]
+    for part, j, i, z in _edge_sums(indptr, indices, source, target, features, matrix):
+        up = grad[part, :, None]
+        up = torch.where(z > 0, up, slope * up)
+        out[2] += (up * z).sum(0)
+        z = up * att
+        out[0].index_add_(0, j, z)
+        out[1].index_add_(0, i, z)
+        out[3][part] = torch.einsum("ehc,hfc->ef", z, matrix)
+        out[4] += torch.einsum("ef,ehc->hfc", features[part], z)
+    return tuple(g.to(d) for g, d in zip(out, dtypes, strict=True))  # type: ignore[return-value]

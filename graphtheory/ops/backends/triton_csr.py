@@ -1,126 +1,73 @@
-"""GPU backend: Triton kernels over rows, no tensor with both an edge axis and a feature axis.
-
-Forward, a program holds a row (or some short ones, or a chunk of a long one) and goes along its
-edges, 16 to 64 a step for all heads: keys are gathered, dotted and soft-maxed, values gathered and
-added up in float32. Saved are the output and, of each row, the largest logit and the log of the sum
-of exponentials less it, [num_dst, 2, H].
-
-Backward, a first pass over receivers computes the weights again, the gradient of the query, and for
-every edge the gradient of its logit and its kept weight, two arrays [E, H]. A second pass over
-senders, by the cached transposed structure, gathers query and gradient with those two and adds up
-the gradients of key and value. A bias table's gradient is added up by fixed shares of the edges.
-
-With H heads of D numbers of b bytes, F = H D b: forward reads 2 F bytes an edge, backward 4 F, and
-writes and reads 16 H more. There are no atomics: results are the same bits every time. Rows are
-sorted into bins when a structure is first seen; after that nothing waits for the device, so that a
-CUDA graph can record a call.
-"""
+"""The GPU backend: Triton kernels over rows, in the folder `triton`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from importlib.util import find_spec
 
 import torch
-from torch import Tensor
 
-from graphtheory.ops.backends import _triton_attention, _triton_edges, _triton_sums
-from graphtheory.ops.backends._triton_launch import (
-    Outs,
-    by_bucket,
-    options,
-    over_edges,
-    over_logits,
-    over_long,
-    over_rows,
-    plain,
-    receivers,
-    sum_type,
-)
+from graphtheory.ops.backend import Sizes
+from graphtheory.ops.backends.csr import CSRBackend
+from graphtheory.ops.call import AttentionCall, BucketedBias, Call
+
+# What a program of k-nearest attention on blocks holds: features of a head, and senders of a row,
+# of which more than 512 need 80 KiB of shared memory where AMD's GPUs have 64.
+_TOPK_DIM, _TOPK_SENDERS = 128, 512 if torch.version.hip else 1024
 
 
-def _merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
-    part, part_norm = parts
-    assert part is not None
-    over_long(_triton_attention.merge, long, bounds, part, [part_norm, *outs])
+@torch.compiler.assume_constant_result
+def triton_objections(device: torch.device) -> list[str]:
+    """Why Triton's kernels cannot run on a device; empty when they can."""
+    if device.type != "cuda":
+        return [f"tensors lie on {device.type}, expected cuda"]
+    if find_spec("triton") is None:
+        return ["triton is not installed"]
+    if not torch.cuda.is_available():
+        return ["torch sees no GPU"]
+    found = torch.cuda.get_device_capability(device)
+    if torch.version.hip is None and found < (8, 0):
+        return [f"compute capability {found[0]}.{found[1]}, expected 8.0 or later"]
+    return []
 
 
-def attention(
-    indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
-    bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
-    scale: float, dropout: float, seed: Tensor | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the norm of rows [num_dst, 2, H]: see the kernel `forward`."""
-    numbers, constants = options(query, table, scale, dropout, seed)
-    out = torch.empty_like(query, memory_format=torch.contiguous_format)
-    norm = query.new_empty(query.size(0), 2, query.size(1), dtype=constants["ACC"])
-    args = [*plain(indices, query, key, value, bias, bucket, table), *numbers]
-    shape = (query.size(1), query.size(2))
-    over_rows(
-        _triton_attention.forward, indptr, shape, [out, norm], args, _merge_softmax, **constants
-    )
-    return out, norm
+class TritonCSR(CSRBackend):
+    """Every operation on a GPU but k-nearest attention, which it runs on blocks alone.
+
+    Features of edges in `additive_score` go to torch's own ops, in `torch_csr`.
+    """
+
+    name = "triton_csr"
+    operations = CSRBackend.operations - {"topk_attention"}
+    module = "graphtheory.ops.backends.triton.kernels"
+    recomputes_from = ("out", "bias", "table")
+
+    def unsupported(self, call: Call | AttentionCall) -> list[str]:
+        """Tensors on several devices, on no GPU, or on one that Triton does not know."""
+        tensors = [t for t in (*call.tensors, call.neighborhood.indptr) if t is not None]
+        if isinstance(call, AttentionCall) and isinstance(call.bias, BucketedBias):
+            tensors.append(call.bias.bucket)
+        device = tensors[0].device
+        apart = [t.device for t in tensors if t.device != device]
+        if apart:
+            return [f"tensors lie on {device} and {apart[0]}, expected one device"]
+        reasons = list(triton_objections(device))
+        if call.operation == "additive_score" and tensors[3].size(1) > 0:
+            reasons.append("it has no kernel for features of edges")
+        return reasons
+
+    def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
+        """Two facts of each row; on blocks five."""
+        rows, heads = sizes.num_dst, sizes.num_heads
+        return (rows, heads, 5) if sizes.on_blocks else (rows, 2, heads)
 
 
-def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, senders_rows: Tensor, perm: Tensor,
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, norm: Tensor,
-    bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
-    *, out: Tensor, bias: Tensor | None, table: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
-    numbers, constants = options(query, table, scale, dropout, seed)
-    acc, shape = constants["ACC"], (query.size(1), query.size(2))
-    grad_query, grad_key, grad_value = (
-        torch.empty_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)
-    )
-    weights, grad_logits = (
-        query.new_empty(indices.size(0), query.size(1), dtype=acc) for _ in range(2)
-    )
-    args = [
-        *plain(grad, out, norm), weights, grad_logits,
-        *plain(indices, query, key, value, bias, bucket, table), *numbers,
-    ]  # fmt: skip
-    over_rows(_triton_attention.receivers, indptr, shape, [grad_query], args, **constants)
-    args = [*plain(senders_rows, perm, grad_logits, query, weights, grad), scale]
-    over_rows(_triton_sums.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
-    grad_table = by_bucket(bucket, grad_logits, num_buckets)
-    return grad_query, grad_key, grad_value, grad_logits, grad_table
-
-
-def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Logits [E, H]."""
-    edges, heads = indices.size(0), query.size(1)
-    out = query.new_empty(edges, heads)
-    indices, query, key = (t.detach().contiguous() for t in (indices, query, key))
-    args = [receivers(indptr, edges), indices, edges, query, key, out]
-    shape = (heads, query.size(2))
-    over_edges(_triton_edges.dot, edges, shape, query, args, ACC=sum_type(query, key))
-    return out
-
-
-def _rows_of_logits(kernel: Any, indptr: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    out = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
-    over_logits(kernel, indptr, out.size(1), [*plain(*inputs), out], sum_type(*inputs))
-    return out
-
-
-def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
-    """Weights [E, H]."""
-    return _rows_of_logits(_triton_edges.softmax, indptr, [logits])
-
-
-def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
-    """Gradient of the logits [E, H]."""
-    return _rows_of_logits(_triton_edges.softmax_backward, indptr, [weights, grad])
-
-
-def aggregate(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
-) -> Tensor:
-    """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
-    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    args = [*plain(indices, perm, weights, value), None, None, 1.0]
-    shape, acc = (value.size(1), value.size(2)), sum_type(weights, value)
-    over_rows(_triton_sums.weighted, indptr, shape, [out, None], args, ACC=acc)
-    return out
+def topk_limits(call: AttentionCall) -> list[str]:
+    """What k-nearest attention on blocks cannot do on a GPU."""
+    reasons, blocks, dim = [], call.neighborhood.blocks, call.query.size(2)
+    if call.query.dtype == torch.float64:
+        reasons.append("its sums on a GPU are in float32, which is too little for float64")
+    if dim > _TOPK_DIM:
+        reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
+    if blocks is not None and blocks[2] > _TOPK_SENDERS:
+        reasons.append(f"rows have {blocks[2]} senders, on a GPU at most {_TOPK_SENDERS}")
+    return reasons

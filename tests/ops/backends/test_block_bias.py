@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, causal, cliques, ops
-from graphtheory.ops.backends import _block_bias
+from graphtheory.ops.backends import block_bias
 from tests.conformance.check import draw_inputs
 
 
@@ -25,7 +25,7 @@ def test_the_size_of_a_part_does_not_matter(
 
     true = gradients("reference")
     for places in (1, 2 * 2 * 25):  # one set at a time, and two
-        monkeypatch.setattr(_block_bias, "_TILE", places)
+        monkeypatch.setattr(block_bias, "_TILE", places)
         for found, expected in zip(gradients("blocks"), true, strict=True):
             torch.testing.assert_close(found, expected)
 

@@ -1,111 +1,62 @@
-"""Triton's kernels without a GPU: interpreted against the definition, and compiled for two GPUs."""
+"""What the GPU backend says of itself, where there is no GPU and no Triton."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import Tensor
 
-from graphtheory import Neighborhood
-from tests.ops.backends.triton_harness import Launches, assert_interpreted_tests_pass
-
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-
-IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machine
+from graphtheory import Neighborhood, ops
+from graphtheory.ops.backends import triton_csr
 
 
-@pytest.mark.timeout(400)  # interpreted, on a machine that may be busy
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What torch says of a GPU, and whether Triton is there."""
+    gpu = SimpleNamespace(capability=(9, 0), triton=object(), hip=None, there=True)
+    monkeypatch.setattr(triton_csr, "find_spec", lambda name: gpu.triton)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu.there)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: gpu.capability)
+    return gpu
+
+
 @pytest.mark.parametrize(
-    "which", [IN_PARTS, f"attention and not ({IN_PARTS})", f"not attention and not ({IN_PARTS})"]
+    ("change", "words"),
+    [
+        ({}, []),
+        ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
+        ({"triton": None}, ["triton is not installed"]),
+        ({"there": False}, ["torch sees no GPU"]),
+    ],
 )
-def test_interpreted_kernels_fulfil_the_definition(which: str) -> None:
-    assert_interpreted_tests_pass("interpreted_triton.py", "-k", which)
-
-
-@pytest.fixture(autouse=True)
-def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphtheory.ops.backends import _triton_bins
-
-    monkeypatch.setattr(_triton_bins, "CHUNK", 20)
-
-
-def graph(degrees: list[int]) -> Neighborhood:
-    """Rows of these lengths, and columns as well, so that both directions have every bin."""
-    nb = Neighborhood.from_edge_index(
-        torch.stack([torch.zeros(sum(degrees)).long(), torch.arange(len(degrees)).repeat_interleave(
-            torch.tensor(degrees))]), len(degrees),
-    )  # fmt: skip
-    nb._adopt_transpose(nb.indptr, nb.indices, torch.arange(nb.num_edges))
-    return nb
-
-
-def narrow(nb: Neighborhood) -> Neighborhood:
-    """The same with ids of 32 bits."""
-    out = nb.to_int32()
-    out._adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
-    return out
-
-
-def parts(nb: Neighborhood) -> list[Tensor]:
-    t = nb.transpose()
-    assert t.perm is not None
-    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
-
-
-def attention(nb: Neighborhood, dtype: torch.dtype, bucketed: bool, dropout: float) -> None:
-    from graphtheory.ops.backends import triton_csr
-
-    heads, dim = 8, 16
-    x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
-    bucket = table = bias = None
-    if bucketed:
-        bucket, table = torch.zeros(nb.num_edges).to(torch.uint8), torch.zeros(20, heads)
-    else:
-        bias = torch.zeros(nb.num_edges, heads)
-    seed = torch.tensor(1) if dropout else None
-    structure = parts(nb)
-    _, norm = triton_csr.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
-    triton_csr.attention_backward(
-        *structure, x, x, x, x, norm, bucket, 20 if bucketed else 0, 1.0, dropout, seed,
-        out=x, bias=bias, table=table,
-    )  # fmt: skip
-
-
-def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
-    from graphtheory.ops.backends import _triton_additive, triton_csr
-
-    x = torch.zeros(nb.num_dst, 8, 16, dtype=dtype)
-    logits = torch.zeros(nb.num_edges, 8, dtype=dtype)
-    triton_csr.edge_dot(nb.indptr, nb.indices, x, x)
-    triton_csr.aggregate(nb.indptr, nb.indices, logits, x)
-    triton_csr.edge_softmax(nb.indptr, logits)
-    triton_csr.edge_softmax_backward(nb.indptr, logits, logits)
-    score = (x, x, x[0], torch.zeros(nb.num_edges, 0), torch.zeros(8, 0, 16), 0.2)
-    _triton_additive.score(nb.indptr, nb.indices, *score)
-    _triton_additive.score_backward(*parts(nb), logits, *score)
-
-
-BINS = [3, 50]  # up to 8, more than a chunk
-EQUAL = [16, 16]
-CASES: dict[str, tuple[Callable[[], None], int]] = {
-    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 9),
-    "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
-    "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
-    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
-    "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
-}
-
-
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("name", CASES)
-def test_every_kernel_compiles_and_fits_the_registers(
-    name: str, capability: int, launches: Launches, tmp_path: Path
+def test_triton_says_why_it_cannot(
+    change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
 ) -> None:
-    run, different = CASES[name]
-    run()
-    assert len(launches.programs) == different, list(launches.programs)
-    launches.assert_fits(capability, tmp_path)
+    vars(a_gpu).update(change)
+    assert triton_csr.triton_objections(torch.device("cuda")) == words
+
+
+def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2).to("meta")
+    x, edges = torch.zeros(2, 1, 3, device="meta"), torch.zeros(2, 1, device="meta")
+
+    def chosen() -> list[str]:
+        asked = [
+            ops.explain(ops.edge_dot, x, x, nb),
+            ops.explain(ops.edge_softmax, edges, nb),
+            ops.explain(ops.aggregate, edges, x, nb),
+            ops.explain(ops.additive_attention, x, edges, edges, nb),
+            ops.explain(ops.additive_score, x, x, x[0], nb),
+        ]
+        return [explanation.chosen for explanation in asked]
+
+    assert chosen() == ["torch_csr"] * 5
+    monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
+    assert chosen() == ["triton_csr"] * 5
+    matrix = torch.zeros(1, 1, 3, device="meta")
+    featured = ops.explain(
+        ops.additive_score, x, x, x[0], nb, edge_features=edges, edge_matrix=matrix
+    )
+    assert featured.chosen == "torch_csr"
+    assert "no kernel for features of edges" in featured.reasons["triton_csr"]

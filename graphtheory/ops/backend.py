@@ -1,0 +1,107 @@
+"""What a backend declares about itself, and the registry of backends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.ops.call import AttentionCall, Call
+
+OPERATIONS = (
+    "edge_dot", "edge_softmax", "aggregate", "additive_score", "additive_attention", "attention",
+    "topk_attention",
+)  # fmt: skip
+
+
+class Sizes(NamedTuple):
+    """Sizes of an attention call, on which the shape of what it saves depends.
+
+    Attributes:
+        num_dst: Rows of the neighborhood.
+        num_edges: Its edges.
+        num_heads: Heads of the call.
+        dtype: Type in which sums are taken.
+        on_blocks: Whether the k nearest of equal complete blocks are asked for.
+    """
+
+    num_dst: int
+    num_edges: int
+    num_heads: int
+    dtype: torch.dtype
+    on_blocks: bool = False
+
+
+class Backend:
+    """One way to run operations, and all that the dispatcher and the torch ops know about it.
+
+    A new backend is a subclass in one file of `ops/backends/` and one line in
+    `ops/backends/__init__.py`, whose place is its place in the order of choice.
+
+    Attributes:
+        name: What `backend=` takes.
+        operations: Names of the operations that it runs.
+        tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
+        recomputes_from: What its backward pass of attention needs besides query, key and value
+            where it computes the weights again: some of "out", "bias" and "table".
+        fuses_additive_attention: Whether it has kernels for `additive_attention`; otherwise it
+            takes `edge_softmax` and `aggregate`.
+        kernels: A module with the functions that the torch ops call, see `backends.csr`.
+    """
+
+    name: str
+    operations: frozenset[str] = frozenset(OPERATIONS)
+    tolerance: dict[torch.dtype, float] = {  # noqa: RUF012  (replaced by subclasses, never changed)
+        torch.float64: 1e-12,
+        torch.float32: 5e-6,
+        torch.bfloat16: 2e-2,
+        torch.float16: 3e-3,
+    }
+    recomputes_from: tuple[str, ...] = ()
+    fuses_additive_attention = False
+    kernels: Any = None
+
+    def run(self, call: Call | AttentionCall) -> Tensor:
+        """The result of a call, differentiable."""
+        raise NotImplementedError
+
+    def unsupported(self, call: Call | AttentionCall) -> list[str]:
+        """Reasons why a call cannot run here; empty when it can."""
+        return []
+
+    def slower(self, call: Call | AttentionCall) -> bool:
+        """Whether a later backend was measured to be faster; then only the name asks for this."""
+        return False
+
+    def needs_transpose(self, call: Call | AttentionCall) -> bool:
+        """Whether the backward pass of a call reads the transposed neighborhood."""
+        return True
+
+    def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
+        """Shape of what the forward pass of attention saves besides its inputs and its output.
+
+        [num_edges, H] are the weights. Three dimensions are facts of each row, from which the
+        backward pass computes the weights again.
+        """
+        return sizes.num_edges, sizes.num_heads
+
+
+BACKENDS: dict[str, Backend] = {}
+"""Backends by name, in the order of choice."""
+
+BY_OPERATION: dict[str, tuple[Backend, ...]] = dict.fromkeys(OPERATIONS, ())
+"""Backends of each operation, in the order of choice."""
+
+
+def register(backend: Backend) -> None:
+    """Add a backend after those that are registered.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+    if backend.name in BACKENDS:
+        raise ValueError(f"backend: the name {backend.name!r} is taken")
+    BACKENDS[backend.name] = backend
+    for operation in backend.operations:
+        BY_OPERATION[operation] += (backend,)

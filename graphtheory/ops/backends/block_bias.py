@@ -1,0 +1,137 @@
+"""The bias of token sets on dense attention, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from graphtheory.ops.call import BucketedBias, check_buckets
+
+_TILE = 2**18  # logits that the backward pass holds at once
+
+
+class BlockBias(NamedTuple):
+    """What is added to the logits of dense sets.
+
+    Attributes:
+        values: [H, Z] for a table of buckets, [H, sets * dst * src] for a bias by edge.
+        columns: Column of `values` for each place [sets * dst * src]; None where each has its own.
+    """
+
+    values: Tensor
+    columns: Tensor | None
+
+    def mask(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """The kernel's mask [sets, H, dst, src]."""
+        heads, bias = len(self.values), self.values
+        if self.columns is not None and bias.is_cpu:
+            bias = bias.gather(1, self.columns.expand(heads, -1))
+        elif self.columns is not None:  # here with a gradient that no order of threads decides
+            bias = bias[:, self.columns]
+        return bias.view(heads, *shape).transpose(0, 1).to(dtype)
+
+    def part(self, first: int, places: int) -> BlockBias:
+        """The bias of some places."""
+        at = slice(first, first + places)
+        if self.columns is None:
+            return BlockBias(self.values[:, at], None)
+        return BlockBias(self.values, self.columns[at])
+
+
+def learned_on_cpu(bias: Tensor | BucketedBias | None) -> bool:
+    """Whether a bias needs a gradient on a CPU; what is compiled fuses torch's own formula."""
+    values = bias.table if isinstance(bias, BucketedBias) else bias
+    if values is None or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return False
+    return values.is_cpu and values.requires_grad
+
+
+class LearnedBias(torch.autograd.Function):
+    """Attention with a bias that has a gradient.
+
+    For a mask with one, torch's kernel on a CPU keeps the weights of all sets; this computes them
+    again, of a few sets at a time.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, values: Tensor, columns: Tensor | None,
+        scale: float,
+    ) -> Tensor:  # fmt: skip
+        """The output of the dense kernel."""
+        mask = BlockBias(values, columns).mask(_places(query, key), query.dtype)
+        mask = mask.detach()  # with a gradient it would go to the slow kernel after all
+        out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+        ctx.save_for_backward(query, key, value, values, columns, out)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the inputs but `columns` and `scale`."""
+        (grad,), (query, key, value, values, columns, out) = grads, ctx.saved_tensors
+        whole, of_set = BlockBias(values, columns), query.size(2) * key.size(2)
+        at_once = max(1, _TILE // max(1, of_set * len(values)))
+        nodes, biases = [], []
+        for first in range(0, len(query), at_once):
+            tensors = [t[first : first + at_once] for t in (grad, query, key, value, out)]
+            bias = whole.part(first * of_set, len(tensors[0]) * of_set)
+            of_nodes, flow = _gradients(tensors, bias, ctx.scale)
+            nodes.append(of_nodes)
+            biases.append(_of_values(flow, bias))
+        of_values = torch.cat(biases, 1) if columns is None else torch.stack(biases).sum(0)
+        return *(torch.cat(of) for of in zip(*nodes, strict=True)), of_values, None, None
+
+
+def _places(query: Tensor, key: Tensor) -> tuple[int, int, int]:
+    return len(query), query.size(2), key.size(2)
+
+
+def _gradients(
+    tensors: list[Tensor], bias: BlockBias, scale: float
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Of query, key, value, and of the logits: with P the weights, dS = P * (dO V^T - <dO, O>)."""
+    dtype = tensors[0].dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    grad, query, key, value, out = (t.to(wide) for t in tensors)
+    shape, query = _places(query, key), scale * query
+    logits = (query @ key.transpose(-1, -2)).add_(bias.mask(shape, wide))  # [sets, H, dst, src]
+    nothing = logits.amax(-1, keepdim=True) == -torch.inf
+    weights = logits.softmax(-1).masked_fill(nothing, 0)
+    inner = (grad * out).sum(-1, keepdim=True)
+    flow = (grad @ value.transpose(-1, -2)).sub_(inner) * weights
+    turned = flow.transpose(-1, -2)
+    nodes = (scale * (flow @ key), turned @ query, weights.transpose(-1, -2) @ grad)
+    return tuple(t.to(dtype) for t in nodes), flow
+
+
+def _of_values(flow: Tensor, bias: BlockBias) -> Tensor:
+    """Gradient of the values of a bias, given that of the logits [sets, H, dst, src]."""
+    places = flow.transpose(0, 1).flatten(1)
+    if bias.columns is None:
+        return places
+    columns = bias.columns.expand(len(bias.values), -1)
+    return bias.values.new_zeros(bias.values.shape).scatter_add(1, columns, places)
+
+
+def of_edges(bias: Tensor | BucketedBias, places: Tensor | None = None) -> BlockBias:
+    """The bias of every edge; of the edges in some places, with -inf where the place is E.
+
+    It is looked up, and its gradient summed, in float32 or wider.
+    """
+    if isinstance(bias, BucketedBias):
+        check_buckets(*bias)
+        values, columns = bias.table.t(), bias.bucket.long()
+    else:
+        values, columns = bias.t(), None
+    values = values.to(torch.promote_types(values.dtype, torch.float32))
+    if places is None:
+        return BlockBias(values, columns)
+    barred = values.size(1)
+    values = torch.cat([values, values.new_full((len(values), 1), -torch.inf)], 1)
+    if columns is None:
+        return BlockBias(values.index_select(1, places), None)
+    return BlockBias(values, torch.cat([columns, columns.new_tensor([barred])])[places])

@@ -1,0 +1,1 @@
+"""Attention on CSR rows: three regimes by size."""

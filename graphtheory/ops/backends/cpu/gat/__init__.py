@@ -1,0 +1,1 @@
+"""Attention and scores of GAT and GATv2."""

@@ -1,0 +1,59 @@
+"""Run a compiled loop on torch's number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from time import sleep
+from typing import Any
+
+import torch
+from numba import njit
+
+from graphtheory.ops.backends.cpu.counters import settled, turns
+from graphtheory.ops.backends.cpu.decorators import MATH
+from graphtheory.ops.threads import helpers
+
+# Multiply-adds below which a second thread costs more to wake than it saves.
+_WORTH_A_THREAD = 2**19
+_PATIENCE = 2**18  # looks before a waiting thread sleeps: about half a millisecond
+_NAP = 1e-4  # seconds
+
+
+@cache
+def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
+    """Machine code, kept on disk."""
+    return njit(nogil=True, cache=True, fastmath=MATH)(loop)
+
+
+def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
+    """Call ``loop(counters, *args)`` in as many threads as pay, the calling one among them.
+
+    A thread that comes when all chunks are given out does nothing, and is not waited for.
+
+    Args:
+        loop: A plain function that numba compiles; it does chunks `take_chunk(counters)`,
+            `next_chunk(counters)`, ... of `counters` below `chunks`, each of which one thread gets.
+        chunks: Number of chunks.
+        work: Of all chunks, in multiply-adds; decides whether threads pay.
+        *args: Arrays and numbers.
+    """
+    code, counters = _compiled(loop), turns()
+    others = min(torch.get_num_threads(), 1 + work // _WORTH_A_THREAD, chunks) - 1
+    if others < 1:
+        code(counters, *args)
+        return
+    errors: list[BaseException] = []
+
+    def help_out() -> None:
+        try:
+            code(counters, *args)
+        except BaseException as error:  # raised below, in the calling thread
+            errors.append(error)
+
+    helpers.ask(help_out, others)
+    code(counters, *args)
+    while not settled(counters, chunks, _PATIENCE):
+        if errors:
+            raise errors[0]
+        sleep(_NAP)

@@ -1,0 +1,288 @@
+"""Loops of attention on blocks, plain functions that `launch` compiles, and their calls.
+
+Of a row the k largest logits count, or all. On equal complete blocks a chunk is some units, each a
+head of a block, or a few heads that share look-ups and take each step by turns. Of a head, the
+logits of some rows at a time are made by a matrix product, chosen from and normalised in place, and
+used up by further products while they are in a cache. The backward pass makes them anew by the same
+products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from graphtheory.ops.backends.cpu import run as calls
+from graphtheory.ops.backends.cpu.attention.rows import count_chunks, first_row
+from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
+from graphtheory.ops.backends.cpu.memory import empty
+from graphtheory.ops.backends.cpu.topk.buckets import SUMS, TOGETHER, settle
+from graphtheory.ops.backends.cpu.topk.choice import choose, chosen
+from graphtheory.ops.backends.cpu.topk.row import (
+    drop,
+    finish,
+    scale_rows,
+    tally_rows,
+    weigh,
+    weigh_backward,
+)
+from graphtheory.ops.backends.cpu.vector.lanes import ask_for, put, turn
+from graphtheory.ops.backends.cpu.vector.products import TILE, matrices, matrix, multiply, whole
+from graphtheory.ops.backends.precision import widened
+
+_ROWS = 66  # at most at once
+_AHEAD = 12  # nodes that are asked for while as many before them are copied
+_SMALL = 2**14  # keys of a head of a block, in numbers: those of several heads fit a cache
+_ENOUGH = 128  # heads of all blocks of which threads get enough where several are taken together
+CHUNKS = 128  # at most: of pairs of block and head
+_ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
+
+
+@njit(cache=True)
+def place_of(nodes, node, h):
+    """Flat position of head h of a node."""
+    return (node * nodes.shape[1] + h) * nodes.shape[2]
+
+
+@njit(cache=True)
+def place_to_read(nodes, node, h):
+    """The same; asks for a node ahead."""
+    ask_for(nodes, place_of(nodes, node + _AHEAD, h), nodes.shape[2])
+    return place_of(nodes, node, h)
+
+
+@njit(cache=True)
+def heads_of(unit, heads, together):
+    """Block of a unit, its first head, and how many heads it has."""
+    b, part = divmod(unit, -(-heads // together))
+    return b, part * together, min(together, heads - part * together)
+
+
+@njit(cache=True)
+def take(nodes, first, head, some, n, out):
+    """Copy some heads of n nodes from `first` on, one to a matrix."""
+    for g in range(some):
+        x = out[g]
+        for i in range(n):
+            at = place_to_read(nodes, first + i, head + g)
+            put(x, i * x.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
+
+
+@njit(cache=True)
+def take_turned(nodes, first, head, some, n, out):
+    """Copy some heads of n nodes from `first` on as columns, one to a matrix."""
+    for g in range(some):
+        x = out[g]
+        for i in range(n):
+            at = place_to_read(nodes, first + i, head + g)
+            turn(x, i, x.shape[1], nodes, at, nodes.shape[2])
+
+
+@njit(cache=True)
+def take_table(table, head, some, out):
+    """Copy some columns, if there are any."""
+    for z in range(table.shape[0]):
+        for g in range(some):
+            out[z, g] = table[z, head + g]
+
+
+@njit(cache=True)
+def give(rows, i, n, scale, nodes, first, h):
+    """Write n rows from row i on as head h of nodes from `first` on."""
+    for j in range(n):
+        at = place_of(nodes, first + j, h)
+        put(nodes, at, scale, rows, (i + j) * rows.shape[1], nodes.shape[2])
+
+
+@njit(cache=True)
+def rows_at_once(dst, src, together):
+    """Whole tiles of as many rows as fit a cache, about as many each time."""
+    most = min(max(2**17 // max(src * together, 1), TILE), _ROWS)
+    parts = max(-(-dst // most), 1)
+    return max(-(-dst // (parts * TILE)), 1) * TILE
+
+
+@njit(cache=True)
+def first_unit(units, chunk, chunks):
+    """Lowest unit of the chunk or after it: unit u is in chunk u * chunks // units."""
+    return -(-units * chunk // chunks)
+
+
+def edges_loop(turns, chunks, indptr, logits, k, out):
+    """Write whether the entry of edge e and head h is chosen in its row."""
+    facts = np.empty((1, 1, 3), logits.dtype)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
+            low, high = indptr[i], indptr[i + 1]
+            for h in range(logits.shape[1]):
+                x = np.full(whole(high - low), -np.inf, logits.dtype)
+                x[: high - low] = logits[low:high, h]
+                choose(x, 0, 1, high - low, k, facts, 0, 0)
+                for j in range(high - low):
+                    out[low + j, h] = chosen(x, j, facts[0, 0, 0], facts[0, 0, 1])
+        chunk = next_chunk(turns)
+
+
+def forward_loop(
+    turns, chunks, blocks, together, query, key, value, bias, bucket, table, k, scale, p, seed,
+    facts, out,
+):  # fmt: skip
+    """Write the output and the facts of every row."""
+    (count, dst, src), (_, heads, dim) = blocks, query.shape
+    rows, units = rows_at_once(dst, src, together), count * -(-heads // together)
+    queries, values = matrices(together, rows, dim, out), matrices(together, src, dim, out)
+    keys_turned, logits = matrices(together, dim, src, out), matrices(together, rows, src, out)
+    planes, step, sums = logits.reshape(together, -1), logits.shape[2], matrix(rows, dim, out)
+    columns = np.zeros((len(table), together), out.dtype)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
+            b, head, some = heads_of(unit, heads, together)
+            take_table(table, head, some, columns)
+            take_turned(key, b * src, head, some, src, keys_turned)
+            take(value, b * src, head, some, src, values)
+            for first in range(b * dst, (b + 1) * dst, rows):
+                n = min(rows, (b + 1) * dst - first)
+                take(query, first, head, some, n, queries)
+                for g in range(some):
+                    multiply(queries[g], keys_turned[g], logits[g], n, dim, src, False)
+                scale_rows(planes, step, n, src, scale, bucket, first * src, columns)
+                for g in range(some):
+                    x, h = planes[g], head + g
+                    for i in range(n):
+                        finish(x, i * step, src, bias, (first + i) * src, h)
+                    choose(x, step, n, src, k, facts, first, h)
+                    for i in range(n):
+                        weigh(x, i * step, src, facts, first + i, h)
+                        if p > 0:
+                            drop(x, i * step, src, (first + i) * src * heads + h, heads, p, seed)
+                    multiply(logits[g], values[g], sums, n, src, dim, False)
+                    for i in range(n):
+                        give(sums, i, 1, facts[first + i, h, 3], out, first + i, h)
+        chunk = next_chunk(turns)
+
+
+def backward_loop(
+    turns, chunks, blocks, together, grad, query, key, value, bias, bucket, table, scale, p, seed,
+    facts, of_query, of_key, of_value, of_bias, tables,
+):  # fmt: skip
+    """Write the gradients; that of the table in parts, one a chunk."""
+    (count, dst, src), (_, heads, dim), one = blocks, query.shape, grad.dtype.type(1)
+    rows, units = rows_at_once(dst, src, together), count * -(-heads // together)
+    queries, ups = matrices(together, rows, dim, grad), matrices(together, rows, dim, grad)
+    keys, of_keys = matrices(together, src, dim, grad), matrices(together, src, dim, grad)
+    of_values, sums = matrices(together, src, dim, grad), matrix(rows, dim, grad)
+    keys_turned = matrices(together, dim, src, grad)
+    values_turned = matrices(together, dim, src, grad)
+    logits, flows = matrices(together, rows, src, grad), matrices(together, rows, src, grad)
+    planes, step = logits.reshape(together, -1), logits.shape[2]
+    of_planes = flows.reshape(together, -1)
+    columns = np.zeros((len(table), together), grad.dtype)
+    of_columns = np.zeros((tables.shape[1], SUMS, together), grad.dtype)
+    chunk = take_chunk(turns)
+    while chunk < chunks:
+        if tables.shape[0] > 0:
+            tables[chunk] = 0
+        for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
+            b, head, some = heads_of(unit, heads, together)
+            take_table(table, head, some, columns)
+            take_turned(value, b * src, head, some, src, values_turned)
+            take_turned(key, b * src, head, some, src, keys_turned)
+            take(key, b * src, head, some, src, keys)
+            for first in range(b * dst, (b + 1) * dst, rows):
+                n, more = min(rows, (b + 1) * dst - first), first > b * dst
+                take(query, first, head, some, n, queries)
+                take(grad, first, head, some, n, ups)
+                for g in range(some):
+                    multiply(queries[g], keys_turned[g], logits[g], n, dim, src, False)
+                scale_rows(planes, step, n, src, scale, bucket, first * src, columns)
+                for g in range(some):
+                    x, flow, h = planes[g], of_planes[g], head + g
+                    multiply(ups[g], values_turned[g], flows[g], n, dim, src, False)
+                    for i in range(n):
+                        e, at = (first + i) * src, i * step
+                        finish(x, at, src, bias, e, h)
+                        if p > 0:
+                            drop(flow, at, src, e * heads + h, heads, p, seed)
+                        weigh_backward(x, flow, at, src, facts, first + i, h)
+                        if p > 0:
+                            drop(x, at, src, e * heads + h, heads, p, seed)
+                        if of_bias.shape[0] > 0:
+                            for j in range(src):
+                                of_bias[e + j, h] = flow[at + j]
+                    multiply(flows[g], keys[g], sums, n, src, dim, False)
+                    give(sums, 0, n, scale, of_query, first, h)
+                    multiply(flows[g].T, queries[g], of_keys[g], src, n, dim, more)
+                    multiply(logits[g].T, ups[g], of_values[g], src, n, dim, more)
+                if tables.shape[0] > 0:
+                    tally_rows(of_columns, of_planes, step, n, src, bucket, first * src)
+            for g in range(some):
+                give(of_keys[g], 0, src, scale, of_key, b * src, head + g)
+                give(of_values[g], 0, src, one, of_value, b * src, head + g)
+            if tables.shape[0] > 0:
+                settle(of_columns, some, tables[chunk], head)
+        chunk = next_chunk(turns)
+
+
+def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
+    """Heads of a block that share look-ups, tile by tile: 4, or 1 for threads or caches."""
+    (count, _, src), (_, heads, dim) = blocks, query.shape
+    few = heads == 1 or len(table) == 0 or count * heads < _ENOUGH
+    return 1 if few or src * dim > _SMALL else TOGETHER
+
+
+def top_edges(indptr: Tensor, indices: Tensor, logits: Tensor, k: int) -> Tensor:
+    """Whether an entry of [E, H] is chosen in its row."""
+    out = torch.empty_like(logits, dtype=torch.bool)
+    chunks = count_chunks(indptr.size(0) - 1, logits.size(0))
+    calls.run(edges_loop, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
+    return out
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
+    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int],
+    k: int, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Output as `query`, and the facts of each row."""
+    dtype, drawn = query.dtype, 0 if seed is None else int(seed)
+    query, key, value = widened(query, key, value)
+    bias, bucket, table = calls.options(query, bias, bucket, table)
+    number = calls.number(scale, query)
+    out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
+    together = heads_together(blocks, query, table)
+    work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
+    calls.run(
+        forward_loop, work, CHUNKS, tuple(blocks), together, query, key, value, bias, bucket, table,
+        k, number, dropout, drawn, facts, out,
+    )  # fmt: skip
+    return out.to(dtype), facts
+
+
+def attention_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
+    dtype, drawn = query.dtype, 0 if seed is None else int(seed)
+    grad, query, key, value = widened(grad, query, key, value)
+    bias, bucket, table = calls.options(query, bias, bucket, table)
+    number = calls.number(scale, query)
+    of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
+    heads, buckets = query.size(1), len(table) if with_bias else 0
+    of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
+    tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
+    together = heads_together(blocks, query, table)
+    work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
+    calls.run(
+        backward_loop, work, CHUNKS, tuple(blocks), together, grad, query, key, value, bias, bucket,
+        table, number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
+    )  # fmt: skip
+    nodes = (t.to(dtype) for t in (of_query, of_key, of_value))
+    return *nodes, of_bias, tables.sum(0)  # type: ignore[return-value]

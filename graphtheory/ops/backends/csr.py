@@ -1,0 +1,49 @@
+"""What backends with kernels on CSR rows share: the torch ops run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from graphtheory.ops import additive, additive_attention, fused, fused_topk, kernels
+from graphtheory.ops.backend import Backend
+from graphtheory.ops.call import AttentionCall, Call
+
+_RUN: dict[str, Callable[[Any, Backend], Tensor]] = {
+    "edge_dot": kernels.edge_dot,
+    "edge_softmax": kernels.edge_softmax,
+    "aggregate": kernels.aggregate,
+    "additive_score": additive.run,
+    "additive_attention": additive_attention.run,
+    "attention": fused.attention,
+    "topk_attention": fused_topk.on_edges,
+}
+
+
+class CSRBackend(Backend):
+    """A backend whose kernels are functions of row pointers, ids of source nodes and tensors.
+
+    Attributes:
+        module: Name of the module with the kernels; it is imported when one is first needed.
+    """
+
+    module: str
+
+    @cached_property
+    def kernels(self) -> ModuleType:
+        """The module with the kernels.
+
+        For each operation a function of its name, and one for the backward pass whose name ends in
+        `_backward`; `edge_dot` and `aggregate` are each other's. `backends.torch_csr` has them all,
+        with their arguments, but those of `topk_blocks`.
+        """
+        return import_module(self.module)
+
+    def run(self, call: Call | AttentionCall) -> Tensor:
+        """The result of a call, differentiable."""
+        return _RUN[call.operation](call, self)

@@ -1,0 +1,24 @@
+"""The definition as a backend: plain torch, differentiable any number of times."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from graphtheory.ops import additive_attention, reference
+from graphtheory.ops.backend import Backend
+from graphtheory.ops.call import AttentionCall, Call
+
+
+class Reference(Backend):
+    """`ops.reference`."""
+
+    name = "reference"
+
+    def run(self, call: Call | AttentionCall) -> Tensor:
+        """The result of a call, differentiable."""
+        if isinstance(call, AttentionCall):
+            return reference.attention(call)
+        if call.operation == "additive_attention":
+            return additive_attention.run(call, self)
+        definition = getattr(reference, call.operation)
+        return definition(*call.tensors, *call.options, call.neighborhood)

@@ -1,0 +1,1 @@
+"""Kernels for GPUs in Triton; the README of this folder says which runs when."""

@@ -1,0 +1,87 @@
+"""Kernels whose result has an edge axis: dot products, and the softmax of rows both ways."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from graphtheory.ops.backends.triton.parts import (
+    SIZES,
+    ends,
+    features,
+    finite,
+    gather,
+    per_edge,
+    put_per_edge,
+    span,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def dot(
+    receivers, indices, edges, query, key, out,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write <query[i, h], key[j, h]> of B edges."""
+    edge, live, i, j = ends(receivers, indices, edges, B)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
+    k = gather(key, j, live, column, exists, HEADS * DIM, ACC)
+    put_per_edge(out, edge, live, head, head_live, tl.sum(q * k, 3), HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax(
+    rows, starts, indptr, count, logits, out,
+    HEADS: tl.constexpr, ACC: tl.constexpr, DEGREE: tl.constexpr, CHUNK: tl.constexpr,
+    WHOLE: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Write the weights of rows: one sweep for maximum and sum, one for the result."""
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    head = tl.program_id(1) * G + tl.arange(0, G)
+    longest = B if WHOLE else tl.max(stop - start, 0).to(tl.int32)
+    top = tl.full((R, B, G), float("-inf"), ACC)
+    total = tl.zeros((R, B, G), ACC)
+    for offset in range(0, longest, B):
+        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+        here = edge < stop[:, None]
+        s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
+        s = tl.where(here[:, :, None], s, float("-inf"))
+        new = tl.maximum(top, s)
+        total = total * tl.exp(top - finite(new)) + tl.exp(s - finite(new))
+        top = new
+    best = finite(tl.max(top, 1))
+    total = tl.sum(total * tl.exp(top - best[:, None, :]), 1)
+    share = 1.0 / tl.where(total == 0, 1.0, total)
+    for offset in range(0, longest, B):
+        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+        here = edge < stop[:, None]
+        s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
+        w = tl.exp(s - best[:, None, :]) * share[:, None, :]
+        put_per_edge(out, edge, here, head, head < HEADS, w, HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax_backward(
+    rows, starts, indptr, count, weights, grad, out,
+    HEADS: tl.constexpr, ACC: tl.constexpr, DEGREE: tl.constexpr, CHUNK: tl.constexpr,
+    WHOLE: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Write weights * (grad - sum over the row of weights * grad)."""
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    head = tl.program_id(1) * G + tl.arange(0, G)
+    longest = B if WHOLE else tl.max(stop - start, 0).to(tl.int32)
+    sums = tl.zeros((R, B, G), ACC)
+    for offset in range(0, longest, B):
+        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+        here = edge < stop[:, None]
+        w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
+        sums += w * per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
+    mean = tl.sum(sums, 1)
+    for offset in range(0, longest, B):
+        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+        here = edge < stop[:, None]
+        w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
+        g = per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
+        put_per_edge(out, edge, here, head, head < HEADS, w * (g - mean[:, None, :]), HEADS)

@@ -1,0 +1,170 @@
+"""Put kernels on the device: a launch for each bin of rows, then chunks of long rows merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory.ops.backends.triton import sums
+from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
+
+# Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
+# from one version to the next.
+OPTIONS = {"enable_fp_fusion": True}
+# Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
+# number of its own so that the order of the sum is the same on every device.
+_SHARES = 256
+_TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
+Outs = Sequence[Tensor | None]
+Merge = Callable[[Outs, Outs, Tensor, Tensor], None]
+
+
+def sum_type(*tensors: Tensor) -> torch.dtype:
+    """The type that sums are taken in: float32, or float64 where a tensor has it."""
+    dtype = torch.float32
+    for t in tensors:
+        dtype = torch.promote_types(dtype, t.dtype)
+    return dtype
+
+
+def ceiling(count: int, size: int) -> int:
+    """Groups of `size` that hold `count`."""
+    return -(-count // size)
+
+
+def plain(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Without a graph and without gaps, as the kernels read them."""
+    return [None if t is None else t.detach().contiguous() for t in tensors]
+
+
+def options(
+    query: Tensor, table: Tensor | None, scale: float, dropout: float, seed: Tensor | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """The last arguments of the attention kernels, and constants of theirs."""
+    drawn = None if seed is None else seed.to(query.device)
+    numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
+    return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
+
+
+def launch(
+    kernel: Any, grid: tuple[int, ...], like: Tensor, *args: Any, warps: int = 4, **constants: Any
+) -> None:
+    """Run `kernel` on the device of `like` and torch's current stream there."""
+    if 0 in grid:
+        return
+    if isinstance(constants.get("ACC"), torch.dtype):
+        constants["ACC"] = _TYPES[constants["ACC"]]
+    with torch.cuda.device_of(like):
+        kernel[grid](*args, num_warps=warps, **OPTIONS, **constants)
+
+
+def over_rows(
+    kernel: Any, indptr: Tensor, shape: tuple[int, int], outs: Outs, args: Sequence[Any],
+    merge: Merge | None = None, **constants: Any,
+) -> None:  # fmt: skip
+    """Run a kernel on every row.
+
+    Args:
+        kernel: Takes (rows, starts, indptr, count, *outs, *args) and the constants of a tile.
+        indptr: Row pointers.
+        shape: (heads, head_dim) of a node.
+        outs: Results with an axis of rows; None where a result is not wanted.
+        args: Everything else.
+        merge: Makes results of long rows from those of their chunks; default adds them.
+        **constants: Of the kernel, ACC among them.
+    """
+    heads, dim = shape
+    acc = constants["ACC"]
+    rows, indptr = plan(indptr), indptr.contiguous()
+    for part in rows.bins:
+        t = tile(heads, dim, acc, part.width)
+        places = outs
+        if part.chunk:
+            places = [
+                None if o is None else o.new_empty(part.count, *o.shape[1:], dtype=acc)
+                for o in outs
+            ]
+        launch(
+            kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
+            part.rows, part.starts, indptr, part.count, *places, *args,
+            HEADS=heads, DIM=dim, DEGREE=part.degree, CHUNK=part.chunk, WHOLE=t.whole,
+            R=t.rows, B=t.edges, G=t.heads, C=t.dim, warps=t.warps, **constants,
+        )  # fmt: skip
+        if part.chunk:
+            (merge or _add)(places, outs, rows.long, rows.bounds)
+
+
+def over_long(kernel: Any, long: Tensor, bounds: Tensor, part: Tensor, args: Sequence[Any]) -> None:
+    """Run a kernel that merges chunks `part` [chunks, H, D] on every long row."""
+    heads, dim = part.shape[1:]
+    t = tile(heads, dim, part.dtype)
+    launch(
+        kernel, (len(long), ceiling(heads, t.heads)), part, long, bounds, part, *args,
+        HEADS=heads, DIM=dim, ACC=part.dtype, B=t.edges, G=t.heads, C=t.dim, warps=t.warps,
+    )  # fmt: skip
+
+
+def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+    for part, out in zip(parts, outs, strict=True):
+        if part is not None:
+            over_long(sums.add_chunks, long, bounds, part, [out])
+
+
+def over_edges(
+    kernel: Any, edges: int, shape: tuple[int, int], like: Tensor, args: Sequence[Any],
+    **constants: Any,
+) -> None:  # fmt: skip
+    """Run a kernel on every edge, whatever its row."""
+    heads, dim = shape
+    t = tile(heads, dim, constants["ACC"])
+    launch(
+        kernel, (ceiling(edges, t.edges), ceiling(heads, t.heads)), like, *args,
+        HEADS=heads, DIM=dim, B=t.edges, G=t.heads, C=t.dim, warps=t.warps, **constants,
+    )  # fmt: skip
+
+
+def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
+    """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks.
+
+    Without features an edge is a few bytes: 1024 edges a step read a row of 10^5 in 100 steps.
+    """
+    rows, indptr = plan(indptr), indptr.contiguous()
+    group = min(power(heads), 64)
+    for part in rows.bins:
+        edges = part.width or 64
+        if part.chunk:
+            part, edges = Bin(len(rows.long), rows.long), max(64, 8192 // group)
+        count = max(1, 512 // (edges * group)) if part.width else 1
+        launch(
+            kernel, (ceiling(part.count, count), ceiling(heads, group)), indptr,
+            part.rows, None, indptr, part.count, *args,
+            HEADS=heads, ACC=acc, DEGREE=part.degree, CHUNK=0, WHOLE=part.width > 0,
+            R=count, B=edges, G=group, warps=min(max(1, count * edges * group // 512), 16),
+        )  # fmt: skip
+
+
+def receivers(indptr: Tensor, edges: int) -> Tensor:
+    """Receiver of each edge, without waiting for the device."""
+    ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
+    return torch.repeat_interleave(ids, indptr.diff(), output_size=edges)
+
+
+def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
+    """Sums [num_buckets, H] of values [E, H]."""
+    edges, heads = values.shape
+    if bucket is None or edges == 0:
+        return values.new_zeros(num_buckets, heads)
+    rows, group = min(power(num_buckets), 32), min(power(heads), 8)
+    step = 4096 // (rows * group)
+    shares = min(_SHARES, ceiling(edges, step))
+    out = values.new_empty(shares, num_buckets, heads)
+    launch(
+        sums.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
+        bucket.contiguous(), values, out, edges,
+        HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
+    )  # fmt: skip
+    return out.sum(0)

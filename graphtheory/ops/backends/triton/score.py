@@ -1,0 +1,113 @@
+"""The additive score on a GPU: the sum of an edge lives in registers, for both directions.
+
+The gradient of `source` is summed over the rows of the transposed structure, that of `target` over
+rows, and with it what a row adds to that of `att`, which torch then sums over the rows. Features of
+edges are left to torch's own ops: the gradient of their matrix is one product of large matrices.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory.ops.backends.triton.launch import over_edges, over_rows, receivers, sum_type
+from graphtheory.ops.backends.triton.parts import (
+    SIZES,
+    ends,
+    entries,
+    features,
+    gather,
+    number,
+    own,
+    per_edge,
+    put_own,
+    put_per_edge,
+    span,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def scores(
+    senders, receivers, edges, source, target, att, out, slope: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write <att[h], leaky(source[j, h] + target[i, h])> of B edges."""
+    edge, live, i, j = ends(receivers, senders, edges, B)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    z = gather(source, j, live, column, exists, HEADS * DIM, ACC)
+    z += gather(target, i, live, column, exists, HEADS * DIM, ACC)
+    z = tl.where(z > 0, z, z * number(slope, ACC))
+    a = tl.load(att + column, mask=exists, other=0).to(ACC)
+    put_per_edge(out, edge, live, head, head_live, tl.sum(z * a[None, None, :, :], 3), HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def sums(
+    rows, starts, indptr, count, out, leaky_out,
+    indices, perm, grad, mine, other, att, slope: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of `mine`, one vector a row, and the row's sum of grad * leaky(z).
+
+    Entry t of a row is edge perm[t], or edge t without `perm`; `other` is gathered.
+    """
+    row, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    here_is = own(mine, row, live, column, exists, HEADS * DIM, ACC)
+    flows = tl.zeros((R, B, G, C), ACC)
+    if leaky_out is not None:
+        leaky = tl.zeros((R, B, G, C), ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, B if WHOLE else longest, B):
+        edge, here, node = entries(indices, perm, start, stop, offset, B)
+        z = here_is[:, None, :, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
+        up = per_edge(grad, edge, here, head, head_live, HEADS, ACC)
+        flow = up[:, :, :, None] * tl.where(z > 0, 1.0, number(slope, ACC))
+        flows += flow
+        if leaky_out is not None:
+            leaky += tl.where(here[:, :, None, None], flow * z, 0.0)
+    a = tl.load(att + column, mask=exists, other=0).to(ACC)
+    put_own(out, place, live, column, exists, tl.sum(flows, 1) * a[None, :, :], HEADS * DIM)
+    if leaky_out is not None:
+        put_own(leaky_out, place, live, column, exists, tl.sum(leaky, 1), HEADS * DIM)
+
+
+def score(
+    indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
+    features: Tensor, matrix: Tensor, slope: float,
+) -> Tensor:  # fmt: skip
+    """Scores [E, H] in the dtype of `source`."""
+    edges, (heads, dim) = indices.size(0), att.shape
+    out = source.new_empty(edges, heads)
+    indices, *nodes = (t.detach().contiguous() for t in (indices, source, target, att))
+    args = [indices, receivers(indptr, edges), edges, *nodes, out, slope]
+    over_edges(scores, edges, (heads, dim), source, args, ACC=sum_type(*nodes))
+    return out
+
+
+def score_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, senders_rows: Tensor, perm: Tensor,
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of source, target, att, features and matrix."""
+    acc = sum_type(grad, source, target, att)
+    grad, source, target, att, indices, senders_rows, perm = (
+        t.detach().contiguous() for t in (grad, source, target, att, indices, senders_rows, perm)
+    )
+    of_source, of_target = torch.empty_like(source), torch.empty_like(target)
+    of_att = torch.empty_like(target, dtype=acc)  # [num_dst, H, C]: a row's share
+    shape = (att.size(0), att.size(1))
+    args = [indices, None, grad, target, source, att, slope]
+    over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc)
+    args = [senders_rows, perm, grad, source, target, att, slope]
+    over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc)
+    return (
+        of_source, of_target, of_att.sum(0).to(att.dtype),
+        torch.empty_like(features), torch.empty_like(matrix),
+    )  # fmt: skip

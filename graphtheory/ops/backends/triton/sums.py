@@ -1,0 +1,96 @@
+"""Kernels that add up: weighted sums of rows, chunks of a row, and edges by bucket.
+
+No atomics: every sum has one program, or parts that are added in a fixed order.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from graphtheory.ops.backends.triton.parts import (
+    SIZES,
+    entries,
+    features,
+    gather,
+    number,
+    per_edge,
+    put_own,
+    span,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def weighted(
+    rows, starts, indptr, count, out, other_out,
+    indices, perm, weights, value, other_weights, other_value, scale: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one.
+
+    Entry t of a row is edge perm[t], or edge t without `perm`.
+    """
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    sums = tl.zeros((R, B, G, C), ACC)
+    if other_out is not None:
+        other_sums = tl.zeros((R, B, G, C), ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, B if WHOLE else longest, B):
+        edge, here, node = entries(indices, perm, start, stop, offset, B)
+        w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
+        v = gather(value, node, here, column, exists, HEADS * DIM, ACC)
+        sums += w[:, :, :, None] * v
+        if other_out is not None:
+            w = per_edge(other_weights, edge, here, head, head_live, HEADS, ACC)
+            v = gather(other_value, node, here, column, exists, HEADS * DIM, ACC)
+            other_sums += w[:, :, :, None] * v
+    put_own(out, place, live, column, exists, tl.sum(sums, 1) * number(scale, ACC), HEADS * DIM)
+    if other_out is not None:
+        put_own(other_out, place, live, column, exists, tl.sum(other_sums, 1), HEADS * DIM)
+
+
+@triton.jit
+def add_chunks(
+    long, bounds, part, out,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write the sum of a long row's chunks, B chunks a step."""
+    place = tl.program_id(0) + tl.arange(0, 1)
+    _, _, column, exists = features(HEADS, DIM, G, C)
+    first, last = tl.load(bounds + place), tl.load(bounds + place + 1)
+    sums = tl.zeros((1, B, G, C), ACC)
+    for offset in range(0, tl.max(last - first, 0).to(tl.int32), B):
+        chunk = first[:, None] + offset + tl.arange(0, B)[None, :]
+        sums += gather(part, chunk, chunk < last[:, None], column, exists, HEADS * DIM, ACC)
+    row = tl.load(long + place).to(tl.int64)
+    put_own(out, row, row >= 0, column, exists, tl.sum(sums, 1), HEADS * DIM)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def by_bucket(
+    bucket, values, out, edges,
+    HEADS: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, Z: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Write to out[program] [Z, H] the sums by bucket of the program's share of values [E, H]."""
+    share = (edges + tl.num_programs(0) - 1).to(tl.int64) // tl.num_programs(0)
+    start = tl.program_id(0) * share
+    stop = tl.minimum(start + share, edges)
+    row = tl.program_id(1) * Z + tl.arange(0, Z)
+    head = tl.program_id(2) * G + tl.arange(0, G)
+    sums = tl.zeros((B, Z, G), ACC)
+    for first in range(start, stop, B):
+        edge = first + tl.arange(0, B)
+        live = edge < stop
+        found = tl.load(bucket + edge, mask=live, other=0).to(tl.int32)
+        mask = live[:, None] & (head < HEADS)[None, :]
+        v = tl.load(values + edge[:, None] * HEADS + head[None, :], mask=mask, other=0).to(ACC)
+        hit = found[:, None] == row[None, :]
+        sums += tl.where(hit[:, :, None], v[:, None, :], 0.0)
+    mask = (row < BUCKETS)[:, None] & (head < HEADS)[None, :]
+    at = out + (tl.program_id(0) * BUCKETS + row[:, None]) * HEADS + head[None, :]
+    tl.store(at, tl.sum(sums, 0), mask=mask)

@@ -1,0 +1,207 @@
+"""Kernels of k-nearest attention on equal complete blocks, and their calls.
+
+A program of the forward pass holds the logits of some rows with all their senders, chooses from
+them, and adds up values. The backward pass makes the logits anew, once by rows and once by senders,
+so that no sum has two programs. What becomes of a row is in `topk_row`. Sums are in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory.ops.backends.triton.bins import power
+from graphtheory.ops.backends.triton.launch import by_bucket, ceiling, launch, options, plain
+from graphtheory.ops.backends.triton.parts import factor_of, number
+from graphtheory.ops.backends.triton.topk_blocks import (
+    TERMS,
+    logits,
+    nodes,
+    part,
+    products,
+    put_nodes,
+    put_sums,
+)
+from graphtheory.ops.backends.triton.topk_row import FACTS, choose, exponentials, put_facts, weights
+
+SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of these
+# Logits that a program holds, 16 for each thread of 8 warps: in as many registers again go their
+# places in the order of numbers, and what the products need.
+_LOGITS, _WARPS = 4096, 8
+# Features of a head in one product. So many of all senders' keys or values are shared at a time:
+# rows of up to 512 senders need 48 KiB for it, of up to 1024 need 80.
+_DIMS = 16
+_SENDERS, _RECEIVERS = 32, 32  # of a step of the pass by senders
+
+
+@triton.jit(do_not_specialize=SIZES)
+def forward(
+    out, facts, dst, src, k, query, key, value, bias, bucket, table, seed,
+    scale: tl.float64, threshold: tl.int64, kept: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
+):  # fmt: skip
+    """Write out and facts of M rows."""
+    b, head, i = part(dst, HEADS, M)
+    j = tl.arange(0, N)
+    row, column, here, there, at = b * dst + i, b * src + j, i < dst, j < src, head * DIM
+    edge = row[:, None] * src + j[None, :]
+    x = logits(
+        query + at, row, here, key + at, column, there, edge, head, bias, bucket, table, scale,
+        HEADS, DIM, BUCKETS, DIMS,
+    )  # fmt: skip
+    low, high, last, top = choose(x, j, k)
+    w = exponentials(x, j, low, high, last, top)
+    total = tl.sum(w, 1)
+    share = 1 / tl.where(total == 0, 1.0, total)
+    put_facts(facts, row * HEADS + head, here, low, high, last, top, share)
+    w *= share[:, None]
+    if seed is not None:
+        w *= factor_of(edge * HEADS + head, seed, threshold, kept, ACC)
+    put_sums(out + at, row, here, w, value + at, column, there, 1.0, HEADS * DIM, DIM, DIMS)
+
+
+@triton.jit
+def _weights_and_gradient(
+    grad, facts, query, row, row_live, key, value, column, j, column_live, edge, head,
+    bias, bucket, table, seed, scale, threshold, kept,
+    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    DIMS: tl.constexpr,
+):  # fmt: skip
+    """Weights [M, N] before dropout, their gradient, and the factor that dropout gives them."""
+    x = logits(
+        query, row, row_live, key, column, column_live, edge, head, bias, bucket, table, scale,
+        HEADS, DIM, BUCKETS, DIMS,
+    )  # fmt: skip
+    w = weights(x, j, facts, row * HEADS + head, row_live)
+    up = products(grad, row, row_live, value, column, column_live, HEADS * DIM, DIM, DIMS)
+    factor = 1.0
+    if seed is not None:
+        factor = factor_of(edge * HEADS + head, seed, threshold, kept, ACC)
+    return w, up * factor, factor
+
+
+@triton.jit(do_not_specialize=SIZES)
+def receivers(
+    of_query, of_logits, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
+    scale: tl.float64, threshold: tl.int64, kept: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
+):  # fmt: skip
+    """Write of M rows the gradient of the query, of the logits if wanted, and the mean gradient.
+
+    The mean [num_dst, H] is that of the gradients of a row's weights, by these weights.
+    """
+    b, head, i = part(dst, HEADS, M)
+    j = tl.arange(0, N)
+    row, column, here, there, at = b * dst + i, b * src + j, i < dst, j < src, head * DIM
+    edge = row[:, None] * src + j[None, :]
+    w, up, _ = _weights_and_gradient(
+        grad + at, facts, query + at, row, here, key + at, value + at, column, j, there, edge, head,
+        bias, bucket, table, seed, scale, threshold, kept, HEADS, DIM, BUCKETS, ACC, DIMS,
+    )  # fmt: skip
+    mean = tl.sum(w * up, 1)
+    tl.store(means + row * HEADS + head, mean, mask=here)
+    flow = w * (up - mean[:, None])
+    if of_logits is not None:
+        tl.store(of_logits + edge * HEADS + head, flow, mask=here[:, None] & there[None, :])
+    put_sums(
+        of_query + at, row, here, flow, key + at, column, there, number(scale, ACC),
+        HEADS * DIM, DIM, DIMS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=SIZES)
+def senders(
+    of_key, of_value, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
+    scale: tl.float64, threshold: tl.int64, kept: tl.float64,
+    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of N keys and values, M receivers a step."""
+    b, head, j = part(src, HEADS, N)
+    column, there, at = b * src + j, j < src, head * DIM
+    sum_key, sum_value = tl.zeros((N, C), ACC), tl.zeros((N, C), ACC)
+    for first in range(0, dst, M):
+        i = first + tl.arange(0, M)
+        row, here = b * dst + i, i < dst
+        edge = row[:, None] * src + j[None, :]
+        w, up, factor = _weights_and_gradient(
+            grad + at, facts, query + at, row, here, key + at, value + at, column, j, there, edge,
+            head, bias, bucket, table, seed, scale, threshold, kept,
+            HEADS, DIM, BUCKETS, ACC, DIMS,
+        )  # fmt: skip
+        mean = tl.load(means + row * HEADS + head, mask=here, other=0)
+        flow = w * (up - mean[:, None])
+        g = nodes(grad + at, row, here, 0, HEADS * DIM, DIM, C)
+        sum_value = tl.dot(tl.trans(w * factor), g, sum_value, input_precision="ieee")
+        q = nodes(query + at, row, here, 0, HEADS * DIM, DIM, C)
+        sum_key = tl.dot(tl.trans(flow), q, sum_key, input_precision="ieee")
+    sum_key *= number(scale, ACC)
+    put_nodes(of_key + at, column, there, 0, sum_key, HEADS * DIM, DIM, C)
+    put_nodes(of_value + at, column, there, 0, sum_value, HEADS * DIM, DIM, C)
+
+
+def _rows_of(query: Tensor, blocks: Sequence[int]) -> tuple[int, dict[str, int]]:
+    """How many programs hold whole rows, and the tile of each."""
+    count, dst, src = blocks
+    columns = max(power(src), TERMS.value)
+    rows = min(_LOGITS // columns, 64)
+    return count * query.size(1) * ceiling(dst, rows), {"M": rows, "N": columns, "DIMS": _DIMS}
+
+
+def _like(*tensors: Tensor) -> list[Tensor]:
+    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
+    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int],
+    k: int, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Output as `query`, and the facts of each row."""
+    (_, dst, src), (_, heads, dim) = blocks, query.shape
+    numbers, constants = options(query, table, scale, dropout, seed)
+    (out,) = _like(query)
+    facts = query.new_empty(len(query), heads, FACTS.value, dtype=constants["ACC"])
+    programs, tile = _rows_of(query, blocks)
+    launch(
+        forward, (programs,), query, out, facts, dst, src, min(k, src),
+        *plain(query, key, value, bias, bucket, table), *numbers,
+        HEADS=heads, DIM=dim, **constants, **tile, warps=_WARPS,
+    )  # fmt: skip
+    return out, facts
+
+
+def attention_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
+    (count, dst, src), (_, heads, dim) = blocks, query.shape
+    numbers, constants = options(query, table, scale, dropout, seed)
+    constants |= {"HEADS": heads, "DIM": dim}
+    of_query, of_key, of_value = _like(query, key, value)
+    of_logits = facts.new_empty(len(query) * src if with_bias else 0, heads)
+    means = facts.new_empty(len(query), heads)
+    given: list[Any] = plain(grad, facts, query, key, value, bias, bucket, table) + numbers
+    programs, tile = _rows_of(query, blocks)
+    launch(
+        receivers, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
+        *given, **constants, **tile, warps=_WARPS,
+    )  # fmt: skip
+    launch(
+        senders, (count * heads * ceiling(src, _SENDERS),), query, of_key, of_value, means, dst,
+        src, *given, M=_RECEIVERS, N=_SENDERS, DIMS=_DIMS, C=max(power(dim), 16), **constants,
+        warps=_WARPS,
+    )  # fmt: skip
+    if table is None:
+        return of_query, of_key, of_value, of_logits, facts.new_empty(0, heads)
+    of_table = by_bucket(bucket, of_logits, table.size(0) if with_bias else 0)
+    return of_query, of_key, of_value, facts.new_empty(0, heads), of_table

@@ -1,0 +1,94 @@
+"""What kernels on equal complete blocks share: nodes of a head, their products, their logits.
+
+A program has some rows and columns of one block and head: nodes by number, `row` [M] and `column`
+[N], and whether there is such a node. WIDTH numbers make a node, DIM of them a head, from `base`
+on. Products are in float32, not in a narrower type of the tensor cores.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from graphtheory.ops.backends.triton.parts import number
+
+TERMS = tl.constexpr(32)  # of a sum over columns, in one product
+
+
+@triton.jit
+def part(size, HEADS: tl.constexpr, SIZE: tl.constexpr):
+    """Block, head and SIZE places of this program; the next one has the next places."""
+    parts = tl.cdiv(size, SIZE)
+    pair = tl.program_id(0) // parts
+    place = tl.program_id(0) % parts * SIZE + tl.arange(0, SIZE)
+    return (pair // HEADS).to(tl.int64), pair % HEADS, place
+
+
+@triton.jit
+def nodes(base, node, live, first, WIDTH: tl.constexpr, DIM: tl.constexpr, C: tl.constexpr):
+    """Features first..first+C of some nodes: [., C] in float32."""
+    feature = first + tl.arange(0, C)
+    mask = live[:, None] & (feature < DIM)[None, :]
+    return tl.load(base + node[:, None] * WIDTH + feature[None, :], mask=mask, other=0).to(
+        tl.float32
+    )
+
+
+@triton.jit
+def put_nodes(
+    base, node, live, first, what, WIDTH: tl.constexpr, DIM: tl.constexpr, C: tl.constexpr
+):
+    """Store what `nodes` would read."""
+    feature = first + tl.arange(0, C)
+    mask = live[:, None] & (feature < DIM)[None, :]
+    tl.store(base + node[:, None] * WIDTH + feature[None, :], what, mask=mask)
+
+
+@triton.jit
+def products(
+    a, row, row_live, b, column, column_live,
+    WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
+):  # fmt: skip
+    """Dot products [M, N] of nodes of a and nodes of b."""
+    out = tl.zeros((row.shape[0], column.shape[0]), tl.float32)
+    for first in tl.range(0, DIM, DIMS, num_stages=1):  # a second stage would be shared as well
+        x = nodes(a, row, row_live, first, WIDTH, DIM, DIMS)
+        y = nodes(b, column, column_live, first, WIDTH, DIM, DIMS)
+        out = tl.dot(x, tl.trans(y), out, input_precision="ieee")
+    return out
+
+
+@triton.jit
+def put_sums(
+    out, row, row_live, factor, base, column, column_live, scale,
+    WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
+):  # fmt: skip
+    """Store at the rows of out scale * factor [M, N] @ nodes, N a multiple of TERMS.
+
+    A product has few terms, for all of them are in registers; the products are added up.
+    """
+    M: tl.constexpr = factor.shape[0]
+    P: tl.constexpr = factor.shape[1] // TERMS
+    parts = tl.permute(tl.reshape(factor, (M, P, TERMS)), (1, 0, 2))
+    for first in tl.range(0, DIM, DIMS, num_stages=1):
+        y = tl.reshape(nodes(base, column, column_live, first, WIDTH, DIM, DIMS), (P, TERMS, DIMS))
+        sums = scale * tl.sum(tl.dot(parts, y, input_precision="ieee"), 0)
+        put_nodes(out, row, row_live, first, sums, WIDTH, DIM, DIMS)
+
+
+@triton.jit
+def logits(
+    query, row, row_live, key, column, column_live, edge, head, bias, bucket, table, scale,
+    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, DIMS: tl.constexpr,
+):  # fmt: skip
+    """Logits [M, N]: minus infinity beyond the block, NaN for a bucket beyond the table."""
+    x = products(query, row, row_live, key, column, column_live, HEADS * DIM, DIM, DIMS)
+    x *= number(scale, tl.float32)
+    live = row_live[:, None] & column_live[None, :]
+    if bias is not None:
+        x += tl.load(bias + edge * HEADS + head, mask=live, other=0).to(tl.float32)
+    if bucket is not None:
+        z = tl.load(bucket + edge, mask=live, other=0).to(tl.int32)
+        known = live & (z < BUCKETS)
+        x += tl.load(table + z * HEADS + head, mask=known, other=float("nan")).to(tl.float32)
+    return tl.where(live, x, float("-inf"))

@@ -1,0 +1,166 @@
+"""Threads around compiled loops: every chunk once, forks that live, errors that come out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import threads
+from graphtheory.ops.backends.cpu import launch, primitives
+from graphtheory.ops.backends.cpu.attention import rows
+from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
+from tests.conformance.check import GRAPHS, draw_inputs
+
+MUCH = 10 * launch._WORTH_A_THREAD
+
+
+@pytest.fixture
+def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads, and loops that take both however small they are."""
+    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(rows, "_CHUNK", 64)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
+    """What a loop is given: (chunk, thread); nothing is compiled but the counters."""
+    calls: list[tuple[int, int]] = []
+
+    def loop(counters: np.ndarray, chunks: int) -> None:
+        chunk = take_chunk(counters)
+        while chunk < chunks:
+            calls.append((chunk, threading.get_ident()))
+            time.sleep(0.002)  # long enough for the other thread to take its share
+            chunk = next_chunk(counters)
+
+    monkeypatch.setattr(launch, "_compiled", lambda _: loop)
+    yield calls
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 3, 128])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_every_chunk_is_done_once(
+    chunks: int, count: int, seen: list[tuple[int, int]], two_threads: None
+) -> None:
+    torch.set_num_threads(count)
+    launch.launch(print, chunks, MUCH, chunks)
+    assert sorted(chunk for chunk, _ in seen) == list(range(chunks))
+
+
+def test_two_threads_share_the_work(seen: list[tuple[int, int]], two_threads: None) -> None:
+    launch.launch(print, 128, MUCH, 128)
+    assert len({thread for _, thread in seen}) == 2
+    assert threading.get_ident() in {thread for _, thread in seen}
+
+
+def test_little_work_stays_in_the_calling_thread(
+    seen: list[tuple[int, int]], two_threads: None
+) -> None:
+    launch.launch(print, 16, launch._WORTH_A_THREAD - 1, 16)
+    assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
+
+
+def test_a_call_waits_for_the_chunks_of_others(
+    monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    done: list[int] = []
+
+    def loop(counters: np.ndarray, chunks: int) -> None:
+        chunk = take_chunk(counters)
+        while chunk < chunks:
+            time.sleep(0.3 if threading.get_ident() != caller else 0.01)
+            done.append(chunk)
+            chunk = next_chunk(counters)
+
+    caller = threading.get_ident()
+    monkeypatch.setattr(launch, "_compiled", lambda _: loop)
+    monkeypatch.setattr(launch, "_PATIENCE", 1)
+    launch.launch(print, 8, MUCH, 8)
+    assert sorted(done) == list(range(8))
+
+
+@pytest.mark.parametrize("of_caller", [True, False])
+def test_an_error_in_a_thread_comes_out(
+    of_caller: bool, monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    caller = threading.get_ident()
+
+    def fail(counters: np.ndarray) -> None:
+        if (threading.get_ident() == caller) == of_caller:
+            raise MemoryError(f"chunk {take_chunk(counters)}")
+        time.sleep(0.05)
+
+    monkeypatch.setattr(launch, "_compiled", lambda _: fail)
+    with pytest.raises(MemoryError, match="chunk"):
+        launch.launch(print, 8, MUCH)
+
+
+def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    attend(GRAPHS["random"](300))
+    monkeypatch.setattr(threads, "start_new_thread", None)
+    attend(GRAPHS["random"](300))
+
+
+def attend(nb: Neighborhood) -> Tensor:
+    """A call with its gradients."""
+    inputs = draw_inputs(nb, 4, 32)
+    out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="numba_csr")
+    grads = torch.autograd.grad(out, (inputs.query, inputs.key, inputs.value), inputs.grad)
+    return torch.cat([out.detach(), *grads])
+
+
+class InWorkers(Dataset[Tensor]):
+    """Attention of one graph, computed where the item is loaded."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> Tensor:
+        assert torch.utils.data.get_worker_info() is not None
+        return attend(GRAPHS["random"](300))
+
+
+def test_workers_attend_after_their_parent_did_on_threads(threads_pay: None) -> None:
+    here = attend(GRAPHS["random"](300))  # on two threads, before the fork
+    loader = DataLoader(
+        InWorkers(), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
+    )
+    for there in loader:
+        assert torch.equal(there, here)
+    assert torch.equal(attend(GRAPHS["random"](300)), here)  # and the parent goes on
+
+
+def test_a_forked_child_runs_loops_on_threads_of_its_own(threads_pay: None) -> None:
+    # Loops alone: torch's own parallel operations do not survive a fork.
+    query, key = torch.rand(300, 4, 32), torch.rand(300, 4, 32)
+    nb = GRAPHS["random"](300)
+    here = primitives.edge_dot(nb.indptr, nb.indices, query, key).numpy()
+    child = os.fork()
+    if child == 0:
+        there = primitives.edge_dot(nb.indptr, nb.indices, query, key).numpy()
+        os._exit(0 if np.array_equal(there, here) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_calls_from_several_threads_do_not_disturb_each_other(threads_pay: None) -> None:
+    graphs = [GRAPHS["random"](n) for n in (200, 250, 300)]
+    alone = [attend(nb) for nb in graphs]
+    found: dict[int, Tensor] = {}
+    callers = [
+        threading.Thread(target=lambda g=g: found.__setitem__(g, attend(graphs[g])))
+        for g in range(3)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all(torch.equal(found[g], alone[g]) for g in range(3))

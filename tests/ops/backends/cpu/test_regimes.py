@@ -1,0 +1,81 @@
+"""Rows that stay whole and rows that are cut must say the same."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import BucketedBias
+from graphtheory.ops.backends.cpu import regimes
+
+
+def graph() -> Neighborhood:
+    """A hub that aggregates from every node, rows without edges, the rest at random."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(180, (2, 3000), generator=generator)
+    hub = torch.stack([torch.arange(257), torch.full((257,), 3)])
+    return Neighborhood.from_edge_index(torch.cat([edges, hub], 1), 257)
+
+
+@pytest.mark.parametrize("dim", [5, 16])
+@pytest.mark.parametrize("option", ["nothing", "bias", "table", "dropout"])
+def test_both_forms_agree(monkeypatch: pytest.MonkeyPatch, option: str, dim: int) -> None:
+    nb, generator = graph(), torch.Generator().manual_seed(1)
+    leaves = [
+        torch.randn(257, 2, dim, generator=generator, dtype=torch.float64).requires_grad_()
+        for _ in range(3)
+    ]
+    options: dict[str, object] = {}
+    if option == "bias":
+        leaves.append(torch.randn(nb.num_edges, 2, dtype=torch.float64).requires_grad_())
+        options["bias"] = leaves[-1]
+    if option == "table":
+        leaves.append(torch.randn(5, 2, dtype=torch.float64).requires_grad_())
+        bucket = torch.randint(5, (nb.num_edges,), generator=generator).to(torch.uint8)
+        options["bias"] = BucketedBias(bucket, leaves[-1])
+
+    def run(limit: int) -> tuple[Tensor, ...]:
+        monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", limit)
+        if option == "dropout":
+            drawn = {"dropout": 0.4, "generator": torch.Generator().manual_seed(2)}
+            options.update(drawn)
+        out = ops.attention(*leaves[:3], nb, backend="numba_csr", **options)
+        weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+        return out, *torch.autograd.grad((out * weight).sum(), leaves)
+
+    for whole, cut in zip(run(2**62), run(0), strict=True):
+        assert whole.abs().sum() > 0
+        torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("dim", [5, 16])
+@pytest.mark.parametrize("option", ["nothing", "received", "edge", "dropout"])
+def test_both_forms_of_additive_attention_agree(
+    monkeypatch: pytest.MonkeyPatch, option: str, dim: int
+) -> None:
+    nb, generator = graph(), torch.Generator().manual_seed(1)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    given = {"value": drawn(257, 2, dim), "sent": drawn(257, 2), "received": None}
+    if option != "nothing":
+        given["received"] = drawn(257, 2)
+    if option == "edge":
+        barred = torch.arange(nb.num_edges)[:, None] % 7 == 0
+        given["edge"] = drawn(nb.num_edges, 2).detach().masked_fill(barred, -torch.inf)
+        given["edge"].requires_grad_()
+    leaves = [t for t in given.values() if t is not None]
+
+    def run(limit: int) -> tuple[Tensor, ...]:
+        monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", limit)
+        options = {}
+        if option == "dropout":
+            options = {"dropout": 0.4, "generator": torch.Generator().manual_seed(2)}
+        out = ops.additive_attention(**given, neighborhood=nb, **options)
+        weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+        return out, *torch.autograd.grad((out * weight).sum(), leaves)
+
+    for whole, cut in zip(run(2**62), run(0), strict=True):
+        assert whole.abs().sum() > 0
+        torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-13)

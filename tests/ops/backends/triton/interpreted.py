@@ -1,0 +1,296 @@
+"""Triton's kernels, interpreted on the CPU, against the definition; see `test_kernels.py`.
+
+Bins and chunks are made so small that a graph of some ten nodes meets every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops import reference
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.backends import triton_csr
+from graphtheory.ops.backends.cpu.attention.rows import kept
+from graphtheory.ops.backends.triton import bins, launch
+from graphtheory.ops.backends.triton import kernels as triton_kernels
+from graphtheory.ops.backends.triton.parts import dropout_factor
+from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.dropout import draw_seed
+from tests.conformance.check import (
+    BIASES,
+    allowed_error,
+    assert_conforms,
+    draw_inputs,
+    expanded,
+    largest_error,
+    outputs_and_gradients,
+)
+from tests.conformance.test_primitives import SHAPES, draw, results
+from tests.ops.test_additive import case
+from tests.ops.test_additive import definition as definition_of_score
+
+# The interpreter takes maxima by numpy, which warns where every number is NaN.
+pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
+
+TRITON = BACKENDS["triton_csr"]
+TOLERANCE = TRITON.tolerance
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None = None, dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:  # fmt: skip
+    """`ops.attention`, which would refuse tensors on the CPU."""
+    seed = draw_seed(generator) if dropout > 0 else None
+    scale = max(query.size(2), 1) ** -0.5
+    call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
+    return TRITON.run(call)
+
+
+def graph(in_degrees: list[int], num_src: int, hub: float = 0.2) -> Neighborhood:
+    """Rows of these lengths; a share of the edges leaves from sender 0, the others from any."""
+    generator = torch.Generator().manual_seed(0)
+    dst = torch.repeat_interleave(torch.arange(len(in_degrees)), torch.tensor(in_degrees).long())
+    src = torch.randint(max(num_src, 1), dst.shape, generator=generator)
+    src = torch.where(torch.rand(dst.shape, generator=generator) < hub, 0, src)
+    edges = torch.stack([src, dst])
+    return Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=len(in_degrees))
+
+
+GRAPHS = {
+    "every bin": lambda: graph([9, 0, 1, 2, 2, 5, 0, 3, 1], 9),  # loops, duplicates, two hubs
+    "more senders": lambda: graph([2, 6, 1], 8),
+    "more receivers": lambda: graph([1, 0, 4, 1, 1, 0, 6], 2),
+    "equal rows": lambda: graph([3] * 5, 5),
+    "no edges": lambda: graph([0] * 3, 3),
+    "no nodes": lambda: graph([], 0),
+    "clique": lambda: cliques([4]),
+}
+
+
+@pytest.fixture(autouse=True)
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins of 1 edge, 2 edges, at most 4 edges, and chunks of 4; steps of 2 edges."""
+    monkeypatch.setattr(bins, "WIDTHS", (1, 2))
+    monkeypatch.setattr(bins, "CHUNK", 4)
+    monkeypatch.setattr(bins, "_MOST_EDGES", 2)
+
+
+def conforms(
+    nb: Neighborhood, heads: int, dim: int, bias: str = "none",
+    dtype: torch.dtype = torch.float32, dropout: float = 0.0,
+) -> None:  # fmt: skip
+    inputs = draw_inputs(nb, heads, dim, bias, dtype)
+    assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
+
+
+def test_the_graph_of_every_bin_has_every_bin() -> None:
+    nb = GRAPHS["every bin"]()
+    for indptr in (nb.indptr, nb.transpose().indptr):
+        plan = bins.plan(indptr)
+        assert [(b.width, b.chunk) for b in plan.bins] == [(0, 4), (1, 0), (2, 0), (0, 0)]
+    assert (nb.indices == nb.receivers()).any()
+    assert len(nb.edge_index().unique(dim=1).T) < nb.num_edges
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_attention_in_every_bin(bias: str) -> None:
+    conforms(GRAPHS["every bin"](), 3, 5, bias, dropout=0.4 if bias in ("none", "buckets") else 0)
+
+
+@pytest.mark.parametrize("bias", ["edges", "buckets"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+def test_attention_of_every_type(dtype: torch.dtype, bias: str) -> None:
+    conforms(GRAPHS["every bin"](), 3, 5, bias, dtype, dropout=0.4)
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "every bin"])
+def test_attention_on_every_graph(name: str) -> None:
+    conforms(GRAPHS[name](), 2, 3, "masked", dropout=0.4)
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(1, 1), (3, 16), (1, 33), (5, 130)])
+def test_attention_of_every_shape(heads: int, dim: int) -> None:
+    conforms(graph([6, 1, 2, 0], 4), heads, dim, "buckets")
+
+
+@pytest.mark.parametrize("shape", [(4, 0, 3), (4, 2, 0)])
+def test_attention_without_heads_or_features(shape: tuple[int, int, int]) -> None:
+    q, k, v = (torch.zeros(shape, requires_grad=True) for _ in range(3))
+    out = attend(q, k, v, graph([6, 1, 2, 0], 4))
+    assert out.shape == shape
+    out.sum().backward()
+
+
+def test_attention_over_many_chunks() -> None:
+    conforms(graph([45, 1], 2, hub=0.9), 1, 3, "large")
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+def test_attention_reads_nothing_before_it_is_written() -> None:
+    for name in ("every bin", "equal rows"):
+        conforms(GRAPHS[name](), 3, 5, "buckets", dropout=0.4)
+
+
+def test_attention_of_strided_tensors() -> None:
+    nb = GRAPHS["every bin"]()
+    assert_conforms(attend, nb, expanded(draw_inputs(nb, 3, 5, "buckets")), tolerance=TOLERANCE)
+
+
+def test_attention_twice_gives_the_same_bits() -> None:
+    nb = GRAPHS["every bin"]()
+    inputs = draw_inputs(nb, 3, 5, "buckets")
+    once, again = (outputs_and_gradients(attend, nb, inputs, 0.3) for _ in range(2))
+    assert all(torch.equal(once[name], again[name]) for name in once)
+
+
+def test_attention_sorts_rows_once_a_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_rows = []
+
+    def plan(indptr: Tensor) -> bins.Plan:
+        sorted_rows.append(indptr)
+        return bins._plan(indptr)
+
+    monkeypatch.setattr(bins.plan, "_compute", plan)
+    nb = GRAPHS["more senders"]()
+    inputs = draw_inputs(nb, 1, 2)
+    for _ in range(2):
+        outputs_and_gradients(attend, nb, inputs)
+    assert len(sorted_rows) == 2  # the structure, and its transposed one
+
+
+def test_attention_takes_32_bit_indices_with_gaps() -> None:
+    nb = GRAPHS["every bin"]()
+    indptr, indices = (t.int().repeat_interleave(2)[::2] for t in (nb.indptr, nb.indices))
+    narrow = Neighborhood(indptr, indices, nb.num_src, validate=False)
+    t = nb.transpose()
+    narrow._adopt_transpose(t.indptr.int(), t.indices.int(), t.perm.int())
+    inputs = draw_inputs(nb, 2, 3)
+    wide, found = (outputs_and_gradients(attend, g, inputs, 0.3) for g in (nb, narrow))
+    assert all(torch.equal(wide[name], found[name]) for name in wide)
+
+
+def test_attention_with_a_bucket_beyond_the_table_is_not_a_number() -> None:
+    # The check before the launch raises; a recorded CUDA graph runs the kernel alone.
+    nb = graph([2, 1], 2)
+    x, table = torch.zeros(2, 1, 1), torch.zeros(3, 1)
+    bucket = torch.tensor([0, 3, 2], dtype=torch.uint8)
+    args = (nb.indptr, nb.indices, x, x, x, None, bucket, table, 1.0, 0.0, None)
+    out, _ = triton_kernels.attention(*args)
+    assert out.isnan().flatten().tolist() == [True, False]
+
+
+def test_sums_by_bucket_in_many_shares() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bucket = torch.randint(40, (997,), generator=generator).to(torch.uint8)
+    values = torch.randn(997, 3, generator=generator).double()
+    wanted = torch.zeros(40, 3).double().index_add(0, bucket.long(), values)
+    torch.testing.assert_close(launch.by_bucket(bucket, values, 40), wanted)
+
+
+def test_attention_is_a_proper_torch_op() -> None:
+    nb = GRAPHS["more senders"]()
+    inputs, t = draw_inputs(nb, 2, 3, "buckets"), nb.transpose()
+    nodes = (inputs.query, inputs.key, inputs.value)
+    parts = [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
+    bucket, table = inputs.bias
+    options = (0.5, 0.25, "triton_csr")
+    forward = torch.ops.graphtheory.attention
+    given = (*nodes, None, table, bucket, torch.tensor(5), parts, *options)
+    torch.library.opcheck(forward, given, test_utils=("test_schema", "test_faketensor"))
+    out, norm = forward(*given)
+    torch.library.opcheck(
+        torch.ops.graphtheory.attention_backward,
+        (inputs.grad, *(x.detach() for x in nodes), norm, out.detach(), None, table.detach(),
+         bucket, torch.tensor(5), 5, parts, *options),
+        test_utils=("test_schema", "test_faketensor"),
+    )  # fmt: skip
+
+
+@triton.jit
+def factors(
+    out, first, seed, threshold: tl.int64, kept: tl.float64, HEADS: tl.constexpr
+):  # fmt: skip
+    """Factors of 8 edges, the first of which is edge `first`."""
+    edge, head = (tl.load(first) + tl.arange(0, 8))[None, :], tl.arange(0, HEADS)
+    factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, tl.float32)
+    tl.store(out + tl.arange(0, 8)[None, :, None] * HEADS + head[None, None, :], factor)
+
+
+@pytest.mark.parametrize("seed", [0, 2**31 - 2])
+@pytest.mark.parametrize("p", [1e-12, 0.5, 0.999])
+@pytest.mark.parametrize("first", [0, 2**29 - 4, 2**31 - 4, 2**34 + 3])
+def test_dropout_is_that_of_the_other_backends(p: float, seed: int, first: int) -> None:
+    heads, out = 8, torch.empty(8, 8)
+    at, drawn = torch.tensor(first), torch.tensor(seed)
+    factors[(1,)](out, at, drawn, int(p * 2**32), 1 / (1 - p), HEADS=heads)
+    counters = range(first * heads, (first + 8) * heads)
+    assert (out > 0).flatten().tolist() == [kept(c, p, seed) for c in counters]
+    assert out[out > 0].sub(1 / (1 - p)).abs().le(1e-6 / (1 - p)).all()
+
+
+@pytest.fixture
+def primitives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The primitives and the additive score on these kernels, which refuse tensors on a CPU."""
+    monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
+    yield
+
+
+@pytest.mark.usefixtures("primitives", "poisoned_memory")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", SHAPES)
+def test_primitives(name: str, dtype: torch.dtype) -> None:
+    for graph in ("every bin", "more senders", "equal rows", "no edges"):
+        nb = GRAPHS[graph]()
+        leaves = draw(name, nb, 7, dtype)
+        exact = [t.detach().double().requires_grad_() for t in leaves]
+        true = results(getattr(reference, name), exact, nb)
+        plain = results(getattr(reference, name), leaves, nb)
+        found = results(partial(getattr(ops, name), backend="triton_csr"), leaves, nb)
+        for ours, torchs, wanted in zip(found, plain, true, strict=True):
+            assert ours.dtype == dtype
+            assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+
+
+@pytest.mark.usefixtures("primitives")
+def test_softmax_of_a_row_of_minus_infinity() -> None:
+    nb = graph([2, 2], 2)
+    logits = torch.tensor([[-torch.inf], [-torch.inf], [-torch.inf], [3e38]], requires_grad=True)
+    weights = ops.edge_softmax(logits, nb, backend="triton_csr")
+    assert weights.flatten().tolist() == [0, 0, 0, 1]
+    (grad,) = torch.autograd.grad(weights, logits, torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
+    assert grad.eq(0).all()
+
+
+@pytest.mark.usefixtures("primitives", "poisoned_memory")
+def test_additive_score() -> None:
+    nb = GRAPHS["every bin"]()
+    _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, 2, 5, 0)
+    used = tensors[:3]
+    score = ops.additive_score(*used, nb, negative_slope=0.3, backend="triton_csr")
+    wanted = definition_of_score(nb, *tensors, 0.3)
+    torch.testing.assert_close(score, wanted)
+    up = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(0)).double()
+    for ours, true in zip(
+        torch.autograd.grad(score, used, up), torch.autograd.grad(wanted, used, up), strict=True
+    ):
+        torch.testing.assert_close(ours, true)
+
+
+@pytest.mark.usefixtures("primitives")
+def test_primitives_twice_give_the_same_bits() -> None:
+    nb = GRAPHS["every bin"]()
+    for name in SHAPES:
+        leaves = draw(name, nb, 7, torch.float32)
+        run = partial(getattr(ops, name), backend="triton_csr")
+        runs = [results(run, leaves, nb) for _ in range(2)]
+        assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))

@@ -1,0 +1,270 @@
+"""Triton's kernels of k-nearest attention, interpreted on the CPU; see `testtopk.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory import Neighborhood, bipartite, cliques, ops
+from graphtheory.ops import fused_topk, reference
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.backends.triton import topk
+from graphtheory.ops.backends.triton.topk_row import choose, exponentials
+from graphtheory.ops.call import AttentionCall
+from tests.conformance.check import BIASES, Inputs, draw_inputs, expanded
+from tests.ops.test_topk import assert_same, halves, run, with_gradients
+
+# The interpreter takes maxima by numpy, which warns where every number is NaN.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:All-NaN (slice|axis) encountered:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:overflow encountered in subtract:RuntimeWarning"),
+]
+
+BLOCKS = {  # count, receivers, senders; rows in one program and in some, senders in steps and not
+    "one edge": (1, 1, 1),
+    "small": (2, 5, 7),
+    "a tile": (2, 17, 32),
+    "some tiles": (1, 40, 70),
+}
+SEED = 77
+
+
+@pytest.fixture(autouse=True)
+def even_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dot products that round the same wherever a column stands, as those of a GPU do.
+
+    The interpreter takes NumPy's, whose BLAS on some processors rounds by place.
+    """
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    plain = InterpreterBuilder.create_dot
+
+    def create_dot(self, a, b, d, *options):  # type: ignore[no-untyped-def]
+        if a.data.dtype != np.float32:
+            return plain(self, a, b, d, *options)
+        wide = a.data.astype(np.float64) @ b.data.astype(np.float64)
+        return TensorHandle(wide.astype(d.data.dtype) + d.data, d.dtype.scalar)
+
+    monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+
+
+def blocks(count: int, receivers: int, senders: int) -> Neighborhood:
+    return bipartite([receivers] * count, [senders] * count)
+
+
+def attend(
+    inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0, backend: str = "triton_csr"
+) -> list[Tensor]:
+    """Output and gradients of a module that computes blocks."""
+    seed = torch.tensor(SEED) if dropout else None
+    scale = inputs.query.size(2) ** -0.5
+    nodes = (inputs.query, inputs.key, inputs.value)
+    call = AttentionCall(*nodes, nb, inputs.bias, scale, dropout, seed, k)
+    return with_gradients(fused_topk.on_blocks(call, BACKENDS[backend]), inputs)
+
+
+def definition(inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0) -> list[Tensor]:
+    """The same in float64, by the definition."""
+    exact, seed = inputs.to(torch.float64), torch.tensor(SEED) if dropout else None
+    scale = exact.query.size(2) ** -0.5
+    nodes = (exact.query, exact.key, exact.value)
+    call = AttentionCall(*nodes, nb, exact.bias, scale, dropout, seed, k)
+    return with_gradients(reference.attention(call), exact)
+
+
+def conforms(
+    inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0, tolerance: float = 1e-5
+) -> None:
+    found = attend(inputs, nb, k, dropout)
+    assert all(t.dtype == inputs.query.dtype for t in found[:4])
+    assert_same(found, definition(inputs, nb, k, dropout), tolerance)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("bias", BIASES)
+def test_outputs_and_gradients(bias: str) -> None:
+    nb = blocks(*BLOCKS["some tiles"])
+    conforms(draw_inputs(nb, 1, 5, bias), nb, 30, tolerance=1e-4 if bias == "large" else 1e-5)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_size_of_blocks_and_k(name: str) -> None:
+    nb = blocks(*BLOCKS[name])
+    for k in {1, nb.blocks[2] // 2 + 1, 1000}:
+        conforms(draw_inputs(nb, 1, 5, "masked"), nb, k)
+
+
+@pytest.mark.parametrize("bias", ["masked", "buckets"])
+@pytest.mark.parametrize("k", [1, 30])
+def test_of_equal_logits_the_earlier_edges_stay(k: int, bias: str) -> None:
+    nb = blocks(1, 7, 40)
+    conforms(halves(draw_inputs(nb, 2, 4, bias)), nb, k, dropout=0.4)
+
+
+def test_equal_logits_stay_equal_where_they_are_made_anew() -> None:
+    nb = blocks(1, 40, 72)
+    inputs = draw_inputs(nb, 1, 33)
+    key = inputs.key.detach().view(3, 24, 1, 33)[:1].expand(3, -1, -1, -1).reshape(72, 1, 33)
+    for k in (1, 50):
+        conforms(replace(inputs, key=key.requires_grad_()), nb, k)
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(1, 1), (3, 16), (1, 33), (1, 128)])
+def test_every_shape(heads: int, dim: int) -> None:
+    nb = blocks(1, 6, 9)
+    conforms(draw_inputs(nb, heads, dim, "buckets"), nb, 4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)], ids=["bf16", "fp16"]
+)
+@pytest.mark.parametrize("bias", ["edges", "buckets"])
+def test_narrower_numbers(bias: str, dtype: torch.dtype, tolerance: float) -> None:
+    nb = blocks(1, 20, 40)
+    conforms(draw_inputs(nb, 2, 20, bias, dtype), nb, 15, 0.4, tolerance)
+
+
+@pytest.mark.parametrize("p", [0.4, 0.999])
+def test_dropout_is_that_of_the_other_backends(p: float) -> None:
+    nb = blocks(2, 9, 11)
+    inputs = draw_inputs(nb, 1, 5, "buckets")
+    conforms(inputs, nb, 6, p)
+    assert_same(attend(inputs, nb, 6, p), attend(inputs, nb, 6, p, "numba_csr"), 1e-5)
+
+
+@pytest.mark.parametrize("what", [torch.nan, torch.inf])
+def test_a_row_that_is_no_number_stays_none_and_alone(what: float) -> None:
+    nb = blocks(2, 3, 20)
+    inputs = draw_inputs(nb, 1, 4, "edges")
+    bias = inputs.bias.detach().clone()
+    bias[25] = what
+    inputs = replace(inputs, bias=bias.requires_grad_())
+    found, wanted = (attend(inputs, nb, 5, 0.0, m) for m in ("triton_csr", "numba_csr"))
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+    assert found[0].isnan().all(2).flatten().tolist() == [False, True] + 4 * [False]
+
+
+def test_strides_do_not_matter() -> None:
+    nb = blocks(1, 5, 7)
+    for bias in ("edges", "buckets"):
+        conforms(expanded(draw_inputs(nb, 2, 5, bias)), nb, 3, 0.4)
+
+
+def test_twice_gives_the_same_bits() -> None:
+    nb = blocks(1, 20, 40)
+    inputs = draw_inputs(nb, 1, 5, "buckets")
+    pairs = zip(*(attend(inputs, nb, 9, 0.3) for _ in range(2)), strict=True)
+    assert all(torch.equal(once, again) for once, again in pairs)
+
+
+@pytest.mark.parametrize("shape", [(8, 0, 3), (8, 2, 0)])
+def test_without_heads_or_features(shape: tuple[int, int, int]) -> None:
+    nodes = [torch.zeros(shape, requires_grad=True) for _ in range(3)]
+    bias = torch.zeros(32, shape[1], requires_grad=True)
+    call = AttentionCall(*nodes, cliques([4, 4]), bias, 1.0, 0.0, None, 2)
+    out = fused_topk.on_blocks(call, BACKENDS["triton_csr"])
+    assert out.shape == shape
+    assert all(g.eq(0).all() for g in torch.autograd.grad(out.sum(), [*nodes, bias]))
+
+
+def test_a_bucket_beyond_the_table_is_not_a_number() -> None:
+    # The check before the launch raises; a recorded CUDA graph runs the kernel alone.
+    x, table = torch.zeros(4, 1, 1), torch.zeros(3, 1)
+    bucket = torch.tensor([0, 3, 2, 2, 1, 1, 0, 0], dtype=torch.uint8)
+    out, _ = topk.attention(x, x, x, None, bucket, table, None, (2, 2, 2), 1, 1.0, 0.0)
+    assert out.isnan().flatten().tolist() == [True, False, False, False]
+
+
+def test_without_need_the_gradient_of_the_logits_is_not_written() -> None:
+    nb = blocks(1, 5, 7)
+    inputs = draw_inputs(nb, 2, 3, "buckets")
+    nodes = (inputs.query.detach(), inputs.key.detach(), inputs.value.detach())
+    bias = (None, inputs.bias.bucket, inputs.bias.table.detach(), None)
+    _, facts = topk.attention(*nodes, *bias, nb.blocks, 3, 1.0, 0.0)
+    found = [
+        topk.attention_backward(inputs.grad, *nodes, *bias, facts, nb.blocks, wanted, 1.0, 0.0)
+        for wanted in (True, False)
+    ]
+    assert [t.shape for t in found[1][3:]] == [(0, 2), (0, 2)]
+    assert all(torch.equal(a, b) for a, b in zip(found[0][:3], found[1][:3], strict=True))
+
+
+def test_is_a_proper_torch_op() -> None:
+    nb = cliques([4, 4])
+    inputs = draw_inputs(nb, 1, 3, "buckets")
+    given = (inputs.query, inputs.key, inputs.value, None, *inputs.bias, torch.tensor(5))
+    options = (0.5, 0.25, "triton_csr")
+    checks = ("test_schema", "test_faketensor")
+    registered = torch.ops.graphtheory
+    torch.library.opcheck(
+        registered.topk_blocks, (*given, nb.blocks, 2, *options), test_utils=checks
+    )
+    _, facts = registered.topk_blocks(*given, nb.blocks, 2, *options)
+    given = [None if t is None else t.detach() for t in given]
+    torch.library.opcheck(
+        registered.topk_blocks_backward,
+        (inputs.grad, *given, facts, nb.blocks, True, *options),
+        test_utils=checks,
+    )
+
+
+@triton.jit
+def choose_and_look_again(x, y, out, k, N: tl.constexpr):
+    """Write the exponentials of the numbers y of a row whose facts are those of x."""
+    j = tl.arange(0, N)
+    low, high, last, top = choose(tl.load(x + j)[None, :], j, k)
+    found = exponentials(tl.load(y + j)[None, :], j, low, high, last, top)
+    tl.store(out + j[None, :], found)
+
+
+def chosen(row: Tensor, k: int, again: Tensor | None = None) -> list[int]:
+    out = torch.empty_like(row)
+    again = row if again is None else again
+    choose_and_look_again[(1,)](row, again.contiguous(), out, k, N=len(row))
+    return (out > 0).nonzero().flatten().tolist()
+
+
+LARGEST, LEAST = torch.finfo(torch.float32).max, 1e-45
+
+
+@pytest.mark.parametrize("numbers", [
+    [0.0, -0.0, 0.0, -1.0], [LEAST, 0.0, -LEAST, LEAST], [1.0, 1.0 + 2**-23, 1.0, 1.0 - 2**-24],
+    [-torch.inf, -LARGEST, -torch.inf, 0.0], [LARGEST, -LARGEST, LARGEST, 0.0],
+    [-torch.inf] * 4, [-3.0, 2.0, -3.0, -3.0],
+])  # fmt: skip
+def test_the_choice_is_that_of_a_sort(numbers: list[float]) -> None:
+    row = torch.tensor(numbers)
+    top = torch.where(row.isinf(), 0.0, row).max()
+    seen = {j for j in range(4) if (row[j] - top).exp() > 0}  # others have weight 0 anyway
+    for k in (1, 2, 3, 5):
+        order = sorted(range(4), key=lambda j: (-float(row[j]), j))[:k]
+        wanted = {j for j in order if row[j] > -torch.inf} & seen
+        assert chosen(row, k) == sorted(wanted)
+
+
+def test_a_rounding_changes_no_choice() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        row = torch.randint(-4, 5, (32,), generator=generator) / 3
+        row[torch.rand(32, generator=generator) < 0.2] = -torch.inf
+        off = row * (1 + 1e-6 * torch.randn(32, generator=generator))
+        for k in (1, 7, 20):
+            assert chosen(row, k, off) == chosen(row, k)
+
+
+def test_a_large_k_is_attention() -> None:
+    nb = cliques([9, 9])
+    inputs = draw_inputs(nb, 2, 8, "edges")
+    exact = inputs.to(torch.float64)
+    nodes = (exact.query, exact.key, exact.value)
+    true = with_gradients(ops.attention(*nodes, nb, bias=exact.bias), exact)
+    assert_same(attend(inputs, nb, 10**12), true, 1e-5)
+    assert_same(with_gradients(run(exact, nb, 10**12, "blocks"), exact), true, 1e-12)

@@ -1,0 +1,94 @@
+"""Rows by length: every edge in one tile, whatever the degrees; tiles that fit a program."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphtheory.ops.backends.triton import bins as bins
+
+
+def pointers(degrees: list[int], dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.tensor([0, *degrees]).cumsum(0).to(dtype)
+
+
+def spans(indptr: torch.Tensor, part: bins.Bin) -> list[tuple[int, int, int]]:
+    """(row, first edge, end) of what one launch does, by the rule of the kernels."""
+    found = []
+    for item in range(part.count):
+        row = item if part.rows is None else int(part.rows[item])
+        start, stop = int(indptr[row]), int(indptr[row + 1])
+        if part.degree:
+            assert (start, stop) == (row * part.degree, (row + 1) * part.degree)
+        if part.starts is not None:
+            start = int(part.starts[item])
+            stop = min(start + part.chunk, stop)
+        assert part.width == 0 or stop - start <= part.width
+        found.append((row, start, stop))
+    return found
+
+
+@given(
+    st.lists(st.sampled_from([0, 0, 1, 7, 8, 9, 16, 17, 255, 256, 257, 1000]), max_size=12),
+    st.sampled_from([torch.int64, torch.int32]),
+)
+def test_every_edge_has_one_place(degrees: list[int], dtype: torch.dtype) -> None:
+    indptr = pointers(degrees, dtype)
+    plan = bins._plan(indptr)
+    done = [span for part in plan.bins for span in spans(indptr, part)]
+    edges = [e for _, start, stop in done for e in range(start, stop)]
+    assert sorted(edges) == list(range(sum(degrees)))
+    assert {row for row, *_ in done} == set(range(len(degrees)))  # empty rows are written too
+    whole = [row for part in plan.bins if part.starts is None for row, *_ in spans(indptr, part)]
+    assert sorted([*whole, *plan.long.tolist()]) == list(range(len(degrees)))
+
+
+def test_chunks_of_a_row_lie_side_by_side_in_order() -> None:
+    indptr = pointers([3, 600, 2, 257])
+    plan = bins._plan(indptr)
+    chunks = spans(indptr, plan.bins[0])
+    assert plan.long.tolist() == [1, 3]
+    assert plan.bounds.tolist() == [0, 3, 5]
+    assert chunks == [(1, 3, 259), (1, 259, 515), (1, 515, 603), (3, 605, 861), (3, 861, 862)]
+
+
+@pytest.mark.parametrize(("degree", "width"), [(1, 1), (3, 4), (16, 16), (64, 64)])
+def test_equal_rows_need_no_pointers(degree: int, width: int) -> None:
+    (only,) = bins._plan(pointers([degree] * 5)).bins
+    assert (only.count, only.degree, only.width, only.rows) == (5, degree, width, None)
+
+
+@pytest.mark.parametrize("degrees", [[65] * 3, [0] * 3, [16, 16, 15]])
+def test_other_rows_do(degrees: list[int]) -> None:
+    assert all(part.degree == 0 for part in bins._plan(pointers(degrees)).bins)
+
+
+def test_a_structure_is_sorted_once() -> None:
+    indptr = pointers([1, 2, 30])
+    assert bins.plan(indptr) is bins.plan(indptr)
+
+
+@pytest.mark.parametrize("width", [0, 1, 8, 16, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dim", [0, 1, 3, 16, 33, 64, 128, 1000, 5000])
+@pytest.mark.parametrize("heads", [0, 1, 3, 8, 40])
+def test_a_tile_fits_a_program(heads: int, dim: int, dtype: torch.dtype, width: int) -> None:
+    t = bins.tile(heads, dim, dtype, width)
+    sizes = (t.rows, t.edges, t.heads, t.dim, t.warps)
+    assert all(size & (size - 1) == 0 for size in sizes)  # powers of two, none is 0
+    assert t.dim >= dim
+    assert t.heads == 1 or t.heads * t.dim <= bins._FEATURES
+    assert not t.whole or t.edges == width
+    assert t.whole or t.rows == 1
+    if t.dim <= 4096:
+        numbers = bins._NUMBERS if dtype == torch.float32 else bins._NUMBERS // 2
+        assert t.rows * t.edges * t.heads * t.dim <= max(4 * numbers, t.dim)
+    assert t.warps <= 16
+
+
+@pytest.mark.parametrize(("heads", "dim", "edges"), [(8, 16, 32), (4, 64, 16), (1, 128, 32)])
+def test_common_shapes_keep_all_heads_together(heads: int, dim: int, edges: int) -> None:
+    t = bins.tile(heads, dim, torch.float32)
+    assert (t.heads, t.dim, t.edges, t.warps) == (heads, dim, edges, 4)

@@ -1,0 +1,111 @@
+"""Triton's kernels without a GPU: interpreted against the definition, and compiled for two GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood
+from tests.ops.backends.triton.harness import Launches, assert_interpreted_tests_pass
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
+
+IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machine
+
+
+@pytest.mark.timeout(400)  # interpreted, on a machine that may be busy
+@pytest.mark.parametrize(
+    "which", [IN_PARTS, f"attention and not ({IN_PARTS})", f"not attention and not ({IN_PARTS})"]
+)
+def test_interpreted_kernels_fulfil_the_definition(which: str) -> None:
+    assert_interpreted_tests_pass("interpreted.py", "-k", which)
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphtheory.ops.backends.triton import bins
+
+    monkeypatch.setattr(bins, "CHUNK", 20)
+
+
+def graph(degrees: list[int]) -> Neighborhood:
+    """Rows of these lengths, and columns as well, so that both directions have every bin."""
+    nb = Neighborhood.from_edge_index(
+        torch.stack([torch.zeros(sum(degrees)).long(), torch.arange(len(degrees)).repeat_interleave(
+            torch.tensor(degrees))]), len(degrees),
+    )  # fmt: skip
+    nb._adopt_transpose(nb.indptr, nb.indices, torch.arange(nb.num_edges))
+    return nb
+
+
+def narrow(nb: Neighborhood) -> Neighborhood:
+    """The same with ids of 32 bits."""
+    out = nb.to_int32()
+    out._adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
+    return out
+
+
+def parts(nb: Neighborhood) -> list[Tensor]:
+    t = nb.transpose()
+    assert t.perm is not None
+    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
+
+
+def attention(nb: Neighborhood, dtype: torch.dtype, bucketed: bool, dropout: float) -> None:
+    from graphtheory.ops.backends.triton import kernels
+
+    heads, dim = 8, 16
+    x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
+    bucket = table = bias = None
+    if bucketed:
+        bucket, table = torch.zeros(nb.num_edges).to(torch.uint8), torch.zeros(20, heads)
+    else:
+        bias = torch.zeros(nb.num_edges, heads)
+    seed = torch.tensor(1) if dropout else None
+    structure = parts(nb)
+    _, norm = kernels.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
+    kernels.attention_backward(
+        *structure, x, x, x, x, norm, bucket, 20 if bucketed else 0, 1.0, dropout, seed,
+        out=x, bias=bias, table=table,
+    )  # fmt: skip
+
+
+def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
+    from graphtheory.ops.backends.triton import kernels
+
+    x = torch.zeros(nb.num_dst, 8, 16, dtype=dtype)
+    logits = torch.zeros(nb.num_edges, 8, dtype=dtype)
+    kernels.edge_dot(nb.indptr, nb.indices, x, x)
+    kernels.aggregate(nb.indptr, nb.indices, logits, x)
+    kernels.edge_softmax(nb.indptr, logits)
+    kernels.edge_softmax_backward(nb.indptr, logits, logits)
+    score = (x, x, x[0], torch.zeros(nb.num_edges, 0), torch.zeros(8, 0, 16), 0.2)
+    kernels.additive_score(nb.indptr, nb.indices, *score)
+    kernels.additive_score_backward(*parts(nb), logits, *score)
+
+
+BINS = [3, 50]  # up to 8, more than a chunk
+EQUAL = [16, 16]
+CASES: dict[str, tuple[Callable[[], None], int]] = {
+    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 9),
+    "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
+    "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
+    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
+    "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
+}
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("name", CASES)
+def test_every_kernel_compiles_and_fits_the_registers(
+    name: str, capability: int, launches: Launches, tmp_path: Path
+) -> None:
+    run, different = CASES[name]
+    run()
+    assert len(launches.programs) == different, list(launches.programs)
+    launches.assert_fits(capability, tmp_path)
