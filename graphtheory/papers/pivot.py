@@ -48,9 +48,11 @@ class Pivot:
             values of `lines`.
         facts: More keys of the result rows, the same within a line.
         column: Heading of a column, with "{}" for its value.
-        digits: Format of the means.
+        cell: The measurements of a cell as text, such as `report.table.mean_spread`.
         of: Which measurements are shown.
         words: How many columns are words.
+        turned: Whether lines and columns change places in the table, but not in the rows.
+        note: Below the table.
     """
 
     title: str
@@ -61,9 +63,11 @@ class Pivot:
     begin: Callable[[Measured], list[str]] | None = None
     facts: Sequence[str] = ()
     column: str = "{}"
-    digits: str = ".3f"
+    cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
     of: Callable[[Measurements], Measurements] = lambda measured: measured
     words: int = 1
+    turned: bool = False
+    note: str = ""
 
     def __call__(self, grid: Any, measured: Measurements) -> Shown:
         """The table and the rows, whose values are those of the seeds."""
@@ -80,8 +84,18 @@ class Pivot:
                 for key, name in self.measures.items():
                     values = [one[key] for one in cell]
                     rows.append(Row.of(name, values, "1", **where))
-                    begin.append(f"{fmean(values):{self.digits}}")
+                    begin.append(self.cell(values))
             lines.append(begin)
-        heads = [*(self.heads or self.lines.values())]
-        heads += [self.column.format(at) for at in columns] or list(self.measures.values())
-        return Shown(Table(self.title, heads, lines, words=self.words), rows)
+        heads, names = [*(self.heads or self.lines.values())], list(self.measures.values())
+        if self.across:
+            names = names if len(names) > 1 else [""]
+            heads += [
+                ", ".join(filter(None, [name, self.column.format(at)]))
+                for at in columns
+                for name in names
+            ]
+        else:
+            heads += names
+        if self.turned:
+            heads, *lines = [list(line) for line in zip(heads, *lines, strict=True)]
+        return Shown(Table(self.title, heads, lines, words=self.words, note=self.note), rows)

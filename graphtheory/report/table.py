@@ -57,3 +57,13 @@ def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
     if len(values) == 1:
         return f"{values[0]:{digits}}"
     return f"{fmean(values):{digits}} ± {stdev(values):{digits}}"
+
+
+def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
+    """`mean_spread` of shares (0..1) in percent.
+
+    Example:
+        >>> percent_spread([0.25, 0.75], ".0f")
+        '50 ± 35'
+    """
+    return mean_spread([100 * share for share in shares], digits)
