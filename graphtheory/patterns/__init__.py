@@ -3,6 +3,7 @@
 from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
+from graphtheory.patterns.draw import Sampler
 from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
 from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
@@ -30,6 +31,7 @@ __all__ = [
     "KHop",
     "Pattern",
     "Sample",
+    "Sampler",
     "ScorePattern",
     "SymmetricNormalize",
     "TopK",

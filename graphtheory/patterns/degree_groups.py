@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.patterns.draw import draw_device, edge_weight, first_of_each, scale_columns
+from graphtheory.patterns.base import require_square
+from graphtheory.patterns.draw import (
+    Sampler,
+    draw_device,
+    edge_weight,
+    first_of_each,
+    scale_columns,
+)
 from graphtheory.patterns.groups import (
     check_assignment,
     check_boundaries,
@@ -40,7 +46,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DegreeGroups(Pattern):
+class DegreeGroups(Sampler):
     r"""S_l of the N_l nodes of each degree group, uniformly without replacement, rescaled.
 
     .. math::
@@ -90,7 +96,6 @@ class DegreeGroups(Pattern):
     symmetric: bool = False
     assignment: Tensor | None = field(default=None, repr=False, compare=False)
     assignment_sha256: str = field(init=False, default="")  # compares and prints in its place
-    is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("groups", "share", "count", "p_star"):
@@ -171,10 +176,6 @@ class DegreeGroups(Pattern):
         groups = self.groups_of(neighborhood)
         kept = first_of_each(groups.group, groups.drawn, generator, device)
         return kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
-
-    def mask(self, base: Tensor) -> Tensor:
-        """The pairs it may draw: those there are."""
-        return base
 
     def effective(self, neighborhood: Neighborhood) -> Neighborhood:
         """A* of eq. (5.6), symmetric of eq. (D.14), on the same edges."""

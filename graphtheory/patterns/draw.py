@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Pattern
 
 _FEW = 16  # groups, up to which a pass over the nodes for each costs less than sorting them
 
@@ -44,6 +47,28 @@ def edge_weight(neighborhood: Neighborhood) -> Tensor:
     if neighborhood.weight is not None:
         return neighborhood.weight
     return torch.ones(neighborhood.num_edges, device=neighborhood.device)
+
+
+class Sampler(Pattern):
+    """A random pattern that keeps some edges of the graph, with weights of the same mean.
+
+    A subclass needs no more than a call; one that does not keep the mean replaces `expected`.
+    """
+
+    is_random: ClassVar[bool] = True
+
+    def mask(self, base: Tensor) -> Tensor:
+        """The edges that it may keep: all."""
+        return base
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        """The graph itself."""
+        return weighted(neighborhood)
+
+
+def weighted(neighborhood: Neighborhood) -> Neighborhood:
+    """The same with weights; ones where there are none."""
+    return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:

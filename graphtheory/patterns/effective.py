@@ -13,7 +13,7 @@ from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import sort_by_key
 from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
-from graphtheory.patterns.draw import edge_weight
+from graphtheory.patterns.draw import edge_weight, weighted
 
 _DRAWS = 1000
 
@@ -78,7 +78,7 @@ def effective_adjacency(
     if draws is None:
         star, mean = pattern.effective(neighborhood), pattern.expected(neighborhood)
         if star is not None and mean is not None:
-            return EffectiveAdjacency(_weighted(star), _weighted(mean))
+            return EffectiveAdjacency(weighted(star), weighted(mean))
         draws = _DRAWS
     if not isinstance(draws, int) or draws < 2:
         raise ValueError(f"draws: got {draws!r}, expected at least 2")
@@ -122,10 +122,6 @@ class Effective(Pattern):
     def mask(self, base: Tensor) -> Tensor:
         """Every pair that the pattern may draw."""
         return self.pattern.mask(base)
-
-
-def _weighted(neighborhood: Neighborhood) -> Neighborhood:
-    return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
 def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:

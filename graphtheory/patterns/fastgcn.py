@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.draw import (
+    Sampler,
     check_size,
     draw_device,
     edge_weight,
@@ -26,7 +25,7 @@ _norms: WeakKeyDictionary[Neighborhood, tuple[tuple[int, int], Tensor]] = WeakKe
 
 
 @dataclass(frozen=True)
-class FastGCN(Pattern):
+class FastGCN(Sampler):
     r"""S senders for the whole layer, in proportion to the squared norms of their columns.
 
     .. math::
@@ -68,7 +67,6 @@ class FastGCN(Pattern):
     share: float | None = None
     replace: bool = True
     unbiased: bool = True
-    is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(self.count, self.share)
@@ -106,10 +104,6 @@ class FastGCN(Pattern):
         mass = norm[alive]
         chance = inclusion(mass, size)
         return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
-
-    def mask(self, base: Tensor) -> Tensor:
-        """The pairs it may draw: those there are."""
-        return base
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A itself, less the bias where there is one."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index, distinct_ids
-from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.draw import (
+    Sampler,
     check_size,
     draw_device,
     edge_weight,
@@ -22,7 +22,7 @@ from graphtheory.patterns.fastgcn import column_norms, columns_to_draw
 
 
 @dataclass(frozen=True)
-class LADIES(Pattern):
+class LADIES(Sampler):
     r"""S senders for the rows in use, in proportion to what those rows hear of them.
 
     .. math::
@@ -58,7 +58,6 @@ class LADIES(Pattern):
     share: float | None = None
     replace: bool = True
     normalize: bool = False
-    is_random: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -101,15 +100,9 @@ class LADIES(Pattern):
             receivers = layers[0].indices.unique().long()
         return layers
 
-    def mask(self, base: Tensor) -> Tensor:
-        """The pairs it may draw: those there are."""
-        return base
-
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """A itself, where rows are not normalised."""
-        if self.normalize:
-            return None
-        return neighborhood.replace(weight=edge_weight(neighborhood))
+        """The graph itself, if rows are not normalized."""
+        return None if self.normalize else super().expected(neighborhood)
 
 
 def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern
-from graphtheory.patterns.draw import draw_device, edge_weight
+from graphtheory.patterns.draw import Sampler, draw_device, edge_weight
 from graphtheory.patterns.uniform import Sample
 
 
 @dataclass(frozen=True)
-class GraphSAGE(Pattern):
+class GraphSAGE(Sampler):
     r"""n senders a row, uniformly without replacement, their weights rescaled.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
@@ -40,7 +39,6 @@ class GraphSAGE(Pattern):
     """
 
     n: int = 10
-    is_random: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -56,14 +54,6 @@ class GraphSAGE(Pattern):
         scaled = neighborhood.replace(weight=weight * factor.to(weight.dtype))
         return Sample(self.n)(scaled, generator=generator)
 
-    def mask(self, base: Tensor) -> Tensor:
-        """The pairs it may draw: those there are."""
-        return base
-
     def row_size(self, base: Tensor) -> Tensor:
         """At most n."""
         return base.sum(1).clamp(max=self.n)
-
-    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A itself."""
-        return neighborhood.replace(weight=edge_weight(neighborhood))

@@ -28,11 +28,12 @@ def attention_logits(
 
 
 class ScorePattern(ABC):
-    """A rule for which senders of a row count, given the scores of query and key.
+    """A rule for which senders of a row count, given the attention scores, head by head.
 
     A `Pattern` knows the graph alone and gives a neighborhood; a score pattern chooses again in
     every layer, head and step, so it takes the place of `ops.attention` instead:
-    `nn.Attention(..., pattern=TopK(0.5))`. Subclasses are frozen dataclasses.
+    `nn.Attention(..., pattern=TopK(0.5))`. Subclasses are frozen dataclasses that define `mask` and
+    `chosen`; they may replace the call by a faster one.
     """
 
     @abstractmethod
@@ -44,6 +45,9 @@ class ScorePattern(ABC):
         """
 
     @abstractmethod
+    def chosen(self, logits: Tensor, neighborhood: Neighborhood) -> Tensor | None:
+        """The same for logits [num_edges, heads], Bool of that shape; None where all count."""
+
     def __call__(
         self,
         query: Tensor,
@@ -53,13 +57,19 @@ class ScorePattern(ABC):
         *,
         bias: Tensor | BucketedBias | None = None,
         scale: float | None = None,
-        dropout: float = 0.0,
-        generator: torch.Generator | None = None,
         **options: Any,
     ) -> Tensor:
-        """Sums [num_dst, heads, head_dim]; arguments as in `ops.attention`."""
+        """Attention to the chosen senders, [num_dst, heads, head_dim]; as `ops.attention`.
 
-    @abstractmethod
+        `options` are its `dropout`, `generator` and `backend`.
+        """
+        logits = attention_logits(query, key, neighborhood, bias, scale).detach()
+        stays = self.chosen(logits, neighborhood)
+        if stays is not None:
+            values = torch.zeros_like(logits) if bias is None else reference.edge_bias(bias)
+            bias = torch.where(stays, values, -torch.inf)
+        return ops.attention(query, key, value, neighborhood, bias=bias, scale=scale, **options)
+
     def weights(
         self,
         query: Tensor,
@@ -68,7 +78,12 @@ class ScorePattern(ABC):
         bias: Tensor | BucketedBias | None = None,
         scale: float | None = None,
     ) -> Tensor:
-        """The weights [num_edges, heads] of those sums, without dropout; 0 for who is left out."""
+        """The weights [num_edges, heads] of the call, without dropout; 0 for who is left out."""
+        logits = attention_logits(query, key, neighborhood, bias, scale)
+        stays = self.chosen(logits.detach(), neighborhood)
+        if stays is not None:
+            logits = torch.where(stays, logits, -torch.inf)
+        return ops.edge_softmax(logits, neighborhood)
 
 
 @dataclass(frozen=True)
@@ -79,20 +94,12 @@ class AllSenders(ScorePattern):
         """Every entry of the row."""
         return logits != -torch.inf
 
+    def chosen(self, logits: Tensor, neighborhood: Neighborhood) -> Tensor | None:
+        """All."""
+        return None
+
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
     ) -> Tensor:
         """`ops.attention`."""
         return ops.attention(query, key, value, neighborhood, **options)
-
-    def weights(
-        self,
-        query: Tensor,
-        key: Tensor,
-        neighborhood: Neighborhood,
-        bias: Tensor | BucketedBias | None = None,
-        scale: float | None = None,
-    ) -> Tensor:
-        """Softmax over the row."""
-        logits = attention_logits(query, key, neighborhood, bias, scale)
-        return ops.edge_softmax(logits, neighborhood)

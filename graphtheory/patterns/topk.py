@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import BucketedBias, reference
-from graphtheory.patterns.scores import ScorePattern, attention_logits
+from graphtheory.ops import reference
+from graphtheory.patterns.scores import ScorePattern
 
 
 @dataclass(frozen=True)
@@ -72,49 +72,24 @@ class TopK(ScorePattern):
         rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
         return row & (rank < self.counts(row.sum(-1))[..., None])
 
-    def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        neighborhood: Neighborhood,
-        *,
-        bias: Tensor | BucketedBias | None = None,
-        scale: float | None = None,
-        **options: Any,
-    ) -> Tensor:
-        """Sums [num_dst, heads, head_dim]; arguments as in `ops.topk_attention`."""
-        k = self._common(neighborhood)
-        if k is not None:
-            return ops.topk_attention(
-                query, key, value, neighborhood, k, bias=bias, scale=scale, **options
-            )
-        logits = attention_logits(query, key, neighborhood, bias, scale).detach()
-        bars = torch.zeros_like(logits) if bias is None else reference.edge_bias(bias)
-        bars = torch.where(self._stays(logits, neighborhood), bars, -torch.inf)
-        return ops.attention(query, key, value, neighborhood, bias=bars, scale=scale, **options)
+    def chosen(self, logits: Tensor, neighborhood: Neighborhood) -> Tensor:
+        """The k largest of each row and head; of equal ones the earlier edge."""
+        k: int | Tensor | None = self._common(neighborhood)
+        if k is None:
+            k = self.counts(neighborhood.degree())[neighborhood.receivers()]
+        return reference.largest(logits, neighborhood, k)
 
-    def weights(
-        self,
-        query: Tensor,
-        key: Tensor,
-        neighborhood: Neighborhood,
-        bias: Tensor | BucketedBias | None = None,
-        scale: float | None = None,
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
     ) -> Tensor:
-        """Softmax over the chosen senders; 0 for the others."""
-        logits = attention_logits(query, key, neighborhood, bias, scale)
-        stays = self._stays(logits.detach(), neighborhood)
-        return ops.edge_softmax(torch.where(stays, logits, -torch.inf), neighborhood)
+        """`ops.topk_attention` where one k fits every row."""
+        k = self._common(neighborhood)
+        if k is None:
+            return super().__call__(query, key, value, neighborhood, **options)
+        return ops.topk_attention(query, key, value, neighborhood, k, **options)
 
     def _common(self, nb: Neighborhood) -> int | None:
         """The k that fits every row, where one number does."""
         if isinstance(self.k, int):
             return self.k
         return None if nb.blocks is None else max(self.count(nb.blocks[2]), 1)
-
-    def _stays(self, logits: Tensor, nb: Neighborhood) -> Tensor:
-        """Which logits [num_edges, heads] are among the largest of their row."""
-        k = self._common(nb)
-        by_edge = self.counts(nb.degree())[nb.receivers()] if k is None else k
-        return reference.largest(logits, nb, by_edge)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.draw import (
+    Sampler,
     check_size,
     draw_device,
-    edge_weight,
     first_of_each,
     sample_size,
     scale_columns,
@@ -21,7 +19,7 @@ from graphtheory.patterns.draw import (
 
 
 @dataclass(frozen=True)
-class UniformNodes(Pattern):
+class UniformNodes(Sampler):
     r"""S of the N senders, uniformly without replacement; every row hears those and no others.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac NS \text{ if j was drawn, else } 0, \qquad E[A^s] = A
@@ -48,7 +46,6 @@ class UniformNodes(Pattern):
 
     count: int | None = None
     share: float | None = None
-    is_random: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -68,11 +65,3 @@ class UniformNodes(Pattern):
         one_group = torch.zeros(nodes, dtype=torch.int64, device=neighborhood.device)
         drawn = first_of_each(one_group, torch.tensor([size]), generator, device)
         return scale_columns(neighborhood, drawn.double() * (nodes / size))
-
-    def mask(self, base: Tensor) -> Tensor:
-        """The pairs it may draw: those there are."""
-        return base
-
-    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A itself."""
-        return neighborhood.replace(weight=edge_weight(neighborhood))

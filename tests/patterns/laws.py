@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from inspect import isabstract
 from typing import TypeVar
 
 import torch
@@ -30,7 +31,8 @@ def kinds_of(base: type[Kind]) -> list[type[Kind]]:
     kinds, todo = set(), [base]
     while todo:
         below = todo.pop().__subclasses__()
-        kinds |= {k for k in below if k.__module__.startswith("graphtheory.patterns.")}
+        ours = {k for k in below if k.__module__.startswith("graphtheory.patterns.")}
+        kinds |= {k for k in ours if not isabstract(k)}
         todo += below
     return sorted(kinds, key=lambda kind: kind.__name__)
 
