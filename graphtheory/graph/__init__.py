@@ -1,11 +1,18 @@
-"""What a graph is: neighbourhoods, their builders, and bridges to other libraries."""
+"""Graphs: neighborhoods, their constructors, and conversion from and to other libraries."""
 
-from graphtheory.graph.build import bipartite, causal, cliques, neighbor_lists, star, union
+from graphtheory.graph.build import (
+    bipartite,
+    causal,
+    cliques,
+    neighbor_lists,
+    query_stars,
+    star,
+    union,
+)
 from graphtheory.graph.grid import Grid, Windows, grid_neighbors, windows
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
-from graphtheory.graph.stars import query_stars
 
 __all__ = [
     "Grid",

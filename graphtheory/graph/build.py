@@ -1,4 +1,4 @@
-"""Neighbourhoods made without sorting edges: from sizes or lists alone, or side by side."""
+"""Constructors that need no sorting: from sizes, from lists of equal length, or side by side."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> list[int]:
 
 
 def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
-    """Complete graphs side by side, self included: token sets, batches, global attention.
+    """Complete graphs side by side, with self-loops: token sets, batches, global attention.
 
     Args:
-        sizes: Nodes of each clique.
+        sizes: Number of nodes of each clique.
 
     Example:
         >>> cliques([2, 1]).to_dense().tolist()
@@ -36,14 +36,14 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
 
 
 def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tensor) -> Neighborhood:
-    """Complete bipartite blocks: receivers of block b aggregate from all its senders.
+    """Complete bipartite blocks: receivers of block b aggregate from all senders of block b.
 
     Args:
-        sizes_dst: Receivers of each block.
-        sizes_src: Senders of each block, as many entries; 0 leaves the block's rows empty.
+        sizes_dst: Number of receivers of each block.
+        sizes_src: Number of senders of each block; 0 leaves the block's rows empty.
 
     Raises:
-        ValueError: Negative counts, or lists of different length.
+        ValueError: If a count is negative, or if the lists differ in length.
     """
     dst, src = _as_sizes("sizes_dst", sizes_dst), _as_sizes("sizes_src", sizes_src)
     if len(dst) != len(src):
@@ -58,7 +58,7 @@ def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
     """Prompts as stars: receiver b, the query, aggregates from the contexts of prompt b.
 
     Args:
-        sizes: Contexts of each prompt. Receivers are the prompts, senders all contexts.
+        sizes: Number of contexts of each prompt. Receivers are the prompts, senders all contexts.
 
     Example:
         >>> star([2, 1]).edge_index().tolist()
@@ -68,14 +68,44 @@ def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
     return bipartite([1] * len(counts), counts)
 
 
-def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
-    """Sequences side by side: a token aggregates from those before it in its own, and from itself.
+def query_stars(count: int, length: int) -> Neighborhood:
+    """Prompts of equal length as stars whose query is a node next to its contexts.
+
+    Prompt p has the nodes p (length + 1) to p (length + 1) + length. The last is its query, which
+    aggregates from the others; nothing aggregates from it. In `star` only contexts are nodes.
 
     Args:
-        sizes: Tokens of each sequence.
+        count: Number of prompts.
+        length: Number of contexts of each.
+
+    Returns:
+        Neighborhood [count, count (length + 1)].
 
     Raises:
-        ValueError: Entries that are no counts.
+        ValueError: If a number is below 0.
+
+    Source:
+        Li (2024), eqs. (6.1) and (6.2): the sum is over the contexts, without the query.
+
+    Example:
+        >>> query_stars(2, 2).edge_index().tolist()
+        [[0, 1, 3, 4], [0, 0, 1, 1]]
+    """
+    for name, value in (("count", count), ("length", length)):
+        if value < 0:
+            raise ValueError(f"{name}: got {value}, expected 0 or more")
+    nodes = torch.arange(count * (length + 1)).view(count, length + 1)
+    return neighbor_lists(nodes[:, :length], num_src=nodes.numel())
+
+
+def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
+    """Sequences side by side: each token aggregates from itself and earlier ones of its sequence.
+
+    Args:
+        sizes: Number of tokens of each sequence.
+
+    Raises:
+        ValueError: If an entry is not a count.
 
     Example:
         >>> causal([3, 1]).edge_index().tolist()
@@ -87,10 +117,10 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
 
 
 def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:
-    """As many senders for every receiver: the k nearest neighbours, as searches return them.
+    """K senders for every receiver, as searches for the k nearest neighbors return them.
 
-    Nothing is sorted or counted. The row pointers are kept beside the lists, 8 bytes a receiver:
-    loops that compute them instead were not faster.
+    Nothing is sorted or counted. The row pointers take 8 bytes per receiver: loops that compute
+    them instead were not faster.
 
     Args:
         senders: int64 or int32 [num_dst, k]; row i lists the senders of receiver i, in any order.
@@ -98,9 +128,10 @@ def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:
         num_src: Number of nodes that may send; default num_dst.
 
     Raises:
-        TypeError: `senders` is not an integer tensor.
-        ValueError: Not two axes.
-        IndexError: A sender outside 0..num_src-1, as the -1 of a search that found too few.
+        TypeError: If `senders` is not an integer tensor.
+        ValueError: If it does not have two axes.
+        IndexError: If a sender lies outside 0..num_src-1, such as the -1 of a search that found
+            fewer than k.
 
     Example:
         >>> neighbor_lists(torch.tensor([[2, 1], [0, 2], [1, 0]])).indptr.tolist()
@@ -119,12 +150,12 @@ def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:
 
 
 def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
-    """The neighbourhoods side by side: nodes and edges of the first one first.
+    """The disjoint union: nodes and edges of the first neighborhood first.
 
-    Weights are kept where one has them (those of the others are 1), distances where all have them.
+    Weights are kept if any has them (edges of the others get 1), distances if all have them.
 
     Raises:
-        ValueError: No graph.
+        ValueError: If there is no graph.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)

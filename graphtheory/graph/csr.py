@@ -1,4 +1,4 @@
-"""Row pointers from unordered edges, as torch ops so that compilation traces through them."""
+"""Row pointers from unordered edges, as torch operators that `torch.compile` can trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_TABLE = 4  # entries of a table that cost what sorting one id does
+_TABLE = 4  # table entries that cost as much as sorting one id
 
 
 def check_index(name: str, index: Tensor, limit: int) -> None:
@@ -39,8 +39,8 @@ def _stable_order(key: Tensor, num_keys: int) -> Tensor:
     """Positions of the keys in ascending order, equal ones as given."""
     if key.device.type != "cpu":
         return torch.sort(key, stable=True)[1]
-    # Sixteen bits at a time numpy sorts in linear time and on one thread; torch's sort lets threads
-    # wait for each other so often that a busy machine slows it down many times over.
+    # numpy sorts 16-bit keys in linear time, on one thread. torch's sort synchronizes its threads
+    # so often that it becomes many times slower on a busy machine.
     digits = key.numpy()
     order = np.argsort(digits.astype(np.uint16), kind="stable")
     for shift in range(16, max(num_keys - 1, 0).bit_length(), 16):
@@ -50,7 +50,7 @@ def _stable_order(key: Tensor, num_keys: int) -> Tensor:
 
 
 def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """(indptr [R + 1], places [E']) of some rows, in their order: where their entries lie."""
+    """(indptr [R + 1], positions [E']) of the entries of some rows, in the order of the rows."""
     starts = indptr[rows]
     counts = indptr[rows + 1] - starts
     ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -59,10 +59,10 @@ def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-    """(different ids, ascending [n]; the place of each id among them [E]), both int64.
+    """(distinct ids, ascending [n]; the position of each id among them [E]), both int64.
 
-    The ids lie in 0..limit-1. A table of `limit` entries is made only where it is not much longer
-    than `ids`.
+    The ids lie in 0..limit-1. A table of `limit` entries is used unless it is much longer than
+    `ids`.
     """
     if limit > _TABLE * len(ids):
         order = _stable_order(ids, limit)
@@ -79,11 +79,11 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
-    """Return (indptr [num_keys + 1], order [E]): equal keys side by side, in their given order.
+    """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order.
 
     Args:
         key: Integers in 0..num_keys-1.
-        num_keys: Number of different keys, those that do not occur included.
+        num_keys: Number of possible keys.
     """
     counts = torch.bincount(key, minlength=num_keys)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -111,7 +111,7 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort the edges of a CSR by sender: (indptr [num_src + 1], receivers [E], perm [E]).
 
-    Receivers and perm are of the dtype of `indices`.
+    Receivers and perm have the dtype of `indices`.
     """
     t_indptr, perm = sort_by_key(indices, num_src)
     rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)

@@ -1,4 +1,4 @@
-"""Nodes on a grid, image by image: who lies beside whom, and windows."""
+"""Nodes on a grid, image by image: adjacent nodes, and windows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from graphtheory.graph.neighborhood import Neighborhood
 
 @dataclass(frozen=True)
 class Grid:
-    """Images of height x width nodes each; nodes count image by image, row by row.
+    """Images of height x width nodes each; nodes are numbered image by image, row by row.
 
     Args:
-        count: Images.
+        count: Number of images.
         height: Rows of nodes in an image.
         width: Columns of nodes in an image.
 
     Raises:
-        ValueError: An entry that is no count, or a grid without rows or columns.
+        ValueError: If an entry is not a count, or if there are no rows or no columns.
 
     Example:
         >>> Grid(2, 3, 4).num_nodes
@@ -51,11 +51,11 @@ class Grid:
 
 
 def grid_neighbors(grid: Grid, *, diagonal: bool = False) -> Neighborhood:
-    """The 4 nodes beside each node, or the 8 around it; fewer at the border, itself left out.
+    """The 4 nodes adjacent to each node, or the 8 around it; fewer at the border; no self-loops.
 
     Args:
         grid: The nodes.
-        diagonal: Whether the 4 diagonal ones count, too.
+        diagonal: Include the 4 diagonal ones.
 
     Example:
         >>> grid_neighbors(Grid(1, 2, 2)).edge_index().tolist()
@@ -73,15 +73,15 @@ def grid_neighbors(grid: Grid, *, diagonal: bool = False) -> Neighborhood:
 
 
 class Windows(NamedTuple):
-    """Windows of a grid as sets of consecutive places.
+    """Windows of a grid as sets of consecutive positions.
 
     Attributes:
-        neighborhood: Each place aggregates from all places of its window.
-        order: Node at each place, int64 [num_nodes]: ``x[order]`` goes from nodes to places.
-        place: Place of each node, int64 [num_nodes]: ``x[place]`` goes back.
-        relative: (dy + size - 1) * (2 * size - 1) + dx + size - 1 of each edge, where the receiver
-            lies dy rows below and dx columns right of the sender; uint8 [num_edges] where that
-            fits, else int16.
+        neighborhood: Each position aggregates from all positions of its window.
+        order: Node at each position, int64 [num_nodes]: ``x[order]`` reorders nodes to positions.
+        place: Position of each node, int64 [num_nodes]: ``x[place]`` reorders positions to nodes.
+        relative: (dy + size - 1) * (2 * size - 1) + dx + size - 1 for each edge, where the receiver
+            is dy rows below and dx columns right of the sender; uint8 [num_edges] if that fits,
+            else int16.
     """
 
     neighborhood: Neighborhood
@@ -102,26 +102,26 @@ class Windows(NamedTuple):
 
 
 def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
-    """Complete sets of the nodes in windows of size x size, cut `shift` rows and columns later.
+    """Complete sets of the nodes in windows of size x size, moved by `shift` rows and columns.
 
-    With a shift the first windows of a row and column have `shift` nodes on that axis: a cyclic
-    shift would join them with the last ones, whom the mask of a shifted-window network then parts
-    again. Where the size does not divide the grid the last windows are smaller; nothing is padded.
+    With a shift, the first windows on each axis have `shift` rows or columns. A cyclic shift would
+    join them with the last windows, and the mask of a shifted-window network would separate them
+    again. If the size does not divide the grid, the last windows are smaller; nothing is padded.
 
     Args:
         grid: The nodes.
         size: Rows and columns of a window.
-        shift: Rows and columns of the first windows, 0..size-1; 0 is a whole window.
+        shift: Rows and columns of the first windows, 0..size-1; 0 means full windows.
 
     Returns:
         The windows, image by image, row by row; the neighborhood carries them as `sets`.
 
     Raises:
-        ValueError: A size below 1, or a shift that is not below the size.
+        ValueError: If the size is below 1, or if the shift is not below the size.
 
     Source:
         Liu et al. (2021), Swin Transformer, section 3.2 and figures 2 and 4. Differs: windows are
-        cut instead of shifted and masked, with the same pairs; nothing attends to padding.
+        cut instead of shifted and masked, which gives the same pairs; nothing attends to padding.
 
     Example:
         >>> cut = windows(Grid(1, 1, 5), size=4, shift=2)
@@ -147,7 +147,7 @@ def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
 
 
 def _relative(one: Neighborhood, row: Tensor, column: Tensor, size: int) -> Tensor:
-    """Number of the relative position of each edge of one image."""
+    """Index of the relative position of each edge of one image."""
     receivers, span = one.receivers(), 2 * size - 1
     dy, dx = (at[receivers] - at[one.indices] for at in (row, column))
     dtype = torch.uint8 if span**2 <= 256 else torch.int16

@@ -1,4 +1,4 @@
-"""Sets of any size as few dense groups: which node or edge stands in which place."""
+"""Sets of any sizes as a few dense, padded groups: the node or edge at each position."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from graphtheory.graph.sets import Sets
 
 # Sets whose sizes round up to the same multiple of this share a group, padded to the largest of
-# them. Torch's dense attention on a CPU works on 16 numbers at once, so that sets of 24 take longer
-# than as many nodes in sets of 32, and fewer groups are fewer calls. Forward and backward on one
-# thread, 8 heads of 16 and 4 of 64, beside groups of one exact size each: 64 sets of 20 to 200
-# nodes (11 groups against 54) take 0.84 to 1.02 of the time, complete or causal, in multiples of 32
-# 0.91 to 1.13; 256 sets of 10 to 40 (3 against 31) 0.9 with narrow heads and 1.2 with wide ones,
-# where the loops over edges are faster than both.
+# them. Torch's dense attention on a CPU works on 16 values at once, so sets of 24 take longer than
+# the same nodes in sets of 32, and fewer groups are fewer calls. Forward and backward on one
+# thread, 8 heads of 16 and 4 of 64, compared with one group per exact size: 64 sets of 20 to 200
+# nodes (11 groups instead of 54) take 0.84 to 1.02 of the time, complete or causal, in multiples of
+# 32 0.91 to 1.13; 256 sets of 10 to 40 (3 instead of 31) 0.9 with narrow heads and 1.2 with wide
+# ones, where the loops over edges are faster than both.
 ROUND = 16
 
 
@@ -28,11 +28,11 @@ class Group(NamedTuple):
         sets: Number of sets.
         dst: Receivers of the largest set.
         src: Senders of the largest set.
-        receivers: Node in each of the [sets * dst] places, int64; where a set has fewer receivers,
-            its last one again.
-        senders: The same for the [sets * src] places of senders.
-        rows: `receivers`, but the number of receivers of all sets in a padded place.
-        padded: Bool [sets, src], True for a padded sender; None where all have `src` senders.
+        receivers: Node at each of the [sets * dst] positions, int64; a padded position repeats the
+            last receiver of its set.
+        senders: The same for the [sets * src] positions of senders.
+        rows: `receivers`, but a padded position holds the number of receivers of all sets.
+        padded: Bool [sets, src], True for a padded sender; None if all sets have `src` senders.
     """
 
     sets: int
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
 
 def group_sets(sets: Sets, device: torch.device) -> list[Group]:
-    """Sets of similar size together; those without edges are in no group."""
+    """Group sets of similar size; sets without edges are left out."""
     classes: dict[tuple[int, int], list[int]] = {}
     for b, (dst, src) in enumerate(zip(sets.dst, sets.src, strict=True)):
         if dst > 0 and src > 0:
@@ -67,7 +67,7 @@ def _group(sets: Sets, members: list[int], device: torch.device) -> Group:
 def _places(
     sizes: Sequence[int], members: list[int], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Node of each place, and whether the place is padded, [members, largest of their sizes]."""
+    """Node at each position, and whether it is padded, [members, largest of their sizes]."""
     first = list(accumulate(sizes, initial=0))
     start = torch.tensor([first[b] for b in members], device=device)[:, None]
     size = torch.tensor([sizes[b] for b in members], device=device)[:, None]
@@ -76,7 +76,7 @@ def _places(
 
 
 def edge_places(group: Group, indptr: Tensor, num_edges: int) -> Tensor:
-    """Edge in each of the [sets * dst * src] places of a group, `num_edges` where there is none."""
+    """Edge at each of the [sets * dst * src] positions of a group; `num_edges` for no edge."""
     nth = torch.arange(group.src, device=indptr.device)
     edge = indptr[group.receivers][:, None] + nth
     exists = edge < indptr[group.receivers + 1][:, None]

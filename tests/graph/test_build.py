@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
-from graphtheory.graph import Sets, union
+from graphtheory.graph import Sets, query_stars, union
 
 sizes = st.lists(st.integers(0, 5), max_size=5)
 
@@ -51,6 +51,16 @@ def test_causal_cliques_look_back(counts: list[int]) -> None:
     assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True)
     assert nb.blocks is None
     Neighborhood(nb.indptr, nb.indices, nb.num_src, sets=nb.sets)  # validates
+
+
+def test_every_query_aggregates_from_its_own_contexts_and_no_query() -> None:
+    rows = query_stars(3, 2)
+    assert (rows.num_dst, rows.num_src) == (3, 9)
+    found = [rows.indices[rows.indptr[p] : rows.indptr[p + 1]].tolist() for p in range(3)]
+    assert found == [[0, 1], [3, 4], [6, 7]]
+    assert query_stars(2, 0).num_edges == 0 and query_stars(2, 0).num_src == 2
+    with pytest.raises(ValueError, match="length: got -1"):
+        query_stars(1, -1)
 
 
 def test_sizes_of_other_kinds() -> None:
