@@ -75,43 +75,6 @@ def _encoding() -> Figure:
     return Figure("encoding", summary, study, report, default="Cora", only=only)
 
 
-def _sampling() -> Figure:
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.topology.sampling_study import FULL, MLP, SamplingStudy
-
-        made = SamplingStudy(asked.dataset, asked.root, seeds=asked.seeds)
-        few = (FULL, MLP, "degree groups", "GraphSAGE")
-        quick = replace(made, samplers=few, budgets=(0.1,), seeds=1, search_seeds=1)
-        return replace(quick, epochs=QUICK_EPOCHS) if asked.quick else made
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.topology.sampling_report import sampling
-
-        return sampling(study, rows)
-
-    summary = "a GCN trained on all neighbours and on samples of them, a tenth and a third"
-    return Figure("sampling", summary, study, report, default="Cora")
-
-
-def _topology(name: str, summary: str) -> Figure:
-    """Chapter 5: a GCN learned on samples of a graph."""
-
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.topology.study import STUDIES
-
-        made = replace(STUDIES[name], first=asked.first)
-        if asked.quick:
-            return replace(made, labels=(100, 200), widths=made.widths[:2], seeds=1)
-        return replace(made, seeds=asked.seeds or made.seeds)
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.topology.report import topology
-
-        return topology(name, study, rows)
-
-    return Figure(name, summary, study, report)
-
-
 def _synthetic(name: str, summary: str) -> Figure:
     """Chapter 3: the shallow network on its synthetic graph."""
 
@@ -157,13 +120,7 @@ _ENTRIES = (
     _distances(),
     _labels(),
     _encoding(),
-    _sampling(),
     *figures_mixture.ENTRIES,
-    _topology("fig-5-1", "error over labels, for several norms of the effective adjacency"),
-    _topology("fig-5-2", "error over neurons, for several norms of the effective adjacency"),
-    _topology("fig-5-3", "one sampler on targets of several effective adjacencies, uneven graph"),
-    _topology("fig-5-4", "one sampler on targets of several effective adjacencies, even graph"),
-    _topology("steps-5", "step sizes for figures 5.1 to 5.4, errors on held-out labelled nodes"),
     _synthetic("fig-b-6", "steps that graph transformer and GCN need, over gamma_d"),
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,40 +15,41 @@ NUM_LAYERS = 3
 
 
 class SampledGCN(nn.Module):
-    r"""Three layers over a neighbourhood each, which may be three draws of a sampler.
+    r"""Three layers, each over a neighborhood of its own, such as three draws of a sampler.
 
     .. math::
         F = A_3\, \sigma(A_2\, \sigma(A_1 X W + B_1)\, V + B_2)\, C, \qquad \sigma = \max(\cdot, 0)
 
-    Every row of B_1 is the same, and so is every row of B_2. Starts at entries
-    :math:`W, B_1 \sim N(0, 1/m_1)`, :math:`V, B_2 \sim N(0, 1/m_2)`, :math:`C \sim N(0, 1)`.
-    Features of norm 1 are what these are meant for. A node with an empty row hears nothing: where
+    All rows of B_1 are equal, and so are all rows of B_2. The initial entries are
+    :math:`W, B_1 \sim N(0, 1/m_1)`, :math:`V, B_2 \sim N(0, 1/m_2)`, :math:`C \sim N(0, 1)`,
+    which are meant for features of norm 1. A node with an empty row aggregates from no node: where
     all three of its rows are empty its output is 0.
 
-    With `fixed`, the form of the theory, W and V learn and B_1, B_2 and C stay. Otherwise, the form
-    of practice, all learn and the biases start at 0.
+    With `fixed`, the form of the theory, W and V are trained and B_1, B_2 and C keep their initial
+    values. Otherwise, the form of practice, all are trained and the biases start at 0.
 
     Args:
-        in_channels: Features of a node, d.
+        in_channels: Features per node, d.
         hidden_channels: m_1 and m_2, or one number for both.
-        out_channels: Outputs of a node, K.
-        fixed: Whether biases and output weights stay as drawn.
+        out_channels: Outputs per node, K.
+        fixed: Whether biases and output weights keep their initial values.
         dropout: Probability, on both hidden layers in training.
-        generator: Source of the parameters.
+        generator: Source of the initial parameters.
 
     Shapes:
         - **x:** [N, in_channels], dense or torch sparse CSR.
-        - **neighborhoods:** one with N nodes for all layers, or three, the one applied first at 0.
+        - **neighborhoods:** one with N nodes for all layers, or three, the first layer's at 0.
         - **output:** [N, out_channels].
 
     Raises:
-        ValueError: A width below 1, dropout outside [0, 1), or a number of neighbourhoods other
-            than one or three.
-        TypeError: What it is called with are no neighbourhoods.
+        ValueError: If a width is below 1, dropout is outside [0, 1), or it is called with a number
+            of neighborhoods other than one or three.
+        TypeError: If it is called with something other than neighborhoods.
 
     Source:
-        Li (2024), eq. (5.4) and section 5.3.3. Differs: B_2 has a row for each node, as the sum
-        needs, where the text says m_1 rows; dropout, which section 5.4 uses, is on hidden layers.
+        Li (2024), eq. (5.4) and section 5.3.3. Differs: B_2 has one row per node, as the sum
+        requires, where the text says m_1 rows; dropout, which section 5.4 uses, is on hidden
+        layers.
 
     Example:
         >>> from graphtheory import patterns as p
@@ -97,7 +99,7 @@ class SampledGCN(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters afresh."""
+        """Draw all parameters again."""
         m_1, m_2 = self.V.shape
         for value, variance in (
             (self.W, 1 / m_1), (self.V, 1 / m_2), (self.C, 1.0), (self.B1, 1 / m_1),
@@ -110,10 +112,38 @@ class SampledGCN(nn.Module):
 
     def forward(self, x: Tensor, neighborhoods: Neighborhood | Sequence[Neighborhood]) -> Tensor:
         """Outputs of every node; see the class for shapes."""
-        first, second, third = _three(neighborhoods)
-        hidden = self.drop(torch.relu(_propagate(x, self.W, first) + self.B1))
-        hidden = self.drop(torch.relu(_propagate(hidden, self.V, second) + self.B2))
-        return _propagate(hidden, self.C, third)
+        parameters = ((self.W, self.B1), (self.V, self.B2), (self.C, None))
+        layers = [partial(_propagate, weight=weight, bias=bias) for weight, bias in parameters]
+        return three_layers(x, _three(neighborhoods), layers, self.drop)
+
+
+def three_layers(
+    x: Tensor,
+    neighborhoods: Sequence[Neighborhood],
+    layers: Sequence[Callable[[Tensor, Neighborhood], Tensor]],
+    drop: Callable[[Tensor], Tensor],
+) -> Tensor:
+    r"""Eq. (5.4), whatever computes its affine layers: one network, or several side by side.
+
+    .. math:: F = f_3(h_2), \qquad h_2 = \sigma(f_2(h_1)), \qquad h_1 = \sigma(f_1(X)), \qquad
+        f_l(Z) = A_l Z W_l + B_l
+
+    Args:
+        x: Features of the nodes that the first layer aggregates from [n, d].
+        neighborhoods: A_1, A_2 and A_3.
+        layers: f_1, f_2 and f_3, which take Z and A_l; f_3 has no bias.
+        drop: Dropout, on h_1 and h_2.
+    """
+    *hidden, last = zip(layers, neighborhoods, strict=True)
+    for layer, neighborhood in hidden:
+        x = drop(torch.relu(layer(x, neighborhood)))
+    layer, neighborhood = last
+    return layer(x, neighborhood)
+
+
+def aggregate_rows(value: Tensor, neighborhood: Neighborhood) -> Tensor:
+    """A Z of a matrix Z [num_src, channels]: [num_dst, channels]."""
+    return ops.aggregate(None, value[:, None], neighborhood)[:, 0]
 
 
 def _three(given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhood]:
@@ -130,12 +160,12 @@ def _three(given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhoo
     return given
 
 
-def _propagate(x: Tensor, weight: Tensor, neighborhood: Neighborhood) -> Tensor:
-    """A X W, aggregated on the narrower side."""
+def _propagate(
+    x: Tensor, neighborhood: Neighborhood, *, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """A X W + B, aggregated on the narrower side of W."""
     if x.layout == torch.strided and weight.size(0) < weight.size(1):
-        return _sum(x, neighborhood) @ weight
-    return _sum(x @ weight, neighborhood)
-
-
-def _sum(value: Tensor, neighborhood: Neighborhood) -> Tensor:
-    return ops.aggregate(None, value[:, None], neighborhood)[:, 0]
+        out = aggregate_rows(x, neighborhood) @ weight
+    else:
+        out = aggregate_rows(x @ weight, neighborhood)
+    return out if bias is None else out + bias

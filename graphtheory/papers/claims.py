@@ -149,11 +149,11 @@ class Trend(Claimed):
     """A measure rises or falls with a letter: the interval of its rank correlation says so.
 
     Attributes:
-        claimed: What it does.
+        claimed: What it does; None where nothing is claimed.
         sample: `medians`, `means` or, of successes, `boundaries`.
     """
 
-    claimed: Literal["rises", "falls", "does not rise", "does not fall"]
+    claimed: Literal["rises", "falls", "does not rise", "does not fall"] | None
     sample: Callable[[Any], Any] = medians
 
     def find(self, numbers: Any) -> Any:
@@ -165,13 +165,13 @@ class Trend(Claimed):
         """The direction beside the claimed one."""
         if found is None:
             return f"{self.what} at too few values of {self.letter} for a trend"
+        does = {"no trend": "has no trend"}.get(found.direction, found.direction)
+        said = f"{self.what} {does} with {self.letter} ({found})"
+        if self.claimed is None:
+            return said
         _, negated, wanted = self.claimed.rpartition("does not ")
         holds = (found.direction.rstrip("s") == wanted.rstrip("s")) != bool(negated)
-        does = {"no trend": "has no trend"}.get(found.direction, found.direction)
-        return (
-            f"{self.what} {does} with {self.letter} ({found}), claimed: {self.claimed}: "
-            f"{became(holds, _seeds(numbers))}"
-        )
+        return f"{said}, claimed: {self.claimed}: {became(holds, _seeds(numbers))}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,6 +88,8 @@ def test_a_trend_and_one_that_is_denied() -> None:
     assert "y has no trend with n" in flat(None, measured(lambda n, seed: 1.0)).text
     assert "no verdict of fewer than 3 seeds" in flat(None, measured(lambda n, seed: n, 2)).text
     assert flat.find({1.0: [1.0]}) is None and "too few values" in flat.tell(None, 0, {})
+    told = Trend(what="y", letter="n", read=READ, claimed=None)(None, rows).text
+    assert told.startswith("low line: y rises with n (1.00 [1.00, 1.00]). high")
     fewer = Trend(what="labels", letter="v", read=READ, claimed="falls", sample=boundaries)
     assert fewer.tell(fewer.find(successes(64)), 0, successes(64)).endswith("holds")
 

@@ -26,7 +26,6 @@ from graphtheory.papers.core_neighborhood import (
 from graphtheory.papers.mixture import claims as mixture_claims
 from graphtheory.papers.mixture.study import RateStudy, SampleStudy, StartStudy
 from graphtheory.papers.shallow_vit import study as token_study
-from graphtheory.papers.topology import study as topology_study
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,6 @@ from graphtheory.papers.topology import study as topology_study
     [
         ("fig-3-8", ("distance-z model", "W_Q frozen")),
         ("fig-3-9", ("labels", "gt - gcn")),
-        ("sampling", ("neighbours heard", "within 1 point")),
     ],
 )
 def test_a_study_prints_its_rows_and_draws(
@@ -85,21 +83,6 @@ def test_a_table_prints_what_is_found_beside_what_is_printed(
     printed = capsys.readouterr().out
     assert all(number in printed for number in numbers)
     assert list(tmp_path.glob("*.csv"))
-
-
-@pytest.mark.parametrize("figure", ["fig-5-2", "fig-5-3"])
-def test_a_synthetic_study_prints_its_rows_and_draws(
-    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = topology_study.STUDIES[figure]
-    small = replace(study, tasks=study.tasks[::2], widths=(8, 12)[: len(study.widths)], passes=0.1)
-    monkeypatch.setitem(topology_study.STUDIES, figure, small)
-    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{figure}.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
-    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / f"{figure}.csv").exists()
 
 
 @pytest.mark.parametrize("figure", ["fig-3-3b", "fig-3-4", "fig-3-5", "fig-b-6"])

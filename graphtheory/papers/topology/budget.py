@@ -1,4 +1,4 @@
-"""Samplers fitted to a share of the neighbours."""
+"""Samplers fitted to a share of the neighbors."""
 
 from __future__ import annotations
 
@@ -41,64 +41,64 @@ scaled so that A* has as much weight on its edges as A. FastGCN and LADIES draw 
 _GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 3, 64
 
 
-class Use(NamedTuple):
+class NeighborUse(NamedTuple):
     """What batches use of a graph.
 
     Attributes:
-        heard: Share of the neighbours: edges of A^s in the rows that a batch computes, over those
-            of A in the same rows, summed over the layers. These rows are the labelled nodes on top,
-            and below them all nodes of the layer above.
+        neighbors: Share of the neighbors: edges of A^s in the rows that a batch computes, over
+            those of A in the same rows, summed over the layers. These rows are the labeled nodes in
+            the last layer, and in each layer below it all nodes of the layer above.
         edges: These edges of A^s, over all edges of A in every layer.
     """
 
-    heard: float
+    neighbors: float
     edges: float
 
 
-def neighbors_heard(
+def neighbor_use(
     pattern: Pattern, adjacency: Neighborhood, seeds: Tensor, layers: int, draws: int
-) -> Use:
-    """Mean over batches of the labelled nodes `seeds`."""
+) -> NeighborUse:
+    """Mean over batches of the labeled nodes `seeds`."""
     generator = torch.Generator().manual_seed(0)
-    heard = edges = 0
+    used = of = 0
     for _ in range(draws):
         nodes, drawn = layers_on_rows(pattern, adjacency, seeds, layers, generator=generator)
-        heard += sum(layer.num_edges for layer in drawn)
-        edges += sum(adjacency.rows(nodes[: layer.num_dst]).num_edges for layer in drawn)
-    return Use(heard / max(edges, 1), heard / (draws * layers * max(adjacency.num_edges, 1)))
+        used += sum(layer.num_edges for layer in drawn)
+        of += sum(adjacency.rows(nodes[: layer.num_dst]).num_edges for layer in drawn)
+    return NeighborUse(used / max(of, 1), used / (draws * layers * max(adjacency.num_edges, 1)))
 
 
 def fitted(
     name: str, variant: str, adjacency: Neighborhood, seeds: Tensor, layers: int, budget: float
 ) -> Pattern:
-    """The sampler whose layers hear `budget` of the neighbours, as near as its size lets it.
+    """The sampler whose layers use a share `budget` of the neighbors, as nearly as its size allows.
 
     Args:
         name: One of `SAMPLERS`.
         variant: One of the sampler's.
         adjacency: A, with weights.
-        seeds: Labelled nodes of a batch.
+        seeds: Labeled nodes of a batch.
         layers: How many.
         budget: Share, above 0 and at most 1.
     """
 
-    def heard(pattern: Pattern) -> float:
-        return neighbors_heard(pattern, adjacency, seeds, layers, _DRAWS).heard
+    def used(pattern: Pattern) -> float:
+        return neighbor_use(pattern, adjacency, seeds, layers, _DRAWS).neighbors
 
     if name == "GraphSAGE":
         found = [GraphSAGE(1)]
-        while heard(found[-1]) < budget and len(found) < _MOST:
+        while used(found[-1]) < budget and len(found) < _MOST:
             found.append(GraphSAGE(len(found) + 1))
-        return min(found[-2:], key=lambda pattern: abs(heard(pattern) - budget))
-    make = _made(name, variant, adjacency)
+        return min(found[-2:], key=lambda pattern: abs(used(pattern) - budget))
+    make = _sized(name, variant, adjacency)
     low, high = 1e-4, 1.0
     for _ in range(_ROUNDS):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if heard(make(middle)) < budget else (low, middle)
+        low, high = (middle, high) if used(make(middle)) < budget else (low, middle)
     return make((low * high) ** 0.5)
 
 
-def _made(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], Pattern]:
+def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], Pattern]:
     """The sampler of each size, a share of the nodes."""
     if name == "FastGCN":
         return lambda size: FastGCN(share=size, replace=False)

@@ -1,21 +1,123 @@
-"""The random graph of the thesis's section 5.4: groups of nodes, each of about one degree."""
+"""Tasks of the thesis's section 5.4: random graphs of two degree groups and targets on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
+from graphtheory.graph import Neighborhood
+from graphtheory.models.sampled_gcn import aggregate_rows
+from graphtheory.patterns import (
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    Effective,
+    FastGCN,
+    SymmetricNormalize,
+)
+from graphtheory.patterns.draw import derive
+
+Pair = tuple[float, float]
+GROUPS, FASTGCN = "degree groups", "FastGCN"
+SAMPLERS = (GROUPS, FASTGCN)
+_DIM, _HIDDEN, _OUTPUTS = 10, 10, 2  # d, p, K
+_SHARE = 0.9  # S_l / N_l, and S / N of FastGCN
+
+
+class SampledTask(NamedTuple):
+    """What one network learns, from samples of its graph.
+
+    Attributes:
+        x: Features [N, d].
+        y: Targets [N, K].
+        labeled: Ids of the labeled nodes [S].
+        adjacency: A, with weights.
+        sampler: Draws A^s = A P^s; without one A is used.
+    """
+
+    x: Tensor
+    y: Tensor
+    labeled: Tensor
+    adjacency: Neighborhood
+    sampler: DegreeGroups | FastGCN | None = None
+
+
+@dataclass(frozen=True)
+class DegreeGroupTask:
+    """A random graph of two degree groups, targets on it, and a sampler to learn them with.
+
+    Attributes:
+        name: In tables and pictures.
+        sizes: N_1, N_2.
+        degrees: d_1, d_2.
+        p_star: p* of the sampler; FastGCN has none.
+        p_hat: p^ of the targets.
+        sampler: One of `SAMPLERS`.
+    """
+
+    name: str
+    sizes: tuple[int, int]
+    degrees: tuple[int, int]
+    p_star: Pair
+    p_hat: Pair
+    sampler: str = GROUPS
+
+    @property
+    def learner(self) -> str:
+        """The sampler with its p*."""
+        return self.sampler if self.sampler == FASTGCN else f"p* = {pair(self.p_star)}"
+
+    def draw(self, labels: int, seed: int) -> tuple[SampledTask, Neighborhood]:
+        """The task of one seed, and the A* that predictions use.
+
+        The seed fixes the graph, X, W*, C* and the order in which nodes are labeled, whatever
+        else differs: p^ and the sampler are compared on the same draws.
+        """
+        generator = Generator().manual_seed(derive(seed))
+        edges, group = degree_group_graph(self.sizes, self.degrees, generator)
+        nodes = sum(self.sizes)
+        graph = Neighborhood.from_edge_index(edges, nodes)
+        adjacency = Compose(AddSelf(), SymmetricNormalize())(graph)
+
+        def groups(p: Pair) -> DegreeGroups:
+            return DegreeGroups(share=_SHARE, p_star=p, assignment=group)
+
+        x, w, c = (
+            torch.randn(shape, generator=generator)
+            for shape in ((nodes, _DIM), (_DIM, _HIDDEN), (_HIDDEN, _OUTPUTS))
+        )
+        labeled = torch.randperm(nodes, generator=generator)[:labels]
+        fast = FastGCN(share=_SHARE, replace=False)
+        sampler = groups(self.p_star) if self.sampler == GROUPS else fast
+        y = targets(Effective(groups(self.p_hat))(adjacency), x, w, c)
+        return SampledTask(x, y, labeled, adjacency, sampler), Effective(sampler)(adjacency)
+
+
+def pair(p: Sequence[float]) -> str:
+    """Two numbers as text."""
+    return f"({p[0]:g}, {p[1]:g})"
+
+
+def targets(adjacency: Neighborhood, x: Tensor, w: Tensor, c: Tensor) -> Tensor:
+    """Y = (sin(A^ X W*) * tanh(A^ X W*)) C*, with an elementwise product, eq. (5.20)."""
+    hidden = aggregate_rows(x, adjacency) @ w
+    return (hidden.sin() * hidden.tanh()) @ c
+
 
 def degree_group_graph(
     sizes: Sequence[int], degrees: Sequence[int], generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Edges between random nodes, so many an end, as the degrees ask: the configuration model.
+    """A random graph with given degrees: the configuration model.
 
-    Loops and edges that come twice are left out, so a node's degree is at most its group's; the
-    fewer, the larger degrees are beside the number of nodes. Of an odd number of ends one is left.
+    Each node is an endpoint of as many edges as its group's degree says, matched at random.
+    Self-loops and repeated edges are left out, so a node's degree is at most its group's, and
+    falls short of it more where degrees are large beside the number of nodes. Of an odd number of
+    endpoints one is left over.
 
     Args:
         sizes: N_l, at least 1 each.
@@ -24,10 +126,10 @@ def degree_group_graph(
 
     Returns:
         edge_index int64 [2, E], both directions of each edge, and the group of each node, int64
-        [N]; the nodes of a group lie side by side.
+        [N]; the nodes of a group are consecutive.
 
     Raises:
-        ValueError: Sizes and degrees of different number, or one out of its range.
+        ValueError: If there are not as many degrees as sizes, or one is out of its range.
 
     Source:
         Li (2024), section 5.4, which says that edges are random and degrees about d_l.
@@ -39,7 +141,7 @@ def degree_group_graph(
     """
     if len(sizes) != len(degrees) or not sizes:
         raise ValueError(
-            f"degrees: got {len(degrees)} for {len(sizes)} groups, expected one a group"
+            f"degrees: got {len(degrees)} for {len(sizes)} groups, expected one per group"
         )
     nodes = sum(sizes)
     for name, values, least in (("sizes", sizes, 1), ("degrees", degrees, 0)):

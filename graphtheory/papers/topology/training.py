@@ -41,7 +41,7 @@ def train_on_samples(
     model: nn.Module,
     x: Tensor,
     y: Tensor,
-    labelled: Tensor,
+    labeled: Tensor,
     adjacency: Neighborhood,
     sampler: Pattern | None = None,
     *,
@@ -67,7 +67,7 @@ def train_on_samples(
             V [m_1, m_2], such as `models.SampledGCN`.
         x: Features [N, d].
         y: What the loss compares with, [N, ...].
-        labelled: Omega, Bool [N].
+        labeled: Omega, Bool [N].
         adjacency: A, with weights.
         sampler: Draws A^s; without one A is used.
         algorithm: Steps and options.
@@ -75,17 +75,17 @@ def train_on_samples(
         generator: Source of all randomness; None draws a seed from torch's global state.
 
     Raises:
-        TypeError: The model has no parameters W and V that learn, labelled is no mask, or y is of a
+        TypeError: The model has no parameters W and V that learn, labeled is no mask, or y is of a
             type that the loss does not compare with.
-        ValueError: No labelled node, or y of another shape than the outputs, or no class of theirs;
+        ValueError: No labeled node, or y of another shape than the outputs, or no class of theirs;
             of losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
         FloatingPointError: A loss that is not finite.
 
     Source:
         Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
     """
-    _check(model, x, y, labelled)
-    nodes = labelled.nonzero().flatten()
+    _check(model, x, y, labeled)
+    nodes = labeled.nonzero().flatten()
     if generator is None:
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
     with borrowed_randomness():
@@ -101,24 +101,23 @@ def train_on_samples(
             model.train(was_training)
 
 
-def _check(model: nn.Module, x: Tensor, y: Tensor, labelled: Tensor) -> None:
+def _check(model: nn.Module, x: Tensor, y: Tensor, labeled: Tensor) -> None:
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     if not {"W", "V"} <= learning:
         raise TypeError(f"model: learns {sorted(learning)}, expected W and V among them")
-    if labelled.dtype != torch.bool or labelled.shape != (x.size(0),):
+    if labeled.dtype != torch.bool or labeled.shape != (x.size(0),):
         raise TypeError(
-            f"labelled: {labelled.dtype} of shape {tuple(labelled.shape)}, expected bool "
-            f"[{x.size(0)}]"
+            f"labeled: {labeled.dtype} of shape {tuple(labeled.shape)}, expected bool [{x.size(0)}]"
         )
-    if not bool(labelled.any()):
-        raise ValueError("labelled: no node, expected at least one")
+    if not bool(labeled.any()):
+        raise ValueError("labeled: no node, expected at least one")
     if not isinstance(y, Tensor) or y.dim() == 0 or y.size(0) != x.size(0):
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise ValueError(f"y: got {shape}, expected a row for each of the {x.size(0)} nodes")
 
 
 def _check_targets(loss: Loss, y: Tensor, outputs: int) -> None:
-    """Raise unless y [S, ...] of the labelled nodes is what a known loss compares [S, K] with."""
+    """Raise unless y [S, ...] of the labeled nodes is what a known loss compares [S, K] with."""
     classes = loss is cross_entropy and not y.is_floating_point()
     if loss not in (mse_loss, cross_entropy):
         return
@@ -128,7 +127,7 @@ def _check_targets(loss: Loss, y: Tensor, outputs: int) -> None:
     expected = (len(y),) if classes else (len(y), outputs)
     if y.shape != expected:
         raise ValueError(
-            f"y: shape {tuple(y.shape)} of the labelled nodes, expected {expected}, for the model "
+            f"y: shape {tuple(y.shape)} of the labeled nodes, expected {expected}, for the model "
             f"has {outputs} outputs"
         )
     if classes and not 0 <= int(y.min()) <= int(y.max()) < outputs:

@@ -74,8 +74,8 @@ def trained(
 
 
 def by_hand(algorithm: Algorithm2) -> tuple[Tensor, Tensor, list[float]]:
-    """SGD on all labelled nodes and all of A, so that nothing is left to chance."""
-    x, y, labelled = problem()
+    """SGD on all labeled nodes and all of A, so that nothing is left to chance."""
+    x, y, labeled = problem()
     a, model = graph().to_dense(), Dense()
     w_0, v_0 = model.W.detach().clone(), model.V.detach().clone()
     w, v = (torch.zeros_like(value).requires_grad_() for value in (w_0, v_0))
@@ -85,7 +85,7 @@ def by_hand(algorithm: Algorithm2) -> tuple[Tensor, Tensor, list[float]]:
         for _ in range(algorithm.inner):
             whole_w, whole_v = scale**0.5 * (w_0 + w), scale**0.5 * (v_0 + v)
             out = a @ torch.relu(a @ torch.relu(a @ x @ whole_w) @ whole_v) @ model.C
-            loss = mse_loss(out[labelled], y[labelled])
+            loss = mse_loss(out[labeled], y[labeled])
             losses.append(float(loss.detach()))
             r = algorithm.regularizers
             columns = (scale**0.5 * w).norm(dim=0)
@@ -216,37 +216,37 @@ def test_other_parameters_that_learn_take_steps_too() -> None:
 
 
 def test_it_learns_what_weights_nearby_would_say() -> None:
-    x, _, labelled = problem()
+    x, _, labeled = problem()
     drawn, teacher = torch.Generator().manual_seed(5), Dense()
     with torch.no_grad():
         teacher.W += torch.randn(teacher.W.shape, generator=drawn) / 2
         y = teacher(x, [graph()] * 3)
     model = Dense()
     algorithm = Algorithm2(step_size=0.1, inner=600, batch_size=4)
-    run = train_on_samples(model, x, y, labelled, graph(), algorithm=algorithm, generator=drawn)
+    run = train_on_samples(model, x, y, labeled, graph(), algorithm=algorithm, generator=drawn)
     assert sum(run.losses[-50:]) < 0.1 * sum(run.losses[:50])
     assert model.training
 
 
 def test_classes() -> None:
-    x, _, labelled = problem()
+    x, _, labeled = problem()
     y = torch.arange(NODES) % 2
     run = train_on_samples(
-        Dense(), x, y, labelled, graph(), algorithm=SHORT, loss=cross_entropy,
+        Dense(), x, y, labeled, graph(), algorithm=SHORT, loss=cross_entropy,
     )  # fmt: skip
     assert all(value > 0 for value in run.losses)
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    x, y, labelled = problem()
+    x, y, labeled = problem()
     with pytest.raises(TypeError, match=r"model: learns \['bias', 'weight'\], expected W and V"):
-        train_on_samples(nn.Linear(4, 2), x, y, labelled, graph())
-    with pytest.raises(TypeError, match=r"labelled: torch\.int64 of shape \(2,\), expected bool"):
+        train_on_samples(nn.Linear(4, 2), x, y, labeled, graph())
+    with pytest.raises(TypeError, match=r"labeled: torch\.int64 of shape \(2,\), expected bool"):
         train_on_samples(Dense(), x, y, torch.tensor([0, 1]), graph())
-    with pytest.raises(ValueError, match="labelled: no node"):
-        train_on_samples(Dense(), x, y, labelled & False, graph())
+    with pytest.raises(ValueError, match="labeled: no node"):
+        train_on_samples(Dense(), x, y, labeled & False, graph())
     with pytest.raises(FloatingPointError, match="loss: nan, expected a finite one"):
-        train_on_samples(Dense(), x * torch.nan, y, labelled, graph(), algorithm=SHORT)
+        train_on_samples(Dense(), x * torch.nan, y, labeled, graph(), algorithm=SHORT)
 
 
 @pytest.mark.parametrize(
@@ -276,18 +276,18 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_targets_that_do_not_fit_are_refused(
     y: Any, loss: Any, error: type[Exception], message: str
 ) -> None:
-    x, _, labelled = problem()
+    x, _, labeled = problem()
     model, start = Dense(), Dense().W
     with pytest.raises(error, match=message):
-        train_on_samples(model, x, y, labelled, graph(), algorithm=SHORT, loss=loss)
+        train_on_samples(model, x, y, labeled, graph(), algorithm=SHORT, loss=loss)
     assert torch.equal(model.W, start)
 
 
 def test_a_loss_of_ones_own_may_compare_with_anything() -> None:
-    x, _, labelled = problem()
+    x, _, labeled = problem()
 
     def hinge(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (1 - y * out[:, 0]).relu().mean()
 
     sign = torch.arange(NODES) % 2 * 2 - 1
-    assert train_on_samples(Dense(), x, sign, labelled, graph(), algorithm=SHORT, loss=hinge).losses
+    assert train_on_samples(Dense(), x, sign, labeled, graph(), algorithm=SHORT, loss=hinge).losses

@@ -1,3 +1,4 @@
+import copy
 import math
 from dataclasses import replace
 
@@ -6,10 +7,9 @@ import torch
 from torch import Generator
 
 from graphtheory import Neighborhood
-from graphtheory.graph import union
-from graphtheory.models import SampledGCN
-from graphtheory.papers.topology.data import degree_group_graph
-from graphtheory.papers.topology.trials import SampledTrials, Trial, TrialOptions
+from graphtheory.papers.topology.data import SampledTask, degree_group_graph
+from graphtheory.papers.topology.networks import coarse_dropout
+from graphtheory.papers.topology.trials import SampledTrials, TrainingOptions
 from graphtheory.patterns import (
     AddSelf,
     Compose,
@@ -20,47 +20,37 @@ from graphtheory.patterns import (
 )
 
 SIZES = (30, 40)
-OPTIONS = TrialOptions(width=16, steps=3, batch_size=100, dropout=0.0, step_size=0.01)
+OPTIONS = TrainingOptions(width=16, steps=3, batch_size=100, dropout=0.0, step_size=0.01)
 Sampler = DegreeGroups | FastGCN | None
 
 
-def trial(seed: int, nodes: int, sampler: Sampler) -> Trial:
+def task(seed: int, nodes: int, sampler: Sampler) -> SampledTask:
     draw = Generator().manual_seed(seed)
     edges, _ = degree_group_graph((nodes,), (3,), draw)
     graph = Neighborhood.from_edge_index(edges, nodes)
     adjacency = Compose(AddSelf(), SymmetricNormalize())(graph)
     x, y = torch.randn(nodes, 5, generator=draw), torch.randn(nodes, 2, generator=draw)
-    return Trial(x, y, torch.randperm(nodes, generator=draw)[:12], adjacency, sampler)
+    return SampledTask(x, y, torch.randperm(nodes, generator=draw)[:12], adjacency, sampler)
 
 
-def made(sampler: Sampler, options: TrialOptions = OPTIONS) -> SampledTrials:
-    trials = [trial(seed, nodes, sampler) for seed, nodes in enumerate(SIZES)]
-    return SampledTrials(trials, options, Generator().manual_seed(7))
-
-
-def alone(together: SampledTrials, index: int) -> SampledGCN:
-    """The network of one trial by itself."""
-    model = SampledGCN(5, 16, 2, fixed=not together.options.everything)
-    parts = {"W": together.w, "V": together.v, "C": together.c, "B1": together.b_1,
-             "B2": together.b_2}  # fmt: skip
-    model.load_state_dict({name: of[index].detach().clone() for name, of in parts.items()})
-    return model
+def made(sampler: Sampler, options: TrainingOptions = OPTIONS) -> SampledTrials:
+    tasks = [task(seed, nodes, sampler) for seed, nodes in enumerate(SIZES)]
+    return SampledTrials(tasks, options, Generator().manual_seed(7))
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_each_network_is_a_sampled_gcn(index: int) -> None:
     together = made(None)
-    whole = union([t.adjacency for t in together.trials])
     own = torch.arange(SIZES[index]) + index * SIZES[0]
-    task = together.trials[index]
+    mine = together.tasks[index]
     with torch.no_grad():
-        wanted = alone(together, index)(task.x, task.adjacency)
-    torch.testing.assert_close(together.forward(own, whole), wanted)
-    rest = torch.ones(SIZES[index], dtype=torch.bool).index_fill(0, task.labelled, False)
-    error = (wanted - task.y)[rest].square().mean()
+        wanted = together.model.networks[index](mine.x, mine.adjacency)
+    torch.testing.assert_close(together.model(own, together.whole), wanted)
+    rest = torch.ones(SIZES[index], dtype=torch.bool).index_fill(0, mine.labeled, False)
+    error = (wanted - mine.y)[rest].square().mean()
     asked = [torch.ones(nodes, dtype=torch.bool) for nodes in SIZES]
     asked[index] = rest
-    found = together.errors([t.adjacency for t in together.trials], asked)
+    found = together.errors([t.adjacency for t in together.tasks], asked)
     assert found[index] == pytest.approx(float(error))
 
 
@@ -71,38 +61,37 @@ def test_a_step_is_one_of_its_own_network_on_its_own_labels(
     index: int, changes: dict[str, bool]
 ) -> None:
     together = made(None, replace(OPTIONS, **changes))
-    model, task = alone(together, index), together.trials[index]
+    model, mine = copy.deepcopy(together.model.networks[index]), together.tasks[index]
     together.train()
     kind = torch.optim.Adam if "adam" in changes else torch.optim.SGD
     optimizer = kind(model.parameters(), lr=OPTIONS.step_size)
     for _ in range(OPTIONS.steps):
-        out = model(task.x, task.adjacency)[task.labelled]
-        loss = (out - task.y[task.labelled]).square().mean()
+        out = model(mine.x, mine.adjacency)[mine.labeled]
+        loss = (out - mine.y[mine.labeled]).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    torch.testing.assert_close(together.w[index].detach(), model.W.detach())
-    torch.testing.assert_close(together.v[index].detach(), model.V.detach())
-    torch.testing.assert_close(together.b_2[index].detach(), model.B2.detach())
-    torch.testing.assert_close(together.c[index].detach(), model.C.detach())
+    found = together.model.networks[index].state_dict()
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(found[name], value)
 
 
 def test_training_learns_is_a_function_of_the_generator_and_draws_afresh() -> None:
     options = replace(OPTIONS, steps=60, batch_size=4, dropout=0.4)
     runs = [made(FastGCN(share=0.8), options) for _ in range(2)]
-    adjacencies = [t.adjacency for t in runs[0].trials]
-    known = runs[0].labelled.flatten()
+    known = runs[0].labeled.flatten()
 
     def on_labels(run: SampledTrials) -> float:
         with torch.no_grad():
-            out = run.forward(known, union(adjacencies))
+            out = run.model(known, run.whole)
         return float((out - run.y[known]).square().mean())
 
     before = on_labels(runs[0])
     for run in runs:
         run.train()
     assert on_labels(runs[0]) < 0.8 * before
-    assert torch.equal(runs[0].v[1], runs[1].v[1])
+    one, same = (run.model.networks[1].V for run in runs)
+    assert torch.equal(one, same)
 
 
 def test_columns_of_all_graphs_are_drawn_at_once() -> None:
@@ -113,8 +102,8 @@ def test_columns_of_all_graphs_are_drawn_at_once() -> None:
         None,
         DegreeGroups(share=0.25, p_star=2.0),
     ]
-    trials = [trial(0, 40, sampler) for sampler in samplers]
-    columns = SampledTrials(trials, OPTIONS, Generator()).columns
+    tasks = [task(0, 40, sampler) for sampler in samplers]
+    columns = SampledTrials(tasks, OPTIONS, Generator()).columns
     generator = Generator().manual_seed(1)
     draws = torch.stack([columns(generator) for _ in range(2000)]).split(40, dim=1)
     for which, (kept, p) in enumerate(((15, 0.7), (12, 0.3))):
@@ -125,8 +114,8 @@ def test_columns_of_all_graphs_are_drawn_at_once() -> None:
     assert ((draws[1] != 0).sum(1) == 24).all()
     assert (draws[2] == 1).all()
     assert ((draws[3] != 0).sum(1) == 10).all() and not torch.equal(draws[3][0], draws[3][1])
-    drawn_alone = FastGCN(share=0.6, replace=False)(trials[1].adjacency, generator=generator)
-    ratio = drawn_alone.to_dense().sum(0) / trials[1].adjacency.to_dense().sum(0)
+    drawn_alone = FastGCN(share=0.6, replace=False)(tasks[1].adjacency, generator=generator)
+    ratio = drawn_alone.to_dense().sum(0) / tasks[1].adjacency.to_dense().sum(0)
     again = draws[1][:, ratio != 0].amax(0)  # 1 / pi_j wherever a node comes
     torch.testing.assert_close(again, ratio[ratio != 0])
 
@@ -139,17 +128,17 @@ def test_a_sampler_that_looks_at_more_than_columns_is_refused() -> None:
 
 def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     ones = torch.ones(400, 500)
-    kept = made(None)._dropped(ones, 0.4)
+    kept = coarse_dropout(ones, 0.4, Generator().manual_seed(0))
     assert float((kept == 0).double().mean()) == pytest.approx(0.4, abs=0.005)
     assert float(kept.mean()) == pytest.approx(1, abs=0.005)
-    assert made(None)._dropped(ones, 0.0) is ones
+    assert coarse_dropout(ones, 0.0, None) is ones
 
 
 def test_a_network_that_diverges_leaves_the_others_alone() -> None:
     together = made(None, replace(OPTIONS, steps=30))
-    together.trials[0].y.fill_(1e30)
-    together = SampledTrials(together.trials, together.options, Generator().manual_seed(7))
+    together.tasks[0].y.fill_(1e30)
+    together = SampledTrials(together.tasks, together.options, Generator().manual_seed(7))
     together.train()
     asked = [torch.arange(nodes) < 9 for nodes in SIZES]
-    first, second = together.errors([t.adjacency for t in together.trials], asked)
+    first, second = together.errors([t.adjacency for t in together.tasks], asked)
     assert math.isinf(first) and math.isfinite(second)
