@@ -1,5 +1,6 @@
-"""Who aggregates from whom: rules that make or narrow neighbourhoods."""
+"""Patterns: rules for which nodes each node aggregates from."""
 
+from graphtheory.patterns.add_self import AddSelf
 from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
@@ -14,7 +15,7 @@ from graphtheory.patterns.rows import layers_on_rows, on_rows
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits
 from graphtheory.patterns.topk import TopK
-from graphtheory.patterns.uniform import AddSelf, Sample, pair_distance
+from graphtheory.patterns.uniform import Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
 
 __all__ = [

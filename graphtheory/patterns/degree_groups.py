@@ -1,4 +1,4 @@
-"""Graph topology sampling: nodes drawn group by group, groups by degree."""
+"""Graph topology sampling: nodes are drawn separately from each group of similar degree."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Numbers = tuple[float, ...]
 
 
 class Groups(NamedTuple):
-    """What a neighbourhood's groups are; l from 0, in the order of growing degree.
+    """The groups of a graph's nodes; group l from 0, in the order of growing degree.
 
     Attributes:
-        group: Of each node, int64 [N].
+        group: Group of each node, int64 [N].
         size: N_l, int64 [L].
         drawn: S_l, int64 [L].
         p_star: p*_l, float64 [L].
@@ -54,32 +54,33 @@ class DegreeGroups(Sampler):
         \qquad A^* = A P^* = E[A^s], \quad P^*_{ii} = p^*_l
 
     Symmetric: :math:`A^s = P^s A P^s` with :math:`P^s_{ii} = \sqrt{p^*_l N_l / S_l}`, and
-    :math:`A^* = P^* A P^*` with :math:`P^*_{ii} = \sqrt{p^*_l}` (`effective`). That is the mean on
-    the diagonal alone: of two different nodes of groups l and k both must be drawn, and the mean
-    (`expected`) is A*_ij times
-    :math:`\sqrt{S_l S_k / (N_l N_k)}`, or times :math:`(S_l - 1) / (N_l - 1)` within one group.
+    :math:`A^* = P^* A P^*` with :math:`P^*_{ii} = \sqrt{p^*_l}` (`effective`). Only on the diagonal
+    is that the mean: elsewhere two different nodes, of groups l and k, must both be drawn, and the
+    mean (`expected`) is A*_ij times :math:`\sqrt{S_l S_k / (N_l N_k)}`, or times
+    :math:`(S_l - 1) / (N_l - 1)` within one group.
 
-    A node's degree is the number of senders in its row. A graph without nodes stays as it is.
+    A node's degree is the number of senders in its row. A graph without nodes is returned as it is.
 
     Args:
-        groups: L, whose limits then lie evenly on a log scale between the smallest degree (at
-            least 1) and the largest; or the L - 1 limits: group l has limit_l <= degree <
-            limit_(l+1).
-        share: S_l / N_l, above 0 and at most 1, one for all groups or one each, rounded to at least
-            one node. Default of this and `count`: half of each group.
-        count: S_l instead, one for all groups or one each.
-        p_star: p*_l, 0 or more, dimensionless, one for all groups or one each; 1 makes A* = A.
+        groups: Number of groups L, with limits spaced evenly on a log scale between the smallest
+            degree (at least 1) and the largest; or the L - 1 limits: group l has
+            limit_l <= degree < limit_(l+1).
+        share: S_l / N_l, in (0, 1], one value for all groups or one per group, rounded to at least
+            one node. The default of this and `count` is half of each group.
+        count: S_l instead of a share, one value for all groups or one per group.
+        p_star: p*_l, 0 or more, one value for all groups or one per group; 1 makes A* = A.
         symmetric: Scale rows and columns.
-        assignment: The group of each node instead, int64 [N], every one of 0..L-1 at least once.
+        assignment: The group of each node instead of a rule by degree, int64 [N]; each of 0..L-1
+            occurs.
 
     Raises:
-        ValueError: An argument out of its range, S_l > N_l, a group without a node, or a graph
-            whose senders and receivers are different nodes.
-        TypeError: An assignment that is no int64, or a generator that is none.
+        ValueError: If an argument is out of range, S_l > N_l, a group has no node, or senders and
+            receivers of the graph are different nodes.
+        TypeError: If `assignment` is not an int64 tensor, or `generator` is not a torch.Generator.
 
     Source:
         Li (2024), section 5.3.2, eqs. (5.6), (5.7); symmetric: section D.1.1, eqs. (D.14), (D.15).
-        There groups are given and differ in the order of their degrees.
+        There, the groups are given and differ in the order of magnitude of their degrees.
 
     Example:
         >>> star = Neighborhood.from_edge_index(
@@ -95,7 +96,7 @@ class DegreeGroups(Sampler):
     p_star: float | Numbers = 1.0
     symmetric: bool = False
     assignment: Tensor | None = field(default=None, repr=False, compare=False)
-    assignment_sha256: str = field(init=False, default="")  # compares and prints in its place
+    assignment_sha256: str = field(init=False, default="")  # shown and compared instead
 
     def __post_init__(self) -> None:
         for name in ("groups", "share", "count", "p_star"):
@@ -111,10 +112,10 @@ class DegreeGroups(Sampler):
             object.__setattr__(self, "assignment_sha256", digest(self.assignment))
 
     def groups_of(self, neighborhood: Neighborhood) -> Groups:
-        """Groups of the nodes, their sizes, and how many are drawn of each.
+        """Groups of the nodes, their sizes, and the number of nodes drawn from each.
 
         Raises:
-            ValueError: As the class says.
+            ValueError: As for the class.
         """
         nodes = require_square(neighborhood, "DegreeGroups")
         index = self.assignment
@@ -157,19 +158,19 @@ class DegreeGroups(Sampler):
 
     @property
     def costs_rows(self) -> bool:
-        """Whether columns alone are scaled."""
+        """Whether only columns are scaled."""
         return not self.symmetric
 
     def on_rows(
         self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Draws nodes of the whole graph, whose columns it scales on those rows alone."""
+        """Draw nodes of the whole graph, and scale their columns in those rows only."""
         if self.symmetric:
             return super().on_rows(graph, receivers, generator=generator)
         return scale_columns(graph.rows(receivers), self.factor(graph, generator))
 
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
-        """p*_l N_l / S_l of the drawn nodes and 0 of the others, float64 [N]."""
+        """p*_l N_l / S_l for drawn nodes and 0 for the others, float64 [N]."""
         device = draw_device(generator, neighborhood)
         if require_square(neighborhood, "DegreeGroups") == 0:
             return torch.zeros(0, dtype=torch.float64)
@@ -178,7 +179,7 @@ class DegreeGroups(Sampler):
         return kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
 
     def effective(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A* of eq. (5.6), symmetric of eq. (D.14), on the same edges."""
+        """A* of eq. (5.6), or of eq. (D.14) if symmetric, on the same edges."""
         if neighborhood.num_dst == 0:
             return neighborhood
         groups = self.groups_of(neighborhood)
@@ -189,7 +190,7 @@ class DegreeGroups(Sampler):
         return neighborhood.replace(weight=weight * factor.to(weight))
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A*, symmetric less what the class says."""
+        """A*; if symmetric, with the factors given in the class docstring."""
         star = self.effective(neighborhood)
         if not self.symmetric or neighborhood.num_dst == 0:
             return star

@@ -1,4 +1,4 @@
-"""How samplers draw nodes, and how a draw becomes weights."""
+"""How samplers draw nodes, and how draws become edge weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern
 
-_FEW = 16  # groups, up to which a pass over the nodes for each costs less than sorting them
+_FEW_GROUPS = 16  # up to here one pass over the nodes per group is faster than sorting them
 
 
 def derive(seed: int, *position: int) -> int:
-    """A 63-bit seed for one place of a run, such as (epoch,) or (epoch, step).
+    """A 63-bit seed for one position in a run, such as (epoch,) or (epoch, step).
 
-    Neighbouring seeds and positions give unrelated results. A run that starts in the middle draws
-    what an uninterrupted one draws there, because nothing depends on what was drawn before.
+    Adjacent seeds and positions give unrelated results. A resumed run draws what an uninterrupted
+    one draws at the same position, because nothing depends on earlier draws.
 
     Example:
         >>> derive(0, 1) != derive(1, 0), derive(3, 2) == derive(3, 2)
@@ -29,10 +29,10 @@ def derive(seed: int, *position: int) -> int:
 
 
 def draw_device(generator: torch.Generator | None, neighborhood: Neighborhood) -> torch.device:
-    """Where to draw: a generator's seed gives the same draw wherever the graph lies.
+    """The device to draw on: that of the generator, so that a seed gives one draw on any device.
 
     Raises:
-        TypeError: `generator` is neither a `torch.Generator` nor None.
+        TypeError: If `generator` is neither a `torch.Generator` nor None.
     """
     if generator is None:
         return neighborhood.device
@@ -43,7 +43,7 @@ def draw_device(generator: torch.Generator | None, neighborhood: Neighborhood) -
 
 
 def edge_weight(neighborhood: Neighborhood) -> Tensor:
-    """Weight of each edge [num_edges]; ones where there are none."""
+    """Weight of each edge [num_edges]; ones if the neighborhood has none."""
     if neighborhood.weight is not None:
         return neighborhood.weight
     return torch.ones(neighborhood.num_edges, device=neighborhood.device)
@@ -67,12 +67,12 @@ class Sampler(Pattern):
 
 
 def weighted(neighborhood: Neighborhood) -> Neighborhood:
-    """The same with weights; ones where there are none."""
+    """The same neighborhood with weights; ones if it has none."""
     return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
-    """A P for the diagonal P with `factor` [num_src]; edges of a factor of 0 are dropped."""
+    """A P for the diagonal P = diag(factor) [num_src]; edges with factor 0 are dropped."""
     factor = factor.to(neighborhood.device)
     kept = neighborhood.keep((factor != 0)[neighborhood.indices])
     weight = edge_weight(kept)
@@ -80,7 +80,7 @@ def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
 
 
 def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
-    """Weights times `factor` [num_edges]; edges of a factor of 0 are dropped."""
+    """Weights times `factor` [num_edges]; edges with factor 0 are dropped."""
     stays = factor != 0
     kept = neighborhood.keep(stays)
     weight = edge_weight(kept)
@@ -88,25 +88,25 @@ def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
 
 
 def check_size(count: int | None, share: float | None) -> None:
-    """Raise unless at most one of the two ways to give a sample's size is used, and in range."""
+    """Raise unless at most one of `count` and `share` is given, and in range."""
     if count is not None and share is not None:
         raise ValueError(f"count: got {count} beside share={share}, expected one of the two")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise ValueError(f"count: got {count!r}, expected a whole number of nodes, at least 1")
     number = isinstance(share, (int, float)) and not isinstance(share, bool)
     if share is not None and not (number and 0 < share <= 1):
-        raise ValueError(f"share: got {share!r}, expected a part of the nodes, in (0, 1]")
+        raise ValueError(f"share: got {share!r}, expected a share of the nodes, in (0, 1]")
 
 
 def sample_size(count: int | None, share: float | None, nodes: int) -> int:
-    """Nodes to draw of `nodes`: `count`, or `share` of them (default half), at least one."""
+    """Number of nodes to draw: `count`, or `share` of `nodes` (default half), at least one."""
     if count is not None:
         return count
     return max(1, round((0.5 if share is None else share) * nodes))
 
 
 def ranks(group: Tensor, generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """Place of each node in a random order of its group [N]: below S, it is one of a uniform S."""
+    """Rank of each node in a random order of its group [N]; those below S are a uniform sample."""
     key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
     order = torch.argsort(group + key.to(group.device), stable=True)
     first = torch.bincount(group).cumsum(0) - torch.bincount(group)
@@ -120,9 +120,9 @@ def first_of_each(
 ) -> Tensor:
     """Bool [N]: `size[l]` nodes of each group l, uniformly without replacement.
 
-    Those of the smallest random keys: what ``ranks(...) < size[group]`` gives, without sorting.
+    The nodes with the smallest random keys: ``ranks(...) < size[group]`` without sorting.
     """
-    if len(size) > _FEW:
+    if len(size) > _FEW_GROUPS:
         return ranks(group, generator, device) < size[group]
     key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
     key, kept = key.to(group.device), torch.zeros_like(group, dtype=torch.bool)
@@ -133,28 +133,28 @@ def first_of_each(
 
 
 def total(values: Tensor) -> Tensor:
-    """Their sum, the same bits for any number of threads."""
+    """Sum of the values, with the same bits for any number of threads."""
     return values.cumsum(0)[-1]
 
 
 def importance_factor(
     mass: Tensor, count: int, *, replace: bool, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw nodes in proportion to `mass`; a factor for each whose mean over all draws is 1.
+    """Draw nodes in proportion to `mass`; returns a factor per node whose mean over draws is 1.
 
-    With replacement `count` independent draws of q = mass / sum, and the factor is the number of
-    times that a node came over count q. Without, `count` different nodes by systematic sampling in
-    random order, node j with probability pi_j = min(1, c q_j), and the factor is 1 / pi_j of those
-    that came. Nodes of mass 0 never come and have the factor 0.
+    With replacement: `count` independent draws from q = mass / sum; the factor is the number of
+    times that a node was drawn, divided by count q. Without replacement: `count` different nodes by
+    systematic sampling in random order, node j with probability pi_j = min(1, c q_j); the factor of
+    a drawn node is 1 / pi_j. Nodes with mass 0 are never drawn and have factor 0.
 
     Args:
         mass: float64 [n], not negative, on the device to draw on.
-        count: Draws.
-        replace: Whether a node can come twice.
+        count: Number of draws.
+        replace: Whether a node can be drawn twice.
         generator: Source of randomness.
 
     Raises:
-        ValueError: A mass that is not finite.
+        ValueError: If a mass is not finite.
     """
     if not bool(mass.isfinite().all()):
         raise ValueError("weight: NaN, infinite, or too large to square, expected finite weights")
@@ -191,8 +191,8 @@ def _systematic(mass: Tensor, count: int, generator: torch.Generator | None) -> 
     chance = inclusion(mass, count)
     order = torch.randperm(len(mass), generator=generator, device=mass.device)
     start = torch.rand(1, generator=generator, dtype=torch.float64, device=mass.device)
-    order = order[chance[order] < 1]  # the others come for certain
+    order = order[chance[order] < 1]  # the others are always drawn
     steps = (chance[order].cumsum(0) - start).ceil()
-    came = chance.new_ones(len(mass))
-    came[order] = steps.diff(prepend=steps.new_zeros(1))
-    return came / chance
+    drawn = chance.new_ones(len(mass))
+    drawn[order] = steps.diff(prepend=steps.new_zeros(1))
+    return drawn / chance

@@ -1,4 +1,4 @@
-"""A*, the adjacency that training on samples learns for."""
+"""The effective adjacency A* of a sampler, in closed form or estimated from draws."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _DRAWS = 1000
 
 @dataclass(frozen=True)
 class EffectiveAdjacency:
-    """What `effective_adjacency` finds.
+    """The result of `effective_adjacency`.
 
     Attributes:
         neighborhood: A*, with weights.
-        mean: E[A^s] on the same edges; it differs from A* for symmetric `DegreeGroups` only.
-        error: Standard error of each weight [num_edges] where it was estimated; None of a closed
-            form.
-        draws: How many it was estimated from; 0 of a closed form.
+        mean: E[A^s] on the same edges; it differs from A* only for symmetric `DegreeGroups`.
+        error: Standard error of each weight [num_edges] of an estimate; None for a closed form.
+        draws: Number of draws of an estimate; 0 for a closed form.
     """
 
     neighborhood: Neighborhood
@@ -43,28 +42,28 @@ def effective_adjacency(
     draws: int | None = None,
     generator: torch.Generator | None = None,
 ) -> EffectiveAdjacency:
-    r"""The effective adjacency A* of a sampler: what replaces A in its predictions.
+    r"""The effective adjacency A* of a sampler, which replaces A in predictions.
 
     .. math:: A^*_{ij} = E[A^s_{ij}] \approx \frac1n \sum_{s=1}^n A^s_{ij}, \qquad
         \text{standard error} = \sqrt{\frac{\sum_s (A^s_{ij} - \bar A_{ij})^2}{n (n - 1)}}
 
-    A pair that no draw brought has no edge in an estimate, and neither has it an error.
+    A pair that was never drawn has no edge in an estimate, and no error.
 
     Args:
         pattern: The sampler.
         neighborhood: A, or a graph that `graph.neighborhood_from` reads, such as PyG's `Data`: A is
             then its `edge_weight`, or ones. ``Compose(AddSelf(), SymmetricNormalize(), sampler)``
             is the pattern that adds self-loops and the GCN's weights first.
-        draws: Estimate from so many draws, at least 2. Default: the closed form, or 1000 draws of a
-            pattern that has none.
-        generator: Source of randomness of the draws.
+        draws: Estimate from this number of draws, at least 2. Default: the closed form if there is
+            one, otherwise 1000 draws.
+        generator: Source of randomness.
 
     Raises:
-        ValueError: Fewer than two draws, or what the pattern refuses.
-        TypeError: No pattern, or no graph.
+        ValueError: If there are fewer than two draws, or if the pattern raises it.
+        TypeError: If `pattern` is not a Pattern, or `neighborhood` not a graph.
 
     Source:
-        Li (2024), eqs. (5.6), (5.7); other samplers by their mean, as section 5.4.2 reads FastGCN.
+        Li (2024), eqs. (5.6), (5.7); other samplers by their mean, as in section 5.4.2 for FastGCN.
 
     Example:
         >>> from graphtheory.patterns import DegreeGroups
@@ -91,7 +90,7 @@ def effective_adjacency(
 
 @dataclass(frozen=True)
 class Effective(Pattern):
-    """The effective adjacency A* of another pattern, as a pattern without randomness.
+    """The effective adjacency A* of another pattern, as a deterministic pattern.
 
     `FullGraph(data, sampler, evaluation=Effective(sampler))` trains on draws and predicts with A*.
 
@@ -99,7 +98,7 @@ class Effective(Pattern):
         pattern: A pattern whose A* has a closed form.
 
     Raises:
-        ValueError: There is no closed form; give `effective_adjacency` a number of draws instead.
+        ValueError: If there is no closed form; `effective_adjacency` estimates A* then.
 
     Source:
         Li (2024), section 5.3.3: predictions use F_{A*}.
@@ -114,18 +113,18 @@ class Effective(Pattern):
         star = self.pattern.effective(neighborhood)
         if star is None:
             raise ValueError(
-                f"pattern: {self.pattern} has no closed form, expected one that has; "
+                f"pattern: {self.pattern} has no closed form, expected one that has one; "
                 "effective_adjacency estimates it"
             )
         return star
 
     def mask(self, base: Tensor) -> Tensor:
-        """Every pair that the pattern may draw."""
+        """Every pair that the pattern can draw."""
         return self.pattern.mask(base)
 
 
 def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:
-    """Moments over the union of all pairs that came, duplicates within a draw summed."""
+    """Moments over the union of all drawn pairs; duplicates within a draw are summed."""
     first = next(sample)
     pair = torch.empty(0, dtype=torch.int64, device=first.device)
     moments = torch.zeros(2, 0, dtype=torch.float64, device=first.device)

@@ -1,4 +1,4 @@
-"""FastGCN: importance sampling of senders."""
+"""FastGCN: importance sampling of source nodes."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ class FastGCN(Sampler):
         q_j = \frac{\sum_i A_{ij}^2}{\sum_{ij} A_{ij}^2}, \qquad
         A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j}, \qquad E[A^s] = A
 
-    with :math:`c_j` the number of times that j came in S independent draws. Without replacement the
-    S draws are of different nodes, j comes with probability :math:`\pi_j = \min(1, c\, q_j)`, these
+    where :math:`c_j` counts how often j was drawn in S independent draws. Without replacement, S
+    different nodes are drawn, j with probability :math:`\pi_j = \min(1, c\, q_j)` such that they
     sum to S, and :math:`A^s_{ij} = A_{ij} / \pi_j`; the mean is A again. A column of zeros is never
-    drawn; without edges there is nothing to draw.
+    drawn; without edges nothing is drawn.
 
-    Not `unbiased`, different nodes are divided by S q_j as if they could come twice, as in the
-    authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the senders that come for
-    certain the larger column counts less, all others are scaled alike.
+    With `unbiased=False`, columns of different nodes are divided by S q_j, as if a node could be
+    drawn twice, as in the authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the
+    senders that are always drawn, larger columns are scaled down; all others are scaled equally.
 
     Args:
         count: S, at least 1; without replacement at most the number of senders.
-        share: S over the number of senders instead, above 0 and at most 1, rounded to at least one
-            node. Default of both: half of them.
-        replace: Whether a node can come twice.
+        share: S divided by the number of senders instead, in (0, 1], rounded to at least one node.
+            The default of both is half of the senders.
+        replace: Whether a node can be drawn twice.
         unbiased: Keep the mean; False only without replacement.
 
     Raises:
-        ValueError: Both sizes, one out of its range, more different nodes than there are, or a
-            biased draw with replacement.
-        TypeError: A generator that is none.
+        ValueError: If both sizes are given, one is out of range, more different nodes are asked for
+            than exist, or a draw with replacement is to be biased.
+        TypeError: If `generator` is not a torch.Generator.
 
     Source:
         Chen, Ma and Xiao (2018), eq. (10) and proposition 4. Their code draws different nodes one
-        after the other, which gives probabilities near pi_j that have no closed form.
+        after the other, which gives probabilities close to pi_j without a closed form.
 
     Example:
         >>> star = Neighborhood.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
@@ -82,18 +82,18 @@ class FastGCN(Sampler):
     def on_rows(
         self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Draws by the columns of the whole graph, which it scales on those rows alone."""
+        """Draw by the columns of the whole graph, and scale them in those rows only."""
         return scale_columns(graph.rows(receivers), self.factor(graph, generator))
 
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
-        """What a draw multiplies each column with, float64 [num_src]; 0 where it did not come."""
+        """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
         device = draw_device(generator, neighborhood)
         norm = _known_norms(neighborhood).to(device)
         drawn = drawn_by_mass(norm, self.count, self.share, self.replace, generator)
         return self._times_bias(neighborhood, drawn)
 
     def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
-        """`factor` [num_src] times pi_j / (S q_j), where that is not made up for."""
+        """`factor` [num_src], times pi_j / (S q_j) if the draw is biased."""
         if self.unbiased:
             return factor
         norm = _known_norms(neighborhood).to(factor.device)
@@ -106,7 +106,7 @@ class FastGCN(Sampler):
         return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
-        """A itself, less the bias where there is one."""
+        """A itself, times the bias if there is one."""
         ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
         factor = self._times_bias(neighborhood, ones)[neighborhood.indices]
         weight = edge_weight(neighborhood)
@@ -126,7 +126,7 @@ def drawn_by_mass(
 
 
 def columns_to_draw(nodes: int, count: int | None, share: float | None, replace: bool) -> int:
-    """S, which is no more than the senders where no one may come twice."""
+    """S; without replacement at most the number of senders."""
     size = sample_size(count, share, nodes)
     if not replace and size > max(nodes, 1):
         raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
@@ -134,10 +134,10 @@ def columns_to_draw(nodes: int, count: int | None, share: float | None, replace:
 
 
 def _known_norms(neighborhood: Neighborhood) -> Tensor:
-    """`column_norms`, made once for each graph object: every layer of every batch draws by them.
+    """`column_norms`, cached per graph object: every layer of every batch draws by them.
 
-    Made anew where the weights were changed in place; of tensors made in inference mode, which do
-    not count their changes, on every call.
+    They are computed again if the weights were changed in place, and on every call for tensors made
+    in inference mode, whose changes are not counted.
     """
     weight = neighborhood.weight
     if weight is not None and weight.is_inference():

@@ -1,4 +1,4 @@
-"""Degree groups: which node is in which, and numbers that are given group by group."""
+"""Degree groups: assignment of nodes to groups, and parameters given per group."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 def check_boundaries(groups: int | tuple[float, ...]) -> None:
-    """Raise unless this is a number of groups, or limits that grow."""
+    """Raise unless this is a number of groups, or a tuple of increasing limits."""
     if isinstance(groups, tuple):
         if not groups or not all(a < b for a, b in pairwise((-math.inf, *groups))):
-            raise ValueError(f"groups: got {groups}, expected degrees that grow, at least one")
+            raise ValueError(f"groups: got {groups}, expected increasing degrees, at least one")
     elif not isinstance(groups, int) or groups < 1:
         raise ValueError(
             f"groups: got {groups!r}, expected a whole number of groups, at least 1, or a tuple of "
@@ -27,11 +27,12 @@ def group_by_degree(degree: Tensor, groups: int | tuple[float, ...]) -> Tensor:
 
     Args:
         degree: int64 [N].
-        groups: How many, evenly on a log scale, or the degrees at which the next one begins.
+        groups: Number of groups, evenly spaced on a log scale, or the degrees at which the next
+            group begins.
 
     Raises:
-        TypeError: Degrees that are no int64 [N].
-        ValueError: Fewer than one group, or limits that do not grow.
+        TypeError: If the degrees are not int64 [N].
+        ValueError: If there is no group, or if the limits do not increase.
     """
     if not isinstance(degree, Tensor) or degree.dtype != torch.int64 or degree.dim() != 1:
         kind, shape = getattr(degree, "dtype", type(degree).__name__), getattr(degree, "shape", ())
@@ -53,7 +54,7 @@ def group_sizes(index: Tensor, groups: int | tuple[float, ...]) -> Tensor:
     """N_l, int64 [L].
 
     Raises:
-        ValueError: A group without a node.
+        ValueError: If a group has no node.
     """
     expected = groups if isinstance(groups, int) else len(groups) + 1
     size = torch.bincount(index, minlength=expected)
@@ -76,15 +77,15 @@ def each_group(
     above: bool = False,
     whole: bool = False,
 ) -> Tensor:
-    """One number for each group, float64 [L], from one for all or one each.
+    """One value per group, float64 [L], from one value for all groups or one per group.
 
     Raises:
-        ValueError: As many as there are not groups, or one out of range; `above` leaves `least`
-            itself out, `whole` all fractions.
+        ValueError: If the number of values is wrong, or if one is out of range: `above` excludes
+            `least` itself, `whole` all fractions.
     """
     values = value if isinstance(value, tuple) else (value,) * groups
     if len(values) != groups:
-        raise ValueError(f"{name}: {len(values)} numbers, expected one for each of {groups} groups")
+        raise ValueError(f"{name}: {len(values)} values, expected one for each of {groups} groups")
     for group, number in enumerate(values):
         low = number > least if above else number >= least
         broken = whole and not float(number).is_integer()
@@ -98,16 +99,16 @@ def each_group(
 
 
 def check_assignment(assignment: Tensor) -> None:
-    """Raise unless this is a group for each node."""
+    """Raise unless this is one group per node."""
     if not isinstance(assignment, Tensor) or assignment.dtype != torch.int64:
         kind = getattr(assignment, "dtype", type(assignment).__name__)
         raise TypeError(f"assignment: got {kind}, expected an int64 tensor [N]")
     if assignment.dim() != 1 or (len(assignment) and int(assignment.min()) < 0):
         raise ValueError(
-            f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more a node"
+            f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more per node"
         )
 
 
 def digest(assignment: Tensor) -> str:
-    """What two equal assignments have in common, hexadecimal."""
+    """A hash of the assignment, hexadecimal."""
     return hashlib.sha256(assignment.cpu().contiguous().numpy().tobytes()).hexdigest()[:16]

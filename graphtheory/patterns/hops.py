@@ -1,4 +1,4 @@
-"""Neighbourhoods by distance: everything within k hops, or exactly z away."""
+"""Neighborhoods by distance: all nodes within k hops, or exactly z hops away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphtheory.structure import at_distance, hop_ball
 
 
 def _reach(base: Tensor, hops: int) -> Tensor:
-    """Bool [n, n]: a walk of at most `hops` edges leads from column to row."""
+    """Bool [n, n]: whether a walk of at most `hops` edges leads from column to row."""
     reach = torch.eye(base.size(0), dtype=torch.bool)
     for _ in range(hops):
         reach = reach | ((base.double() @ reach.double()) > 0)
@@ -24,8 +24,8 @@ def _reach(base: Tensor, hops: int) -> Tensor:
 class KHop(Pattern):
     r"""Nodes at 1 to `radius` hops: :math:`T^n = \{s : 1 \le \mathrm{hops}(s \to n) \le k\}`.
 
-    The node itself is left out (add it with `AddSelf`); duplicate edges collapse and weights are
-    dropped. A node that nothing leads to has an empty row. The result carries distances.
+    The node itself is left out (add it with `AddSelf`); duplicate edges become one, and weights are
+    dropped. A node that no path leads to has an empty row. The result carries distances.
 
     Args:
         radius: Hops, 1..254.
@@ -55,7 +55,7 @@ class KHop(Pattern):
         return hop_ball(graph, self.radius, inner=1, receivers=receivers)[0]
 
     def mask(self, base: Tensor) -> Tensor:
-        """Within `radius` walks, diagonal excluded."""
+        """A walk of at most `radius` edges, without the diagonal."""
         return _reach(base, self.radius) & ~torch.eye(base.size(0), dtype=torch.bool)
 
 
@@ -88,6 +88,6 @@ class AtDistance(Pattern):
         return hop_ball(graph, self.z, inner=self.z, receivers=receivers)[0]
 
     def mask(self, base: Tensor) -> Tensor:
-        """Reached within z hops and not within z - 1."""
+        """Reached within z hops, but not within z - 1."""
         within = _reach(base, self.z)
         return within & ~_reach(base, self.z - 1) if self.z > 0 else within

@@ -1,4 +1,4 @@
-"""LADIES: importance sampling of senders, layer by layer from the top."""
+"""LADIES: importance sampling of source nodes, layer by layer from the top."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ from graphtheory.patterns.fastgcn import column_norms, columns_to_draw
 
 @dataclass(frozen=True)
 class LADIES(Sampler):
-    r"""S senders for the rows in use, in proportion to what those rows hear of them.
+    r"""S senders, in proportion to their squared column norms restricted to the active rows.
 
     .. math::
         q_j = \frac{\sum_{i \in R} A_{ij}^2}{\sum_{i \in R} \sum_k A_{ik}^2}, \qquad
         A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j} \text{ for } i \in R, \qquad E[A^s] = A \text{ on } R
 
-    R are the receivers in use: the senders that the layer above drew (`per_layer` goes down from
-    the top). Rows outside R are empty. Draws as in `FastGCN`, which is this with R all nodes.
+    R are the active rows: the senders that the layer above drew (`per_layer` goes from the top
+    layer down). Rows outside R are empty. `FastGCN` is the same with all nodes as R.
 
     Args:
         count: S, at least 1; without replacement at most the number of senders.
-        share: S over the number of senders instead; default of both: half of them.
-        replace: Whether a node can come twice.
-        normalize: Divide every row by its sum afterwards, as the paper does. The mean is not A
-            then, and is known from draws only.
+        share: S divided by the number of senders instead; the default of both is half of them.
+        replace: Whether a node can be drawn twice.
+        normalize: Divide every row by its sum afterwards, as in the paper. The mean is then not A,
+            and known from draws only.
 
     Raises:
-        ValueError: Both sizes, one out of its range, or more different nodes than there are.
-        TypeError: A generator that is none, or receivers that are no int64.
-        IndexError: A receiver that does not exist.
+        ValueError: If both sizes are given, one is out of range, or more different nodes are asked
+            for than exist.
+        TypeError: If `generator` is not a torch.Generator, or `receivers` is not int64.
+        IndexError: If a receiver does not exist.
 
     Source:
         Zou et al. (2019), algorithm 1. Differs: the mean is A by default, and the receivers
-        themselves are not added to what was drawn.
+        are not added to the drawn nodes.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -70,17 +71,17 @@ class LADIES(Sampler):
         generator: torch.Generator | None = None,
         receivers: Tensor | None = None,
     ) -> Neighborhood:
-        """Draw for `receivers`, int64 node ids; None is every row."""
+        """Draw for the rows `receivers`, int64 node ids; None is every row."""
         if receivers is not None:
             neighborhood = only_rows(neighborhood, receivers)
         device = draw_device(generator, neighborhood)
         size = columns_to_draw(neighborhood.num_src, self.count, self.share, self.replace)
-        # Of senders that no row hears nothing is kept: a draw costs what the rows cost.
+        # Senders without an edge to these rows are left out: a draw costs what the rows cost.
         senders, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
-        heard = Neighborhood(
+        active = Neighborhood(
             neighborhood.indptr, place, len(senders), weight=neighborhood.weight, validate=False
         )
-        norm = column_norms(heard).to(device)
+        norm = column_norms(active).to(device)
         factor = importance_factor(norm, size, replace=self.replace, generator=generator)
         drawn = scale_edges(neighborhood, factor.to(place.device)[place])
         return _row_normalized(drawn) if self.normalize else drawn
@@ -106,7 +107,7 @@ class LADIES(Sampler):
 
 
 def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:
-    """The same neighbourhood with every other row empty."""
+    """The same neighborhood with all other rows empty."""
     if receivers.dtype != torch.int64:
         raise TypeError(f"receivers: dtype {receivers.dtype}, expected int64 node ids")
     check_index("receivers", receivers, neighborhood.num_dst)

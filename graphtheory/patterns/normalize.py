@@ -1,4 +1,4 @@
-"""Weights of the GCN: the symmetrically normalised adjacency."""
+"""Weights of the GCN: the symmetrically normalized adjacency."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
+from graphtheory.patterns.draw import edge_weight
 
 
 @dataclass(frozen=True)
 class SymmetricNormalize(Pattern):
-    r"""The same edges with weights :math:`w_{ij} / \sqrt{d_i d_j}`, d the weighted in-degree.
+    r"""The same edges with weights :math:`w_{ij} / \sqrt{d_i d_j}`; d is the weighted in-degree.
 
-    `Compose(AddSelf(), SymmetricNormalize())` gives the propagation matrix of the GCN. A node of
-    degree 0 gets weight 0 on its edges.
+    `Compose(AddSelf(), SymmetricNormalize())` gives the propagation matrix of the GCN. Edges of a
+    node with degree 0 get weight 0.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -27,12 +28,10 @@ class SymmetricNormalize(Pattern):
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Attach the weights."""
+        """Compute the weights."""
         nodes = require_square(neighborhood, "SymmetricNormalize")
         rows, senders = neighborhood.receivers(), neighborhood.indices
-        weight = neighborhood.weight
-        if weight is None:
-            weight = torch.ones(neighborhood.num_edges, device=neighborhood.device)
+        weight = edge_weight(neighborhood)
         degree = weight.new_zeros(nodes).index_add(0, rows, weight)
         root = torch.where(degree > 0, degree, torch.inf).rsqrt()
         return neighborhood.replace(weight=weight * root[rows] * root[senders])

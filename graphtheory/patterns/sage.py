@@ -1,4 +1,4 @@
-"""GraphSAGE's neighbour sampling."""
+"""Neighbor sampling of GraphSAGE."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from graphtheory.patterns.uniform import Sample
 
 @dataclass(frozen=True)
 class GraphSAGE(Sampler):
-    r"""n senders a row, uniformly without replacement, their weights rescaled.
+    r"""n senders per row, uniformly without replacement, with rescaled weights.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
 
-    A row of n senders or fewer stays as it is.
+    A row with at most n senders stays as it is.
 
     Args:
-        n: Senders a row, at least 1.
+        n: Senders per row, at least 1.
 
     Raises:
-        ValueError: n is no whole number, or below 1.
-        TypeError: A generator that is none.
+        ValueError: If n is not a whole number, or below 1.
+        TypeError: If `generator` is not a torch.Generator.
 
     Source:
         Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn senders is this
-        on rows of weights 1/|T^i|; `Sample` draws the same without rescaling.
+        pattern on rows with weights 1/|T^i|; `Sample` draws the same senders without rescaling.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)

@@ -1,4 +1,4 @@
-"""Uniform sampling of nodes over the whole graph."""
+"""Uniform sampling of nodes of the whole graph."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from graphtheory.patterns.draw import (
 
 @dataclass(frozen=True)
 class UniformNodes(Sampler):
-    r"""S of the N senders, uniformly without replacement; every row hears those and no others.
+    r"""S of the N senders, uniformly without replacement; every row keeps those only.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac NS \text{ if j was drawn, else } 0, \qquad E[A^s] = A
 
-    Without senders there is nothing to draw.
+    Without senders nothing is drawn.
 
     Args:
         count: S, 1 to N nodes.
-        share: S / N instead, above 0 and at most 1, rounded to at least one node. Default of both:
-            half of the nodes.
+        share: S / N instead, in (0, 1], rounded to at least one node. The default of both is half
+            of the nodes.
 
     Raises:
-        ValueError: Both sizes, one out of its range, or more nodes than there are.
-        TypeError: A generator that is none.
+        ValueError: If both sizes are given, one is out of range, or more nodes are asked for than
+            exist.
+        TypeError: If `generator` is not a torch.Generator.
 
     Source:
         Li (2024), section 5.3.2 with one group and p* = 1.

@@ -131,7 +131,7 @@ def test_weights_stay_differentiable() -> None:
     ("options", "message"),
     [
         ({"groups": 0}, "groups: got 0, expected a whole number of groups, at least 1"),
-        ({"groups": (5.0, 3.0)}, r"groups: got \(5.0, 3.0\), expected degrees that grow"),
+        ({"groups": (5.0, 3.0)}, r"groups: got \(5.0, 3.0\), expected increasing degrees"),
         ({"groups": 2, "count": (7, 1)}, "count: S_l = 7 for group 0, expected at most its 6"),
         ({"count": 0}, "count: got 0 for group 0, expected a whole number, 1 or more"),
         ({"count": 2.5}, "count: got 2.5 for group 0, expected a whole number, 1 or more"),
@@ -140,11 +140,11 @@ def test_weights_stay_differentiable() -> None:
         ({"share": 0.0}, "share: got 0.0 for group 0"),
         ({"share": 0.5, "count": 3}, "count: got 3 beside share=0.5"),
         ({"p_star": -0.1}, "p_star: got -0.1 for group 0, expected 0 or more"),
-        ({"p_star": (0.5, 0.5)}, "p_star: 2 numbers, expected one for each of 1 groups"),
+        ({"p_star": (0.5, 0.5)}, "p_star: 2 values, expected one for each of 1 groups"),
         ({"groups": (50.0,)}, r"groups: group 1 of 0\.\.1 has no node"),
         ({"assignment": torch.tensor([0, 1])}, "assignment: 2 nodes, expected the graph's 7"),
         ({"assignment": 2 * HUB_AND_LEAVES}, r"group 1 of 0\.\.2 has no node"),
-        ({"assignment": -HUB_AND_LEAVES}, "expected one group of 0 or more a node"),
+        ({"assignment": -HUB_AND_LEAVES}, "expected one group of 0 or more per node"),
         ({"assignment": HUB_AND_LEAVES, "groups": 2}, "groups: got 2 beside assignment"),
     ],
 )

@@ -81,7 +81,7 @@ def test_columns_of_factor_zero_are_dropped() -> None:
         (3, 0.5, "count: got 3 beside share=0.5"),
         (0, None, "count: got 0, expected a whole number of nodes, at least 1"),
         (2.5, None, "count: got 2.5"),
-        (None, 0.0, "share: got 0.0, expected a part of the nodes"),
+        (None, 0.0, "share: got 0.0, expected a share of the nodes"),
         (None, 1.1, "share: got 1.1"),
     ],
 )

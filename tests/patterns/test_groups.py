@@ -29,7 +29,7 @@ def test_an_empty_group_is_refused() -> None:
 
 def test_one_number_is_for_all_groups() -> None:
     assert each_group("share", 0.5, 3, least=0.0).tolist() == [0.5, 0.5, 0.5]
-    with pytest.raises(ValueError, match="share: 2 numbers, expected one for each of 3 groups"):
+    with pytest.raises(ValueError, match="share: 2 values, expected one for each of 3 groups"):
         each_group("share", (0.5, 0.5), 3, least=0.0)
 
 
@@ -51,9 +51,14 @@ def test_a_fraction_of_a_node_is_refused(counts: float | tuple[float, ...]) -> N
         (torch.tensor([1, 2]), 0, ValueError, "groups: got 0, expected a whole number of groups"),
         (torch.tensor([1, 2]), 2.5, ValueError, "groups: got 2.5, expected .* or a tuple of the"),
         (torch.tensor([1, 2]), [1, 2], ValueError, r"groups: got \[1, 2\], expected .* or a tuple"),
-        (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected degrees that"),
-        (torch.tensor([1, 2]), (math.nan,), ValueError, r"groups: got \(nan,\), expected degrees"),
-        (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected degrees that grow"),
+        (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected increasing"),
+        (
+            torch.tensor([1, 2]),
+            (math.nan,),
+            ValueError,
+            r"groups: got \(nan,\), expected increasing",
+        ),
+        (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected increasing degrees"),
     ],
 )
 def test_bad_degrees_and_limits_are_refused(

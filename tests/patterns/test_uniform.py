@@ -1,10 +1,9 @@
-import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AddSelf, KHop, Sample, pair_distance, uniform
+from graphtheory.patterns import KHop, Sample, pair_distance, uniform
 from graphtheory.structure import shortest_path_distance
 from tests.patterns.laws import GRAPHS, both_ways, pairs, source
 
@@ -37,34 +36,6 @@ def test_every_subset_is_equally_likely(
         counts[row] = counts.get(row, 0) + 1
     assert len(counts) == (6 if whole_graph else 3)
     assert chisquare(list(counts.values())).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("limit", [torch.arange(50) % 31 + 9, 12])
-def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(
-    limit: int | torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def draw() -> torch.Tensor:
-        return uniform.distinct(50, 9, limit, source(), torch.device("cpu"))
-
-    found = draw()
-    assert all(len(set(row)) == 9 for row in found.tolist())
-    assert bool((found >= 0).all())
-    assert bool((found.max(1).values < limit).all())
-
-    def on_any_device(draws: np.ndarray, limit: np.ndarray, highest: int) -> np.ndarray:
-        return uniform._floyd(torch.from_numpy(draws), torch.from_numpy(limit), highest).numpy()
-
-    monkeypatch.setattr(uniform, "floyd", on_any_device)
-    for room in (0, 2**26):
-        monkeypatch.setattr(uniform, "_SEEN_BYTES", room)
-        assert torch.equal(draw(), found)
-
-
-def test_no_rows_and_all_of_a_row() -> None:
-    cpu = torch.device("cpu")
-    assert uniform.distinct(0, 3, torch.empty(0, dtype=torch.int64), source(), cpu).shape == (0, 3)
-    every = uniform.distinct(4, 5, 5, source(), cpu).sort(1).values
-    assert torch.equal(every, torch.arange(5).expand(4, 5))
 
 
 @pytest.mark.parametrize("floyd", [0, 64])
@@ -136,29 +107,3 @@ def test_draws_without_a_generator_follow_torch() -> None:
 def test_number_of_senders_out_of_range(n: int) -> None:
     with pytest.raises(ValueError, match=f"n: got {n}, expected a whole number of senders"):
         Sample(n)
-
-
-def test_self_has_distance_0_and_weight_1_and_others_keep_theirs() -> None:
-    ball = weighted(KHop(2)(GRAPHS["random directed"]))
-    with_self = AddSelf()(ball)
-    loops = {(i, i, 1.0, 0) for i in range(ball.num_dst)}
-    assert pairs(with_self) == pairs(ball) | loops
-
-
-def test_adding_self_twice_is_adding_it_once() -> None:
-    once = AddSelf()(GRAPHS["random directed"])  # which has some loops already
-    assert torch.equal(AddSelf()(once).edge_index(), once.edge_index())
-
-
-def test_a_loop_that_is_there_keeps_its_weight() -> None:
-    graph = Neighborhood.from_edge_index(
-        torch.tensor([[0, 0], [0, 1]]), 2, weight=torch.tensor([5.0, 2.0])
-    )
-    assert pairs(AddSelf()(graph)) == {(0, 0, 5.0), (0, 1, 2.0), (1, 1, 1.0)}
-
-
-def test_weights_stay_differentiable() -> None:
-    weight = torch.ones(2, requires_grad=True)
-    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)
-    AddSelf()(graph).weight.square().sum().backward()
-    assert weight.grad.tolist() == [2.0, 2.0]

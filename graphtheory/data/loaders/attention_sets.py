@@ -13,8 +13,8 @@ from graphtheory.data.loaders.seeds import Batches, SeedLoader
 from graphtheory.data.loaders.source import Source, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Pattern, on_rows
+from graphtheory.patterns.add_self import add_self
 from graphtheory.patterns.rows import relabel
-from graphtheory.patterns.uniform import add_self
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
 
