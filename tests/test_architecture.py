@@ -53,7 +53,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 _PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*", "papers/*/*")
 _KERNEL_PLACES = ("ops/backends/cpu/*", "structure/_*.py")
 CHAPTERS = {p.parent.name for p in (ROOT / PACKAGE / "papers").glob("*/__init__.py")}
-SHARED = {"shallow_vit": ("core_neighborhood",)}  # until what they share is outside both
 # Third-party package -> the files that may import it.
 PLACES: dict[str, tuple[str, ...]] = {
     "torch_geometric": _PYG_PLACES,
@@ -178,7 +177,6 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
         elif room == target == "papers" and chapter_of(name) not in (
             "",
             chapter_of(here),
-            *SHARED.get(chapter_of(here), ()),
         ):
             yield f"{path}:{line}: a chapter is imported only by itself and by cli, not {name}"
 

@@ -75,22 +75,6 @@ def _encoding() -> Figure:
     return Figure("encoding", summary, study, report, default="Cora", only=only)
 
 
-def _synthetic(name: str, summary: str) -> Figure:
-    """Chapter 3: the shallow network on its synthetic graph."""
-
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.core_neighborhood.study import quick, study
-
-        return asked.sized(replace(study(name), first=asked.first), quick)
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.core_neighborhood.report import core_neighborhood
-
-        return core_neighborhood(name, study, rows)
-
-    return Figure(name, summary, study, report)
-
-
 def _printed(name: str, summary: str, *only: str) -> Figure:
     """Appendix B: what is measured on a graph before anything is trained."""
 
@@ -111,17 +95,10 @@ def _printed(name: str, summary: str, *only: str) -> Figure:
 
 _ENTRIES = (
     *figures_shallow_vit.ENTRIES,
-    _synthetic("fig-3-3a", "which trials succeed, over gamma_d and the number of labels"),
-    _synthetic("fig-3-3b", "which trials succeed, over eps_S and the number of labels"),
-    _synthetic("fig-3-4", "test loss over the steps, with labels flipped"),
-    _synthetic("fig-3-5", "attention on class-relevant nodes over the steps"),
-    _synthetic("fig-3-6", "which trials of graph transformer and GCN succeed, over gamma_d"),
-    _synthetic("fig-3-7", "steps that a GCN needs, over gamma_d"),
     _distances(),
     _labels(),
     _encoding(),
     *figures_mixture.ENTRIES,
-    _synthetic("fig-b-6", "steps that graph transformer and GCN need, over gamma_d"),
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),
     _printed("table-b-2", "discriminative nodes of each class", "PubMed"),

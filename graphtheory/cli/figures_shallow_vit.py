@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.figure import Asked, Figure, find_images
@@ -10,20 +9,6 @@ from graphtheory.cli.figure import Asked, Figure, find_images
 if TYPE_CHECKING:
     from graphtheory.papers.outcome import StudyReport
     from graphtheory.papers.study import Study
-
-
-def _tokens(name: str, summary: str) -> Figure:
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.shallow_vit.study import STUDIES, quick
-
-        return asked.sized(replace(STUDIES[name], first=asked.first), quick)
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.shallow_vit.report import shallow_vit
-
-        return shallow_vit(name, study, rows)
-
-    return Figure(name, summary, study, report)
 
 
 _IMAGES = ("digits", "cifar10", "cifar10-jpeg")
@@ -44,12 +29,6 @@ def _pasted(name: str, summary: str) -> Figure:
 
 
 ENTRIES: tuple[Figure, ...] = (
-    _tokens("fig-2-1a", "which trials succeed, over alpha_* and the number of training sets"),
-    _tokens("fig-2-1b", "which trials succeed, over sigma and the number of training sets"),
-    _tokens("fig-2-2", "steps that are needed, over alpha_*"),
-    _tokens("fig-2-3", "which trials succeed with attention and without, over alpha_*"),
-    _tokens("fig-2-4", "attention on label-relevant tokens over the steps"),
-    _tokens("fig-2-5", "test loss after tokens were removed by several rules"),
     _pasted("fig-2-6a", "accuracy of a vision transformer over alpha_*, images on backgrounds"),
     _pasted("fig-2-6b", "accuracy over the number of training images, images on backgrounds"),
     _pasted("fig-2-6c", "backgrounds that give the class away, removed token by token"),

@@ -17,6 +17,24 @@ Network = Callable[[Tensor, Neighborhood, Tensor], Tensor]
 """(x, rows, receivers) -> outputs [T, R], such as `models.ShallowAttention`."""
 
 
+class Outcome(NamedTuple):
+    """What a network does on data that it was not trained on.
+
+    Attributes:
+        hinge: Mean hinge loss.
+        error: Share whose sign is wrong; an output of 0 is.
+    """
+
+    hinge: float
+    error: float
+
+    @classmethod
+    def of(cls, margin: Tensor) -> Outcome:
+        """Of outputs times labels."""
+        hinge = (1 - margin).clamp(min=0).mean()
+        return cls(float(hinge), float((margin <= 0).float().mean()))
+
+
 class HingeTask(NamedTuple):
     """T trials on disjoint graphs of N nodes each, those of trial 0 first.
 

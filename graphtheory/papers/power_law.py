@@ -43,6 +43,10 @@ class Exponent:
         """The law's value."""
         return self.factor * v**self.exponent
 
+    def line(self, claimed: float) -> dict[str, float]:
+        """As `plot.phase_diagram` and `plot.power_laws` draw it beside a claimed exponent."""
+        return {"factor": self.factor, "exponent": self.exponent, "claimed": claimed}
+
 
 @dataclass(frozen=True)
 class Successes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,17 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import BucketedBias
 
+ROOT, LINEAR = "1/sqrt(m)", "1/m"  # sizes of the entries of `a`, as learners name them
 _MOST_BUCKETS = 256  # of a table that `ops.attention` looks up on the way
+
+
+Watch = Callable[[int, "ShallowAttention"], bool]
+"""(steps taken, networks) -> whether training ends; called before each step and after the last."""
+
+
+def output_scale(name: str, width: int) -> float:
+    """The size of the entries of `a` of m neurons, by its name."""
+    return float(width ** {ROOT: -0.5, LINEAR: -1}[name])
 
 
 class ShallowAttention(nn.Module):

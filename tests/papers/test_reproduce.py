@@ -12,20 +12,10 @@ import pytest
 
 from graphtheory.cli import main
 from graphtheory.cli.figures import FIGURES as FORMER
-from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.papers import index
-from graphtheory.papers.core_neighborhood import (
-    label_study,
-)
-from graphtheory.papers.core_neighborhood import (
-    study as core_neighborhood_study,
-)
-from graphtheory.papers.core_neighborhood import (
-    training as core_neighborhood,
-)
+from graphtheory.papers.core_neighborhood import label_study
 from graphtheory.papers.mixture import claims as mixture_claims
 from graphtheory.papers.mixture.study import RateStudy, SampleStudy, StartStudy
-from graphtheory.papers.shallow_vit import study as token_study
 
 
 @pytest.mark.parametrize(
@@ -85,29 +75,6 @@ def test_a_table_prints_what_is_found_beside_what_is_printed(
     assert list(tmp_path.glob("*.csv"))
 
 
-@pytest.mark.parametrize("figure", ["fig-3-3b", "fig-3-4", "fig-3-5", "fig-b-6"])
-def test_a_figure_of_the_shallow_network_prints_and_draws(
-    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def capped(graph: CoreNeighborhoodGraph) -> CoreNeighborhoodGraph:
-        return replace(graph, num_nodes=120, degree=10)
-
-    monkeypatch.setattr(core_neighborhood, "capped", capped)
-    study = core_neighborhood_study.quick(core_neighborhood_study.study(figure))
-    cases = tuple(
-        replace(case, learner=replace(case.learner, steps=80, width=20, step_size=1.0))
-        for case in study.cases
-    )
-    small = replace(study, cases=cases, labels=study.labels if "3-3" in figure else 30)
-    monkeypatch.setattr(core_neighborhood_study, "quick", lambda given: replace(small, first=3))
-    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{figure}.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
-    assert (tmp_path / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / f"{figure}.csv").exists()
-
-
 def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Run the quick form from seed 3 on, look at its files; the verdict."""
     assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(out)]) == 0
@@ -136,31 +103,6 @@ def test_a_figure_of_the_mixture_prints_and_draws(
         small = replace(small, examples=200)
     monkeypatch.setattr(mixture_claims, "quick", lambda given: replace(small, first=given.first))
     _written(figure, tmp_path, capsys)
-
-
-@pytest.mark.parametrize("figure", ["fig-2-1b", "fig-2-2", "fig-2-4", "fig-2-5"])
-def test_a_figure_of_the_shallow_vit_prints_and_draws(
-    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = token_study.STUDIES[figure]
-
-    def small(case: token_study.Case) -> token_study.Case:
-        steps = 150 if figure == "fig-2-2" else 20
-        learner = replace(case.learner, steps=steps, width=20)
-        return replace(case, learner=learner, data=replace(case.data, tokens=10))
-
-    if isinstance(study, token_study.SparseStudy):
-        made: Any = replace(study, kept=(10, 6), case=small(study.case), labels=6, seeds=2)
-    else:
-        cases = tuple(small(case) for case in study.cases)
-        made = replace(study, cases=cases, values=study.values[:2], seeds=2)
-        made = replace(made, labels=(4, 8) if isinstance(study.labels, tuple) else 8)
-    monkeypatch.setattr(token_study, "quick", lambda given: replace(made, first=given.first))
-    verdict = _written(figure, tmp_path, capsys)
-    if figure == "fig-2-1b":
-        assert "2 values of sigma, through which a line always goes" in verdict
-        made = replace(made, values=study.values[:3])
-        assert "claimed a falling line" in _written(figure, tmp_path / "three", capsys)
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,14 +12,13 @@ from torch import Generator, Tensor
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.graph import Neighborhood, union
 from graphtheory.metrics import mass_on
-from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, train_hinge
-from graphtheory.papers.shallow import PatternStart, ShallowAttention
+from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
+from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.patterns import AddSelf, Compose, Sample
 from graphtheory.patterns.draw import derive
 from graphtheory.structure import shortest_path_distance
 
 GT, GCN = "GT", "GCN"
-ROOT, LINEAR = "1/sqrt(m)", "1/m"
 CORE = 1  # z_m of this graph, both variants
 
 
@@ -76,7 +75,7 @@ class Learner:
         model = ShallowAttention(
             mu.size(2), self.embedding, self.width, trials=len(mu),
             buckets=self.buckets if self.network == GT else 0,
-            scale=self.width ** (-0.5 if self.scale == ROOT else -1), generator=generator,
+            scale=output_scale(self.scale, self.width), generator=generator,
         )  # fmt: skip
         PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
         return model.without_attention() if self.network == GCN else model
@@ -157,9 +156,6 @@ def _ball(graph: Neighborhood) -> Neighborhood:
     return Neighborhood(indptr, senders, graph.num_src, distance=distance, validate=False)
 
 
-Watch = Callable[[int, ShallowAttention], bool]
-
-
 def run(
     learner: Learner, graphs: Sequence[Graph], seed: int, watch: Watch = lambda step, model: False
 ) -> tuple[ShallowAttention, int]:
@@ -180,18 +176,6 @@ def run(
     return model, steps
 
 
-class Outcome(NamedTuple):
-    """What a network does on the nodes without label.
-
-    Attributes:
-        hinge: Mean hinge loss.
-        error: Share whose sign is wrong; an output of 0 is.
-    """
-
-    hinge: float
-    error: float
-
-
 @torch.no_grad()
 def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Outcome]:
     """Of each trial's network on its unlabelled nodes, each hearing all of its T^n."""
@@ -199,8 +183,7 @@ def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> 
     for index, graph in enumerate(graphs):
         rest = graph.rest()
         margin = (graph.y * model.trial(index)(graph.x, graph.heard(network))[0])[rest]
-        hinge = (1 - margin).clamp(min=0).mean()
-        found.append(Outcome(float(hinge), float((margin <= 0).float().mean())))
+        found.append(Outcome.of(margin))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,9 +13,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.metrics import mass_on
 from graphtheory.nn import Keep
 from graphtheory.nn.reduce import Attended, Clean, Oracle, Random, Score
-from graphtheory.papers.core_neighborhood.training import ROOT, Outcome
-from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, train_hinge
-from graphtheory.papers.shallow import PatternStart, ShallowAttention
+from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
+from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.papers.shallow_vit.data import TokenPatterns
 from graphtheory.papers.shallow_vit.model import ShallowViT
 from graphtheory.patterns import Compose
@@ -74,7 +73,7 @@ class Learner:
         model = ShallowAttention(
             mu.size(2), self.embedding, self.width, trials=len(mu),
             positions=tokens if self.places else 1,
-            scale=self.width ** (-0.5 if self.scale == ROOT else -1), generator=generator,
+            scale=output_scale(self.scale, self.width), generator=generator,
         )  # fmt: skip
         PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
         return model
@@ -168,9 +167,6 @@ def _received(x: Tensor, mu: Tensor) -> Tensor:
     return (own @ own.transpose(1, 2)).softmax(2).sum(1)
 
 
-Watch = Callable[[int, ShallowAttention], bool]
-
-
 def run(
     learner: Learner,
     trials: Sequence[Trial],
@@ -223,8 +219,7 @@ def evaluate(model: ShallowAttention, trials: Sequence[Trial]) -> list[Outcome]:
         vit = ShallowViT(model.trial(index), sets.place.flatten())
         out = vit(sets.x.flatten(0, 1), sets.rows(), torch.arange(len(sets.y)))[0]
         margin = sets.y * out
-        hinge = (1 - margin).clamp(min=0).mean()
-        found.append(Outcome(float(hinge), float((margin <= 0).float().mean())))
+        found.append(Outcome.of(margin))
     return found
 
 

@@ -1,0 +1,151 @@
+"""Which trials of a shallow network succeed, over a letter and the number of labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from graphtheory import plot
+from graphtheory.bench.rows import Row
+from graphtheory.papers.claims import Power, exponent_rows
+from graphtheory.papers.figure import Measurements, Shown
+from graphtheory.papers.grid import Grid, axis
+from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
+from graphtheory.patterns.draw import derive
+from graphtheory.report.table import Table
+
+SUCCESS = 1e-3  # test hinge loss
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases(Grid):
+    """Trials in cells of a letter and of the number of labels, each with data of its own.
+
+    Attributes:
+        cases: What learns; a case has a name.
+        setting: The letter.
+        values: Of the letter.
+        labels: |L|, labeled nodes or training sets.
+        seeds: Trials in each cell.
+        first: The first seed.
+    """
+
+    cases: tuple[Any, ...] = axis("case")
+    setting: str
+    values: tuple[float, ...]
+    labels: tuple[int, ...] = axis("labels")
+    seeds: int = 20
+    first: int = 0
+    side_by_side: ClassVar[bool] = True
+
+
+def seed_of(seed: int, labels: int, value: float) -> int:
+    """The seed of one cell's trial."""
+    return derive(seed, labels, round(1e6 * value))
+
+
+def ends(values: tuple[T, ...]) -> tuple[T, ...]:
+    """The first and the last one, for a quick form."""
+    return values[:: max(len(values) - 1, 1)]
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where half of the trials succeed, over a letter, as table, picture and power law.
+
+    Attributes:
+        setting: Key of the letter.
+        claimed: The exponent of each case; nan where the figure claims something else.
+        labels: What is counted.
+        letter: What tables and pictures call the letter; "" for its key.
+        shown: What they show of its value.
+    """
+
+    setting: str
+    claimed: tuple[float, ...]
+    labels: str = "labeled nodes"
+    letter: str = ""
+    shown: Callable[[float], float] = float
+
+    @property
+    def claim(self) -> Power:
+        """The exponent."""
+        return Power(
+            what="labels", letter=self.letter or self.setting, read=self.successes, fit=boundary,
+            claimed=self.claimed, least=3,
+        )  # fmt: skip
+
+    def successes(self, grid: Phases, measured: Measurements) -> dict[str, Successes]:
+        """Counts of each case."""
+        values = sorted({one[self.setting] for one in measured})
+        labels = sorted({one["labels"] for one in measured})
+        shown = np.array([self.shown(value) for value in values])
+        found = {
+            case.name: Successes(
+                shown, np.array(labels, float), np.zeros((len(values), len(labels))), grid.seeds
+            )
+            for case in grid.cases
+        }
+        for one in measured:
+            place = values.index(one[self.setting]), labels.index(one["labels"])
+            found[one["case"]].counts[place] += one["hinge"] < SUCCESS
+        return found
+
+    def show(self, grid: Phases, measured: Measurements) -> Shown:
+        """The labels at which half of the trials succeed; rows of every cell."""
+        claim, lines, rows = self.claim, [], []
+        for place, (case, found) in enumerate(self.successes(grid, measured).items()):
+            law, claimed = claim.find(found), self.claimed[place]
+            half = [number(labels) for labels in halves(found).tolist()]
+            lines.append([case, *half, short(law), "-" if math.isnan(claimed) else f"{claimed:g}"])
+            for at, labels, share in _cells(found):
+                cell = [
+                    one["hinge"] for one in measured
+                    if one["case"] == case and one["labels"] == labels
+                    and self.shown(one[self.setting]) == at
+                ]  # fmt: skip
+                about = {"case": case, claim.letter: round(at, 6), "labels": int(labels)}
+                rows.append(Row.of("share of successes", share, "1", **about))
+                rows.append(Row.of("test hinge loss", cell, "1", **about))
+            rows += exponent_rows("exponent of the labels", law, case=case)
+        heads = [f"{claim.letter} = {at:.3g}" for at in found.values.tolist()]
+        title = "labels at which half of the trials succeed"
+        return Shown(Table(title, ["case", *heads, "exponent", "claimed"], lines), rows)
+
+    def picture(self, grid: Phases, measured: Measurements, title: str) -> Any:
+        """The share of successes of each cell, with the laws."""
+        claim, cells, laws = self.claim, [], {}
+        for place, (case, found) in enumerate(self.successes(grid, measured).items()):
+            half = dict(zip(found.values.tolist(), halves(found).tolist(), strict=True))
+            cells += [
+                {"case": case, "value": at, "labels": labels, "share": share, "half": half[at]}
+                for at, labels, share in _cells(found)
+            ]
+            law = claim.find(found)
+            if law is not None:
+                laws[case] = law.line(self.claimed[place])
+        return plot.phase_diagram(
+            cells, laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
+        )
+
+
+def _cells(found: Successes) -> Iterator[tuple[float, float, float]]:
+    """Value, labels and share of successes of each cell."""
+    for i, value in enumerate(found.values.tolist()):
+        for j, labels in enumerate(found.labels.tolist()):
+            yield value, labels, found.counts[i, j] / found.trials
+
+
+def number(value: float) -> str:
+    """A number of labels or steps in a table; infinite where none is enough."""
+    return "none" if math.isinf(value) else "all" if value == 0 else f"{value:.1f}"
+
+
+def short(law: Exponent | None) -> str:
+    """An exponent in a table."""
+    return "-" if law is None else str(law)

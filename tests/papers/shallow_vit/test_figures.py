@@ -1,0 +1,100 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from graphtheory.papers.curves import Curves
+from graphtheory.papers.figure import Figure
+from graphtheory.papers.shallow_vit.data import TokenPatterns
+from graphtheory.papers.shallow_vit.figures import FIGURES, Case, Phases, looks, trials
+from graphtheory.papers.shallow_vit.training import Learner
+from tests.bench.conftest import nearly
+from tests.papers.conftest import Reproduced
+
+LEARNER = Learner(steps=4, batch_size=4, width=12)
+DATA = TokenPatterns(10, 0.4, 0.1)
+CASES = (Case(LEARNER, DATA),)
+
+
+def test_two_readings_of_the_confusion_share() -> None:
+    kept = Case(LEARNER, DATA).at("alpha_star", 0.3)[1]
+    rest = Case(LEARNER, DATA, others=0.5).at("alpha_star", 0.3)[1]
+    assert (kept.alpha_star, kept.alpha_confusion) == (0.3, 0.1)
+    assert rest.alpha_star == 0.3 and rest.alpha_confusion == pytest.approx(0.2)
+    learner, data = Case(LEARNER, DATA).at("sigma", 0.7)
+    assert learner.sigma == 0.7 and data == DATA
+
+
+def test_rows_of_phases() -> None:
+    grid = Phases(cases=CASES, setting="alpha_star", values=(0.3, 0.6), labels=(4, 8), seeds=2)
+    rows = grid.measure(trials)
+    assert [(r["alpha_star"], r["labels"], r["seed"]) for r in rows] == [
+        (value, labels, seed) for value in (0.3, 0.6) for labels in (4, 8) for seed in (0, 1)
+    ]
+    assert grid.measure(trials) == nearly(rows)
+
+
+def test_rows_of_curves() -> None:
+    grid = Curves(
+        cases=CASES, setting="alpha_star", values=(0.4,), labels=10, every=2, seeds=2, first=5
+    )
+    rows = grid.measure(looks)
+    assert [(r["step"], r["seed"]) for r in rows] == [(s, t) for s in (0, 2, 4) for t in (5, 6)]
+    assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
+def test_every_case_has_a_name_and_a_claim(figure: Figure) -> None:
+    grid = figure.grid
+    assert len({case.name for case in grid.cases}) == len(grid.cases)
+    for claim in figure.claims:
+        if isinstance(claimed := getattr(claim, "claimed", None), tuple):
+            assert len(claimed) == len(grid.cases)
+    assert all(case.at(grid.setting, v) for case in grid.cases for v in grid.values)
+    quick = figure.quick(grid)
+    assert quick.seeds == 2 and quick.cases[0].learner.width < grid.cases[0].learner.width
+
+
+def small(grid: Any) -> Any:
+    """Few steps, two values; with as many steps as some trial needs in figure 2.2."""
+    steps = 150 if getattr(grid, "until_learned", False) else 20
+    cases = tuple(
+        replace(
+            case, learner=replace(case.learner, steps=steps, width=20),
+            data=replace(case.data, tokens=10),
+        )
+        for case in grid.cases
+    )  # fmt: skip
+    labels = 8 if isinstance(grid.labels, int) else (4, 8)
+    return replace(grid, cases=cases, values=grid.values[:2], labels=labels, seeds=2)
+
+
+@pytest.mark.parametrize("name", ["fig-2-2", "fig-2-4"])
+def test_the_command_prints_and_draws(name: str, reproduced: Reproduced) -> None:
+    assert reproduced(name, small)
+
+
+def test_a_line_needs_three_values_of_sigma(reproduced: Reproduced) -> None:
+    told = reproduced("fig-2-1b", small)
+    assert "2 values of sigma, through which a line always goes" in told
+    three = reproduced("fig-2-1b", lambda grid: replace(small(grid), values=grid.values[:3]))
+    assert "claimed a falling line: no verdict of fewer than 3 seeds" in three
+
+
+def test_the_square_roots_fall_along_a_line() -> None:
+    figure = next(figure for figure in FIGURES if figure.id == "fig-2-1b")
+    *_, falls = figure.claims
+    grid = replace(figure.grid, values=(0.05, 0.1, 0.2, 0.4), labels=(4, 8, 16, 32, 64), seeds=20)
+
+    def told(needed: dict[float, float]) -> str:
+        rows = [
+            {"case": grid.cases[0].name, "sigma": sigma, "labels": labels, "seed": seed,
+             "hinge": float(labels < needed[sigma])}
+            for sigma in grid.values
+            for labels in grid.labels
+            for seed in range(20)
+        ]  # fmt: skip
+        return falls(grid, rows).text
+
+    assert told({s: (0.45 - 0.8 * s) ** -2 for s in grid.values}).endswith("line: holds.")
+    assert told({s: 64 - 140 * s for s in grid.values}).endswith("line: not found.")
