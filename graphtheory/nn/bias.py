@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.ops import BucketedBias
+from graphtheory.structure import UNREACHABLE
 
-UNREACHABLE = 255
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
 
 

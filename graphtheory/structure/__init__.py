@@ -1,4 +1,4 @@
-"""What can be computed from a graph: distances, encodings, margins."""
+"""Quantities computed from a graph: distances, encodings, margins."""
 
 from graphtheory.structure.balls import at_distance, hop_ball
 from graphtheory.structure.core import (

@@ -1,4 +1,4 @@
-"""Breadth-first kernels on rows of senders; each works on one chunk, without interpreter lock."""
+"""Breadth-first search kernels on rows of senders; each processes one chunk, without the GIL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-WORDS = 8  # words of 64 sources that travel together: one cache line a node
+WORDS = 8  # words of 64 sources that are searched together: one cache line per node
 SOURCES_AT_ONCE = 64 * WORDS
 UNREACHABLE = 255
 
@@ -44,17 +44,17 @@ def _record(out, row, words, hops):
 
 @njit(cache=True, nogil=True)
 def _pull(indptr, indices, v, front, active, seen, new):
-    """Collect in `new` the sources that reach v first in this hop; true if there are any."""
-    heard = False
+    """Collect in `new` the sources that first reach v in this hop; true if there are any."""
+    reached = False
     for w in range(WORDS):
         new[w] = 0
     for e in range(indptr[v], indptr[v + 1]):
         sender = indices[e]
         if active[sender]:
-            heard = True
+            reached = True
             for w in range(WORDS):
                 new[w] |= front[sender, w]
-    if not heard:
+    if not reached:
         return False
     found = np.uint64(0)
     for w in range(WORDS):
@@ -66,7 +66,7 @@ def _pull(indptr, indices, v, front, active, seen, new):
 
 @njit(cache=True, nogil=True)
 def _close(indptr, indices, order, component, seen, out, hops):
-    """Give `hops` to all connected pairs not yet seen: one sweep over the components in order."""
+    """Set `hops` for all connected pairs not yet seen: one sweep over the components in order."""
     num_nodes = len(order)
     reach, new = np.empty(WORDS, np.uint64), np.empty(WORDS, np.uint64)
     start = 0
@@ -94,7 +94,7 @@ def _close(indptr, indices, order, component, seen, out, hops):
 def from_sources(indptr, indices, order, component, sources, cutoff, out):
     """Fill out [N, S]: hops from S sources, up to 512, to every node.
 
-    One bit a source: a hop is one OR over each row, and only rows that hear an active node write.
+    One bit per source: a hop is one OR over each row; only rows with an active sender are written.
     """
     num_nodes = len(indptr) - 1
     seen = np.zeros((num_nodes, WORDS), np.uint64)
@@ -152,7 +152,7 @@ def add_farness(indptr, indices, sources, farness):
 
 @njit(cache=True, nogil=True)
 def _expand(indptr, indices, queue, start, stop, mark, own, other):
-    """Add the next level to `queue`: (its end, its edges); the end is -1 when the sides meet."""
+    """Append the next level to `queue`: (its end, its edges); the end is -1 when the sides meet."""
     end, work = stop, 0
     for i in range(start, stop):
         for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
@@ -196,11 +196,11 @@ def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
 
 @njit(cache=True, nogil=True)
 def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, behind, turn):
-    """out[p] = hops from pairs[0, p] to pairs[1, p]; two searches grow, the cheaper first.
+    """out[p] = hops from pairs[0, p] to pairs[1, p]; of two searches the cheaper one advances.
 
-    Inside a strong component the answer exists, so the search stops once it must be `cutoff`;
-    across components it goes on until one side is exhausted. Marks are numbered by pair from the
-    even number `turn` on, so nothing is cleared between pairs.
+    Inside a strong component a path exists, so the search stops at `cutoff`; across components it
+    continues until one side has no new nodes. Marks are numbered by pair from the even number
+    `turn` on, so nothing is cleared between pairs.
     """
     num_nodes = len(rows[0]) - 1
     for p in range(pairs.shape[1]):
@@ -217,7 +217,7 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, 
 
 @njit(cache=True, nogil=True)
 def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
-    """Search backwards from `row`: distance h lies in queue[level_end[h] : level_end[h + 1]]."""
+    """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]]."""
     queue[0], mark[row] = row, turn
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
@@ -233,15 +233,15 @@ def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
 
 
 @njit(cache=True, nogil=True)
-def count_ball(indptr, indices, centres, start, stop, inner, radius, count, mark, queue, turn):
-    """count[i] = nodes whose distance to centres[i] is in inner..radius, for i start..stop-1.
+def count_ball(indptr, indices, centers, start, stop, inner, radius, count, mark, queue, turn):
+    """count[i] = nodes whose distance to centers[i] is in inner..radius, for i start..stop-1.
 
-    Marks are numbered by centre from `turn` on, so nothing is cleared.
+    Marks are numbered by center from `turn` on, so nothing is cleared.
     """
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)
-        _levels(indptr, indices, centres[c], radius, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, mark, own, queue, level_end)
         count[c] = level_end[radius + 1] - level_end[inner]
 
 
@@ -261,17 +261,17 @@ def _emit(words, used, hops_of, senders, distance, at):
 
 @njit(cache=True, nogil=True)
 def fill_ball(
-    indptr, indices, centres, start, stop, inner, radius, ends, senders, distance,
+    indptr, indices, centers, start, stop, inner, radius, ends, senders, distance,
     mark, queue, turn, hops_of, words, used,
 ):  # fmt: skip
     """Write what `count_ball` counted: rows of senders in ascending order, and their hops.
 
-    `words` has one bit a node, `used` one bit a word that is not 0; both are zeros, and are again.
+    `words` has one bit per node, `used` one bit per nonzero word; both are zero before and after.
     """
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)
-        _levels(indptr, indices, centres[c], radius, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, mark, own, queue, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
                 node = queue[i]

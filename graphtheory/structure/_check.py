@@ -1,4 +1,4 @@
-"""What the functions on graphs expect of their arguments."""
+"""Checks of the arguments of functions on graphs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.check import fit_int32
 from graphtheory.graph.csr import check_index
-
-_NARROW_BELOW = 2**31
 
 
 def num_nodes_of(graph: Neighborhood) -> int:
-    """Nodes of a graph; raises for anything else, a bipartite neighbourhood included."""
+    """Number of nodes of a graph; raises for anything else, bipartite neighborhoods included."""
     if not isinstance(graph, Neighborhood):
         raise TypeError(f"graph: got {type(graph).__name__}, expected a Neighborhood")
     if graph.num_src != graph.num_dst:
@@ -31,11 +30,11 @@ _rows: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
 
 
 def rows_of(graph: Neighborhood) -> Rows:
-    """(indptr, indices) in main memory, as the kernels read them; kept as long as the graph."""
+    """(indptr, indices) in main memory, as the kernels read them (cached)."""
     found = _rows.get(graph)
     if found is None:
-        narrow = max(graph.num_edges, graph.num_src) < _NARROW_BELOW
-        dtype = torch.int32 if narrow else torch.int64  # searches wait for memory: read half of it
+        narrow = fit_int32(graph.num_edges, graph.num_src)
+        dtype = torch.int32 if narrow else torch.int64  # searches are bound by memory: read half
         indptr, indices = (t.cpu().to(dtype).contiguous() for t in (graph.indptr, graph.indices))
         found = _rows[graph] = indptr.numpy(), indices.numpy()
     return found

@@ -1,4 +1,4 @@
-"""Strongly connected components in an order that answers reachability: senders before receivers."""
+"""Strongly and weakly connected components, the strong ones ordered: senders before receivers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def _close(root, count, component, waiting, held):
-    """Give component `count` to everything that waits above `root`; how many still wait."""
+    """Assign component `count` to all waiting nodes down to `root`; returns how many still wait."""
     while component[root] < 0:
         held -= 1
         component[waiting[held]] = count
@@ -19,13 +19,13 @@ def _close(root, count, component, waiting, held):
 def strong_components(indptr, indices):
     """Tarjan's algorithm without recursion: component of each node, int64 [N].
 
-    Row v lists the senders of v. A component is closed only after all components it hears from, so
+    Row v lists the senders of v. A component is closed after all components that lead to it, so
     along every edge component[sender] <= component[receiver], with equality inside a component.
     """
     num_nodes = len(indptr) - 1
     component = np.full(num_nodes, -1, np.int64)
     visit = np.full(num_nodes, -1, np.int64)  # order of first visit
-    low = np.empty(num_nodes, np.int64)  # earliest visit that the subtree still hears from
+    low = np.empty(num_nodes, np.int64)  # earliest visit reached from the subtree
     cursor = indptr[:-1].copy()  # next edge to follow
     path = np.empty(num_nodes, np.int64)  # from the root of the search to the current node
     waiting = np.empty(num_nodes, np.int64)  # visited, component not closed
@@ -75,5 +75,5 @@ def weak_components(indptr, indices):
             a, b = _root(parent, v), _root(parent, indices[e])
             parent[max(a, b)] = min(a, b)
     for v in range(len(parent)):
-        parent[v] = parent[parent[v]]  # a parent is smaller than its child, so it is done already
+        parent[v] = parent[parent[v]]  # a parent is smaller than its child, so it is final
     return parent

@@ -1,4 +1,4 @@
-"""Kernels on top of distances: counts by distance and class, hops to the nearest of some nodes."""
+"""Kernels: counts of nodes by distance and class, and hops to the nearest of some nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def count_columns(table, group, count):
 
 @njit(cache=True, nogil=True)
 def nearest(indptr, indices, targets, cutoff, out):
-    """Lower out[v], for every v within `cutoff` hops, to the hops from v to the nearest target."""
+    """Set out[v], for every v within `cutoff` hops, to the hops from v to the nearest target."""
     queue = np.empty(len(indptr) - 1, np.int64)
     for i in range(len(targets)):
         queue[i] = targets[i]

@@ -1,4 +1,4 @@
-"""Memory of the size of the graph that searches share, so that none of them clears all of it."""
+"""Buffers of the size of a graph that searches share, so that no search has to clear them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LAST_TURN = np.iinfo(np.int32).max
 class Scratch:
     """Marks and queues of one search at a time.
 
-    What a search marks is told from older marks by its number, the turn; everything else is left
-    as it was found. 21 bytes a node where all nodes are reached; queues that are not are not there.
+    A search distinguishes its marks from older ones by their number, the turn; it leaves all else
+    unchanged. 21 bytes per node if all nodes are reached; untouched pages of queues take no memory.
     """
 
     def __init__(self, num_nodes: int) -> None:
@@ -30,7 +30,7 @@ class Scratch:
         self._next = 1
 
     def turns(self, count: int) -> int:
-        """The first of `count` turns that no mark bears yet."""
+        """The first of `count` turns that are not in use as marks."""
         if self._next + count > _LAST_TURN:
             self.mark[:] = 0
             self._next = 1
@@ -39,14 +39,14 @@ class Scratch:
 
 
 class Pool:
-    """Scratch for as many threads as search one graph at a time."""
+    """Scratch buffers for the threads that search one graph at the same time."""
 
     def __init__(self, num_nodes: int) -> None:
         self.num_nodes, self._free = num_nodes, deque[Scratch]()
 
     @contextmanager
     def scratch(self) -> Iterator[Scratch]:
-        """One that no other thread has; after an error it is not used again."""
+        """A buffer that no other thread uses; after an error it is dropped."""
         try:
             found = self._free.pop()
         except IndexError:
@@ -59,5 +59,5 @@ _pools: WeakKeyDictionary[Neighborhood, Pool] = WeakKeyDictionary()
 
 
 def pool_of(graph: Neighborhood) -> Pool:
-    """What belongs to the graph, as long as it lives."""
+    """The buffers of a graph (cached)."""
     return _pools.setdefault(graph, Pool(graph.num_dst))

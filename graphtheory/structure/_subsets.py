@@ -1,4 +1,4 @@
-"""Random subsets and loops of rows, in loops that numba compiles."""
+"""Random subsets of rows, and self-loops, in loops that numba compiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from graphtheory.structure._bfs import _lowest_bit
 def floyd(draws, limit, highest):
     """The subsets [rows, n] of Floyd's algorithm.
 
-    Step k of a row takes draws[k, row], from 0..limit[row]-n+k, or the highest of these if that one
-    is taken already. `limit` is at most `highest`.
+    Step k of a row takes draws[k, row], from 0..limit[row]-n+k, or the largest of these if that
+    one is already taken. `limit` is at most `highest`.
     """
     n, rows = draws.shape
     chosen = np.empty((rows, n), np.int64)
@@ -33,7 +33,7 @@ def floyd(draws, limit, highest):
 
 @njit(cache=True, nogil=True)
 def _take(shares, column, limit, taken):
-    """Set the bits of the subset that `floyd` chooses where it draws these shares of its ranges."""
+    """Set the bits of the subset that `floyd` chooses if it draws these shares of its ranges."""
     n = shares.shape[0]
     for k in range(n):
         top = limit - n + k
@@ -45,10 +45,10 @@ def _take(shares, column, limit, taken):
 
 @njit(cache=True, nogil=True)
 def sample_rows(start, degree, shares):
-    """(indptr [rows + 1], places): n places of each row that has more, and all of the others.
+    """(indptr [rows + 1], edges): n edges of each row that has more, and all edges of other rows.
 
-    Row i has the places start[i]..start[i]+degree[i]-1; chosen ones ascend. The rows that have more
-    than n draw the columns of `shares` [n, such rows], in [0, 1), in their order.
+    Row i has the edges start[i]..start[i]+degree[i]-1; chosen ones ascend. The rows with more than
+    n edges use the columns of `shares` [n, such rows], in [0, 1), one after the other.
     """
     n, rows = shares.shape[0], start.shape[0]
     indptr = np.zeros(rows + 1, np.int64)
@@ -77,9 +77,9 @@ def sample_rows(start, degree, shares):
 
 @njit(cache=True, nogil=True)
 def with_loops(indptr, indices, receivers):
-    """(indptr, edges) of rows that get the loop of their receiver at their end if they lack it.
+    """(indptr, edges) of rows with their self-loop appended where it is missing.
 
-    Edge e of the given rows is e, the loop of row i is num_edges + i.
+    Edge e of the given rows is numbered e, the self-loop of row i num_edges + i.
     """
     rows, num_edges = receivers.shape[0], indices.shape[0]
     longer = np.empty(rows + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Nodes within a radius, with their distances, in memory proportional to the answer."""
+"""Nodes within a radius, with their distances, in memory proportional to the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 from graphtheory.structure.memory import require_memory
 
-_AT_ONCE = 64  # balls that a thread takes at a time
+_AT_ONCE = 64  # balls per chunk of a thread
 
 
 def hop_ball(
@@ -23,26 +23,26 @@ def hop_ball(
 
     .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
 
-    The centre n is at distance 0 and belongs to its ball unless `inner` > 0. Rows are sets: senders
-    ascending, each once. A row may be empty when `inner` > 0. Edge weights are dropped.
+    The center n is at distance 0 and belongs to its ball unless `inner` > 0. Senders of a row
+    ascend, each once. A row may be empty when `inner` > 0. Edge weights are dropped.
 
     Args:
-        graph: As many senders as receivers.
+        graph: A graph whose nodes both send and receive.
         radius: Hops, 0..254.
         inner: Hops, 0..radius; nearer nodes are left out.
-        receivers: Node ids [R] of the centres, whose balls are the rows; default all nodes.
+        receivers: Node ids [R] of the centers, whose balls are the rows; default all nodes.
 
     Returns:
-        The neighbourhood [R, N], which carries the distances as `.distance`, and the distances:
-        uint8 [E] in the order of its edges.
+        The neighborhood [R, N], which carries the distances as `.distance`, and the distances:
+        uint8 [E] in edge order.
 
     Raises:
-        TypeError: `graph` is no Neighborhood, or a radius is no integer.
-        ValueError: A bipartite graph, or a radius out of range.
-        IndexError: A receiver that does not exist.
-        MemoryError: The result does not fit into the available memory; the message names the sizes.
+        TypeError: If `graph` is not a Neighborhood, or a radius is not an integer.
+        ValueError: If the graph is bipartite, or a radius is out of range.
+        IndexError: If a receiver does not exist.
+        MemoryError: If the result does not fit into the available memory; the message gives sizes.
 
-    Source: section 3.5.1, the distance-1 and distance-2 neighbourhoods of S^{n,t}.
+    Source: section 3.5.1, the distance-1 and distance-2 neighborhoods of S^{n,t}.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -57,7 +57,7 @@ def hop_ball(
     ids = (
         torch.arange(num_nodes) if receivers is None else as_ids("receivers", receivers, num_nodes)
     )
-    centres, balls = ids.numpy(), len(ids)
+    centers, balls = ids.numpy(), len(ids)
     pool = pool_of(graph)
     indptr = torch.zeros(balls + 1, dtype=torch.int64)
     count = indptr.numpy()[1:]
@@ -65,7 +65,7 @@ def hop_ball(
     def measure(a: int, b: int) -> None:
         with pool.scratch() as s:
             own = (s.mark, s.queue, s.turns(b - a))
-            _bfs.count_ball(*rows, centres, a, b, inner, radius, count, *own)
+            _bfs.count_ball(*rows, centers, a, b, inner, radius, count, *own)
 
     for_chunks(measure, balls, _AT_ONCE)
     torch.cumsum(indptr, 0, out=indptr)
@@ -78,7 +78,7 @@ def hop_ball(
     def fill(a: int, b: int) -> None:
         with pool.scratch() as s:
             own = (s.mark, s.queue, s.turns(b - a), s.hops_of, s.words, s.used)
-            _bfs.fill_ball(*rows, centres, a, b, inner, radius, *out, *own)
+            _bfs.fill_ball(*rows, centers, a, b, inner, radius, *out, *own)
 
     for_chunks(fill, balls, _AT_ONCE)
     ball = Neighborhood(indptr, senders, num_nodes, distance=distance, validate=False)
@@ -86,18 +86,18 @@ def hop_ball(
 
 
 def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
-    """The distance-z neighbourhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
+    """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
 
     Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
 
     Args:
-        graph: As many senders as receivers.
+        graph: A graph whose nodes both send and receive.
         z: Hops, 0..254.
 
     Raises:
-        TypeError: `graph` is no Neighborhood, or `z` is no integer.
-        ValueError: A bipartite graph, or `z` out of range.
-        MemoryError: The result does not fit into the available memory.
+        TypeError: If `graph` is not a Neighborhood, or `z` is not an integer.
+        ValueError: If the graph is bipartite, or `z` is out of range.
+        MemoryError: If the result does not fit into the available memory.
 
     Source: section 3.4.2, above equation (3.5).
 

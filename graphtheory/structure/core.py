@@ -1,4 +1,4 @@
-"""Where the nodes that tell the class lie: winning margins, core distance, confusion ratio."""
+"""Distances of discriminative nodes: winning margins, core distance, confusion ratio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphtheory.structure.memory import require_memory
 
 @dataclass(frozen=True)
 class DistanceCounts:
-    r"""How many nodes of which pattern lie at which distance of every node.
+    r"""Number of nodes of each pattern at each distance from every node.
 
     Attributes:
         pattern: Discriminative nodes of class c at distance z of node n, int32 [N, Z + 1, C].
@@ -28,7 +28,7 @@ class DistanceCounts:
     size: Tensor
 
     def within(self) -> DistanceCounts:
-        """Balls instead of rings: column z counts distances 0..z, the node itself included."""
+        """Cumulative counts: column z counts distances 0..z, the node itself included."""
         return DistanceCounts(
             self.pattern.cumsum(1, dtype=torch.int32), self.size.cumsum(1, dtype=torch.int32)
         )
@@ -41,19 +41,19 @@ def count_by_distance(
 
     .. math:: \mathrm{count}[n, z, c] = |\{ s \in N_z(n) : \mathrm{pattern}_s = c \}|
 
-    Distances are hops s -> n. Works through 512 nodes at a time; no table of all pairs is held.
+    Distances are hops s -> n. 512 nodes are processed at a time, without a table of all pairs.
 
     Args:
-        graph: As many senders as receivers.
-        pattern: The class that a node's feature stands for, int64 [N] in 0..num_classes-1, or -1
+        graph: A graph whose nodes both send and receive.
+        pattern: The class that a node's feature indicates, int64 [N] in 0..num_classes-1, or -1
             for a non-discriminative node.
         num_classes: C, 1 or more.
         max_distance: Z, hops, 1..253.
 
     Raises:
-        TypeError: `graph` is no Neighborhood, or `pattern` is not int64.
-        ValueError: A bipartite graph, wrong shapes, or values out of range.
-        MemoryError: The counts do not fit into the available memory.
+        TypeError: If `graph` is not a Neighborhood, or `pattern` is not int64.
+        ValueError: If the graph is bipartite, shapes are wrong, or values are out of range.
+        MemoryError: If the counts do not fit into the available memory.
 
     Source: the sets D_l and N_z^n of section 3.4.2.
 
@@ -90,7 +90,7 @@ def count_by_distance(
 
 
 def winning_margin(counts: DistanceCounts, label: Tensor, *, normalized: bool = False) -> Tensor:
-    r"""By how much class-relevant nodes outnumber confusion nodes at each distance.
+    r"""Number of class-relevant nodes minus confusion nodes at each distance.
 
     .. math:: \Delta_n(z) = |D_*^n \cap N_z(n)| - |D_\#^n \cap N_z(n)|, \qquad z = 1..Z
 
@@ -107,10 +107,10 @@ def winning_margin(counts: DistanceCounts, label: Tensor, *, normalized: bool = 
         float64 [N, Z]; column z - 1 belongs to distance z.
 
     Raises:
-        TypeError: `label` is not int64.
-        ValueError: One class only, or labels of the wrong shape or range.
+        TypeError: If `label` is not int64.
+        ValueError: If there is only one class, or labels have the wrong shape or range.
 
-    Source: equation (3.5); the rule for several classes and the normalised form from section B.1.1.
+    Source: equation (3.5); the rule for several classes and the normalized form from section B.1.1.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -124,7 +124,7 @@ def winning_margin(counts: DistanceCounts, label: Tensor, *, normalized: bool = 
 
 
 def core_distance(margin: Tensor) -> int:
-    r"""The distance at which the margin, averaged over all nodes, is largest; the nearest on ties.
+    r"""The distance with the largest margin averaged over all nodes; the smallest one of ties.
 
     .. math:: z_m = \arg\max_z \bar\Delta(z), \qquad \bar\Delta(z) = \frac1N \sum_n \Delta_n(z)
 
@@ -135,7 +135,7 @@ def core_distance(margin: Tensor) -> int:
         Hops, 1..Z.
 
     Raises:
-        ValueError: No node or no distance.
+        ValueError: If there is no node or no distance.
 
     Source: equations (3.5), (3.6).
 
@@ -151,14 +151,14 @@ def core_distance(margin: Tensor) -> int:
 def positive_share(margin: Tensor, z: int) -> float:
     """Share of all nodes whose margin at distance z is above 0.
 
-    At the core distance it is the 1 - eps_0 of the theory.
+    At the core distance it is 1 - eps_0 of the theory.
 
     Args:
         margin: From `winning_margin` [N, Z].
         z: Hops, 1..Z.
 
     Raises:
-        ValueError: `z` out of range.
+        ValueError: If `z` is out of range.
 
     Source: assumption 3.4.2, table B.5.
 
@@ -184,22 +184,22 @@ def confusion_ratio(
         \epsilon_S = \mathbb{E}_n
         \frac{|S_\#^n \cap N_{z_m}(n)|}{|(S_*^n \cup S_\#^n) \cap N_{z_m}(n)|}
 
-    Nodes that hear no discriminative node are left out of the average; without any other node the
-    ratio is nan. With several classes the confusion nodes count as in `winning_margin`. The
-    expectation over iterations is the mean over several samples, taken by the caller.
+    Nodes without discriminative nodes in their row are left out of the average; if all are, the
+    ratio is nan. With several classes, confusion nodes count as in `winning_margin`. The
+    expectation over iterations is the mean over several samples, which the caller takes.
 
     Args:
         core: Sampled nodes at the core distance: ``at_distance(graph, z_m)`` for all of them, or
             ``sample.keep(sample.distance == z_m)``.
         label: Class of every node, int64 [N] in 0..C-1.
-        pattern: Class that a node's feature stands for, int64 [N], -1 for non-discriminative.
+        pattern: Class that a node's feature indicates, int64 [N], -1 for non-discriminative.
         num_classes: C, 2 or more.
         receivers: Bool [N], nodes to average over; default all non-discriminative ones. Pass
-            ``(pattern < 0) & labelled`` for the definition as printed.
+            ``(pattern < 0) & labeled`` for the definition as printed.
 
     Raises:
-        TypeError: `label` or `pattern` is not int64.
-        ValueError: A bipartite neighbourhood, shapes or ranges that do not fit.
+        TypeError: If `label` or `pattern` is not int64.
+        ValueError: If the neighborhood is bipartite, or shapes or ranges do not fit.
 
     Source: equation (3.7).
 
@@ -215,10 +215,10 @@ def confusion_ratio(
     if receivers.dtype != torch.bool or receivers.shape != (num_nodes,):
         shape = tuple(receivers.shape)
         raise ValueError(f"receivers: {receivers.dtype} {shape}, expected bool [{num_nodes}]")
-    heard = pattern[core.indices]
+    found = pattern[core.indices]
     votes = torch.zeros(num_nodes * num_classes, dtype=torch.int64, device=core.device)
-    cell = core.receivers() * num_classes + heard
-    votes += torch.bincount(cell[heard >= 0], minlength=len(votes))
+    cell = core.receivers() * num_classes + found
+    votes += torch.bincount(cell[found >= 0], minlength=len(votes))
     own, confusion = _votes(votes.view(num_nodes, 1, num_classes), label)
     own, confusion = own[receivers, 0], confusion[receivers, 0]
     decided = own + confusion > 0

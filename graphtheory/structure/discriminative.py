@@ -1,4 +1,4 @@
-"""Which nodes carry a feature that tells their class, and how balanced the classes are."""
+"""Nodes whose features indicate their class, and how balanced the classes are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
-_SMALL = 64  # matrices up to this size are decomposed completely, larger ones by Lanczos steps
+_SMALL = 64  # matrices up to this size get a full decomposition, larger ones Lanczos steps
 
 
 def discriminative_nodes(
@@ -29,27 +29,27 @@ def discriminative_nodes(
         \angle\Big(z_n,\ \frac{1}{|c|} \sum_{m \in c} z_m\Big) < \mathrm{angle}
 
     V_c holds the top eigenvectors of a second-moment matrix of the features of class c. A node
-    whose representation is zero is not discriminative; neither is any node of a class whose mean
-    representation is zero. A class with fewer nodes than directions uses as many as it has.
+    whose representation is zero is not discriminative, nor is any node of a class whose mean
+    representation is zero. A class with fewer nodes than directions uses one direction per node.
 
     Args:
         x: Features [N, d], floating and finite, dense or sparse.
         label: Class of every node, int64 [N], 0 or more.
         moment: "uncentred" takes the eigenvectors of X^T X, "covariance" those of X^T X after the
-            class's mean is subtracted. Both represent the features as given.
-        num_directions: Eigenvectors, 1..d.
+            mean of the class is subtracted. Both represent the features as given.
+        num_directions: Number of eigenvectors, 1..d.
         angle: Radians, in (0, pi].
 
     Returns:
         bool [N].
 
     Raises:
-        TypeError: `x` is no floating tensor, or `label` is not int64.
-        ValueError: Shapes that do not fit, features that are not finite, options out of range.
+        TypeError: If `x` is not a floating tensor, or `label` is not int64.
+        ValueError: If shapes do not fit, features are not finite, or options are out of range.
 
     Source: section B.1.1, tables B.1 to B.4. The thesis names the covariance matrix; on Cora and
-    Actor its printed shares lie within 1 and 0.6 points, on average, of the uncentred form and more
-    than 10 points from the centred one, so the uncentred form is the default.
+    Actor its printed shares are within 1 and 0.6 points, on average, of the form without centering,
+    and more than 10 points from the centered one, so the former is the default.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
@@ -100,10 +100,10 @@ def _directions(x: np.ndarray | scipy.sparse.csr_array, mean: np.ndarray, count:
 
 
 class ClassBalance(NamedTuple):
-    """Sizes of the classes against the balance that the theory assumes.
+    """Class sizes, compared with the balance that the theory assumes.
 
     Attributes:
-        mean: Nodes of a class on average.
+        mean: Mean number of nodes per class.
         largest_gap: Largest difference between a class's size and the mean, in nodes.
         bound: 10 sqrt(N), which the gap should not exceed.
     """
@@ -114,16 +114,16 @@ class ClassBalance(NamedTuple):
 
 
 def class_balance(label: Tensor) -> ClassBalance:
-    """How far the class sizes are from equal.
+    """Differences between the class sizes.
 
-    Classes are 0..max(label); one without nodes counts with size 0. Negative labels (unlabelled
-    nodes) are left out. Without any labelled node everything is 0.
+    Classes are 0..max(label); a class without nodes has size 0. Nodes with negative labels
+    (unlabeled) are left out. Without labeled nodes everything is 0.
 
     Args:
         label: Class of every node, int64 [N].
 
     Raises:
-        TypeError: `label` is not int64.
+        TypeError: If `label` is not int64.
 
     Source: section B.1.1, table B.8.
 

@@ -42,18 +42,17 @@ def shortest_path_distance(
     .. math:: D[n, s] = \min(\mathrm{hops}(s \to n),\ \mathrm{cutoff}), \qquad D[n, n] = 0
 
     Row n is the receiver, column s the sender, as in `Neighborhood.to_dense`; an undirected graph
-    has a symmetric D. The value `cutoff` means "so far or farther". A pair without a path, however
-    long, has `UNREACHABLE` = 255: the cutoff shortens the count, never the answer whether a path
-    exists. Weights, duplicate edges and self-loops change nothing. A graph without nodes gives an
-    empty result.
+    has a symmetric D. The value `cutoff` means "at least `cutoff` hops". A pair without a path has
+    `UNREACHABLE` = 255, whatever the cutoff. Weights, duplicate edges and self-loops change
+    nothing. A graph without nodes gives an empty result.
 
     All pairs and `sources` advance 512 sources together, one bit each: about (N / 512) x hops
     passes over the edges. `pairs` searches from both ends of each pair until they meet; between
-    strongly connected components of a directed graph it may have to exhaust one side. For many
+    strongly connected components of a directed graph it may visit all nodes of one side. For many
     queries on a graph whose N^2 bytes fit, compute all pairs once and index.
 
     Args:
-        graph: As many senders as receivers.
+        graph: A graph whose nodes both send and receive.
         cutoff: Hops, 1..254.
         sources: Node ids [S]; columns of D to compute. Default all.
         pairs: Node ids [2, P], senders in row 0 and receivers in row 1 as in an `edge_index`.
@@ -62,11 +61,11 @@ def shortest_path_distance(
         uint8 [N, N]; with `sources` [N, S], column k for sources[k]; with `pairs` [P].
 
     Raises:
-        TypeError: `graph` is no Neighborhood, or ids or cutoff are no integers.
-        ValueError: A bipartite graph, a cutoff out of range, wrong shapes, or both `sources` and
-            `pairs`.
-        IndexError: A node id out of range.
-        MemoryError: The result does not fit into the available memory; the message names the sizes.
+        TypeError: If `graph` is not a Neighborhood, or if ids or cutoff are not integers.
+        ValueError: If the graph is bipartite, the cutoff is out of range, shapes are wrong, or both
+            `sources` and `pairs` are given.
+        IndexError: If a node id is out of range.
+        MemoryError: If the result does not fit into the available memory; the message gives sizes.
 
     Source: the distance behind the encoding of equation (3.2); bucket i holds D = i - 1.
 
@@ -93,7 +92,7 @@ def shortest_path_distance(
 
 
 class Reachability(NamedTuple):
-    """What decides whether a path exists, computed once a graph."""
+    """Components of a graph, which decide whether a path exists."""
 
     strong: np.ndarray
     weak: np.ndarray
@@ -104,7 +103,7 @@ _known: WeakKeyDictionary[Neighborhood, Reachability] = WeakKeyDictionary()
 
 
 def reachability(graph: Neighborhood) -> Reachability:
-    """Components of the graph, remembered as long as it lives."""
+    """Components of the graph (cached)."""
     parts = _known.get(graph)
     if parts is None:
         rows = rows_of(graph)
@@ -119,9 +118,9 @@ _columns: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
 
 
 def columns_of(graph: Neighborhood) -> Rows:
-    """The edges by sender as `rows_of` has them by receiver; the same memory where both agree.
+    """(indptr, indices) of the edges by sender (cached); the arrays of `rows_of` if both are equal.
 
-    `Neighborhood.transpose` would keep three wide arrays for its `perm`, which no search reads.
+    `Neighborhood.transpose` would also keep a `perm` in 64 bits, which no search reads.
     """
     found = _columns.get(graph)
     if found is None:
@@ -141,7 +140,7 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
     out = result.numpy()
 
     def work(start: int, stop: int) -> None:
-        # Written hop by hop, so into memory of its own: the rows of the result lie too far apart.
+        # Written hop by hop into separate memory: rows of the result are too far apart.
         columns = np.empty((len(out), stop - start), dtype=np.uint8)
         batch = ids[start:stop]
         _bfs.from_sources(*rows, parts.order, parts.strong, batch, cutoff, columns)

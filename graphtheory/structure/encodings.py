@@ -1,4 +1,4 @@
-"""Absolute encodings of a node's place in its graph: its degree, its distance to the centroid.
+"""Absolute encodings of a node's position in its graph: degree, distance to the centroid.
 
 Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
 `AddRandomWalkPE`.
@@ -23,24 +23,24 @@ from graphtheory.structure.distance import MAX_CUTOFF
 def degree_encoding(
     graph: Neighborhood, *, direction: Literal["in", "out"] = "in", log: bool = True
 ) -> Tensor:
-    r"""How many edges a node receives or sends, as a column to join to its features.
+    r"""Number of incoming or outgoing edges of each node, as a column to append to its features.
 
     .. math:: e_n = \log(1 + \deg(n))
 
-    Duplicate edges and self-loops count as often as they occur; an isolated node has 0.
+    Duplicate edges and self-loops count each time; an isolated node has 0.
 
     Args:
-        graph: As many senders as receivers.
-        direction: "in" counts the senders a node hears, "out" the receivers that hear it; the
-            same in an undirected graph.
+        graph: A graph whose nodes both send and receive.
+        direction: "in" counts edges into a node, "out" edges from it; both are the same in an
+            undirected graph.
         log: Take log(1 + degree); otherwise the degree itself.
 
     Returns:
         float32 [N, 1].
 
     Raises:
-        TypeError: `graph` is no Neighborhood.
-        ValueError: A bipartite graph, or an unknown direction.
+        TypeError: If `graph` is not a Neighborhood.
+        ValueError: If the graph is bipartite, or the direction is unknown.
 
     Source: degree encoding of section B.5.2.
 
@@ -62,25 +62,27 @@ def centroids(
     num_samples: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""The nodes of least mean distance to the rest of their connected component.
+    r"""The nodes with the smallest mean distance to the rest of their connected component.
 
     .. math:: \arg\min_{c} \sum_{n \in \mathrm{component}(c)} \mathrm{hops}(c, n)
 
-    Directions are ignored, every component has its own centroids, and ties are all kept: both
+    Directions are ignored, every component has its own centroids, and all ties are kept: both
     middle nodes of a path of four, every node of a clique, an isolated node itself.
 
     Args:
-        graph: As many senders as receivers.
-        num_samples: Nodes to measure from instead of all: an estimate, for large graphs. A
-            component without a sample is measured from its first node.
-        generator: Draws the samples; required with `num_samples`.
+        graph: A graph whose nodes both send and receive.
+        num_samples: Number of random nodes to measure distances from instead of all nodes: an
+            estimate, for large graphs. A component without a sample is measured from its first
+            node.
+        generator: Source of randomness of the samples; required with `num_samples`.
 
     Returns:
         Node ids int64 [K], ascending.
 
     Raises:
-        TypeError: `graph` is no Neighborhood.
-        ValueError: A bipartite graph, `num_samples` out of range, or no generator for them.
+        TypeError: If `graph` is not a Neighborhood.
+        ValueError: If the graph is bipartite, `num_samples` is out of range, or the generator for
+            it is missing.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
@@ -109,23 +111,22 @@ def centroid_distance(
 ) -> Tensor:
     """Hops from every node to the nearest centroid of its component, saturating at `cutoff`.
 
-    Directions are ignored as in `centroids`, so every node has a centroid to go to.
+    Directions are ignored as in `centroids`, so every node can reach a centroid.
 
     Args:
-        graph: As many senders as receivers.
+        graph: A graph whose nodes both send and receive.
         cutoff: Hops, 1..254.
-        num_samples: As in `centroids`: None is exact.
+        num_samples: As in `centroids`; None is exact.
         generator: As in `centroids`.
 
     Returns:
         uint8 [N].
 
     Raises:
-        TypeError: `graph` is no Neighborhood, or the cutoff is no integer.
-        ValueError: As in `centroids`, or a cutoff out of range.
+        TypeError: If `graph` is not a Neighborhood, or the cutoff is not an integer.
+        ValueError: As in `centroids`, or if the cutoff is out of range.
 
-    Source: distance to the centroid of the whole graph, section B.5.2; the thesis does not say
-    which node that is.
+    Source: distance to the centroid of the whole graph, section B.5.2, which does not define it.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)

@@ -1,4 +1,4 @@
-"""Refuse a result that cannot fit before computing it."""
+"""Refuse a result that does not fit into memory before computing it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_bytes() -> int | None:
-    """Bytes this process may still take, of the host's and of its container's; None if unknown."""
+    """Bytes that this process can still allocate, on host and in container; None if unknown."""
     known = [value for value in (_host_available(), _container_available()) if value is not None]
     return min(known, default=None)
 
 
 def require_memory(what: str, needed: int, advice: str) -> None:
-    """Raise MemoryError, with the sizes and a cheaper way, when `needed` bytes are not there."""
+    """Raise MemoryError, with the sizes and a cheaper way, if `needed` bytes are not available."""
     available = available_bytes()
     if available is not None and needed > available:
         raise MemoryError(
@@ -38,7 +38,7 @@ def _container_available() -> int | None:
     allowed = limit.read_text().strip()
     if allowed == "max":
         return None
-    reclaimable = _field(stat, "inactive_file") or 0  # file cache counts as usage, yet gives way
+    reclaimable = _field(stat, "inactive_file") or 0  # file cache counts as usage, but can be freed
     return max(int(allowed) - int(usage.read_text()) + reclaimable, 0)
 
 

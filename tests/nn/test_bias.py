@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory.nn import BucketBias
-from graphtheory.nn.bias import UNREACHABLE
+from graphtheory.structure import UNREACHABLE
 
 
 def bucket_of(distance: int, num_buckets: int, own_unreachable: bool) -> int:

@@ -16,9 +16,9 @@ def random_graph(seed):
 
 
 def answers(graph):
-    centres = torch.tensor([5, 5, 299, 0, 5])
+    centers = torch.tensor([5, 5, 299, 0, 5])
     pairs = torch.randint(300, (2, 400), generator=torch.Generator().manual_seed(1))
-    ball, distance = hop_ball(graph, 3, receivers=centres)
+    ball, distance = hop_ball(graph, 3, receivers=centers)
     found = [ball.indptr, ball.indices, distance]
     return [*found, shortest_path_distance(graph, pairs=pairs)]
 
