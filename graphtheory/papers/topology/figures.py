@@ -14,13 +14,13 @@ from torch import Generator, Tensor
 from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.metrics import infinity_norm
-from graphtheory.papers.claims import Numbers, Read, Trend, over
+from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.data import DegreeGroupTask, SampledTask
-from graphtheory.papers.topology.trials import SampledTrials, TrainingOptions
+from graphtheory.papers.topology.trials import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns.draw import derive
 from graphtheory.report.table import Table, mean_spread
 
@@ -28,24 +28,7 @@ MEASURES = {"error": "squared error / variance", "mse": "squared error"}
 _ROWS = MEASURES | {"variance": "variance", "norm": "norm of A*"}
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How "the learning rate is 1e-3" is read.
-
-    Attributes:
-        name: In tables and pictures.
-        adam: Steps of Adam instead of SGD.
-        step_size: eta (thesis: 1e-3).
-        everything: Biases and C are trained too: the model of practice, not that of the theory.
-    """
-
-    name: str
-    adam: bool = False
-    step_size: float = 1e-3
-    everything: bool = False
-
-
-READINGS = (Reading("SGD"), Reading("Adam", adam=True))
+READINGS = (Reading(), Reading("Adam", adam=True))
 """Algorithm 2 names SGD. With it and the printed numbers nothing is learned: the error stays at
 that of a constant. With Adam, all else as printed, it falls."""
 
@@ -89,9 +72,8 @@ def errors(grid: SampledTasks, reading: Reading, width: int, labels: int) -> lis
     the targets, `error` their ratio: the variance differs between graphs, and a constant has 1.
     """
     options = TrainingOptions(
-        width, round(grid.passes * labels), grid.batch_size, grid.dropout, reading.step_size,
-        reading.adam, reading.everything,
-    )  # fmt: skip
+        width, round(grid.passes * labels), grid.batch_size, grid.dropout, reading
+    )
     seeds = range(grid.first, grid.first + grid.seeds)
     drawn = [(task, seed, *task.draw(labels, seed)) for task in grid.tasks for seed in seeds]
     learned = round(labels * (1 - grid.held_out))
@@ -185,19 +167,16 @@ def curves(
     )  # fmt: skip
 
 
-def at_most(setting: str, measure: str) -> Read:
-    """Reads a measure at the largest setting over the norm of A*, for each reading."""
+def at_most(setting: str, measured: Measurements) -> list[Measured]:
+    """Those of the largest setting."""
+    most = max(row[setting] for row in measured)
+    return [row for row in measured if row[setting] == most]
 
-    def read(grid: Any, measured: Measurements) -> dict[str, Numbers]:
-        most = max(row[setting] for row in measured)
-        out: dict[str, dict[float, list[float]]] = {}
-        for (reading, _), mine in groups(measured, "reading", "name").items():
-            own = sorted((row for row in mine if row[setting] == most), key=lambda r: r["seed"])
-            norm = fmean(row["norm"] for row in mine)
-            out.setdefault(reading, {})[norm] = [row[measure] for row in own]
-        return dict(out)
 
-    return read
+def mean_norms(measured: Measurements) -> list[Measured]:
+    """With the mean over the seeds as the norm of A* of each task, in the order of the tasks."""
+    tasks = groups(measured, "name").values()
+    return [row | {"norm": fmean(r["norm"] for r in task)} for task in tasks for row in task]
 
 
 @dataclass(frozen=True)
@@ -208,10 +187,9 @@ class Left:
 
     def __call__(self, grid: Any, measured: Measurements) -> Verdict:
         """A sentence for each reading."""
-        most, told = max(row[self.setting] for row in measured), []
-        for (reading,), mine in groups(measured, "reading").items():
-            tasks = groups((row for row in mine if row[self.setting] == most), "name").values()
-            left = [fmean(row["error"] for row in task) for task in tasks]
+        told = []
+        for (reading,), mine in groups(at_most(self.setting, measured), "reading").items():
+            left = [fmean(row["error"] for row in task) for task in groups(mine, "name").values()]
             told.append(f"{reading}: {min(left):.2f} to {max(left):.2f} of the variance is left.")
         return Verdict(" ".join(told))
 
@@ -229,14 +207,15 @@ def mean_left(grid: Any, measured: Measurements) -> Verdict:
 
 def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledTasks) -> Figure:
     def picture(grid: SampledTasks, measured: Measurements, title: str) -> Any:
-        norm = {name: fmean(row["norm"] for row in of) for name, of in _tasks(measured).items()}
-        return curves(measured, lambda row: f"{row['name']}, norm {norm[row['name']]:.2f}",
+        return curves(mean_norms(measured), lambda row: f"{row['name']}, norm {row['norm']:.2f}",
                       lambda row: row[setting], label, title)  # fmt: skip
 
     def norms(measure: str, claimed: Any) -> Trend:
-        what = f"{_ROWS[measure]} at the most {things}"
-        return Trend(what=what, letter="the norm of A*", read=at_most(setting, measure),
-                     claimed=claimed, sample=means)  # fmt: skip
+        read, what = over("norm", measure, "{reading}"), f"{_ROWS[measure]} at the most {things}"
+        return Trend(
+            what=what, letter="the norm of A*", claimed=claimed, sample=means,
+            read=lambda grid, measured: read(grid, mean_norms(at_most(setting, measured))),
+        )  # fmt: skip
 
     falls = Trend(
         what=MEASURES["error"], letter=things, read=over(setting, "error", "{reading}, {name}"),
@@ -250,10 +229,6 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
     return Figure(figure, summary, grid, errors, Errors(setting, things), claims, picture, quick)
 
 
-def _tasks(measured: Measurements) -> dict[str, list[Measured]]:
-    return {name: mine for (name,), mine in groups(measured, "name").items()}
-
-
 def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
     p = (0.7, 0.3)
     return tuple(
@@ -261,8 +236,7 @@ def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
     )
 
 
-# The source does not say the degrees; those of steps-5 are others, so that what is chosen there is
-# not chosen on these graphs.
+# The source does not say the degrees.
 _NORMS = _graphs((2, 2), (10, 2), (20, 2), (40, 2))
 _STEP_SIZES = (
     *(Reading(f"SGD {step:g}", step_size=step) for step in (1e-3, 1e-2, 3e-2, 1e-1)),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,93 +13,19 @@ from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.data.catalogue import key
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
-from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS
 from graphtheory.papers.topology.sampling import (
     FULL,
     MLP,
-    Candidate,
-    Options,
+    Sampling,
     candidates,
-    train_candidate,
+    scores,
 )
 from graphtheory.report.table import Table, mean_spread
 
 _POINT = 0.01
 _QUICK_EPOCHS = 40
-_TRIED: tuple[Options, ...] = (
-    {},
-    {"dropout": 0.5, "weight_decay": 5e-4},
-    {"average": 0.98},
-    {"dropout": 0.5, "weight_decay": 5e-4, "average": 0.98},
-)
-
-
-@dataclass(frozen=True)
-class Sampling(Grid):
-    """The same GCN trained on all neighbors and on samples of them, and an MLP.
-
-    Prediction is with all neighbors. Variant and options of each sampler are chosen by mean
-    validation score at the first budget and kept at the others.
-
-    Attributes:
-        candidates: What is chosen from.
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        budgets: Shares of the neighbors, see `budget.neighbor_use`.
-        tried: Changes of the options that a search chose for the GCN on all neighbors.
-        epochs: Upper bound.
-        patience: Epochs without a better validation score: long, for scores are noisy.
-        search_epochs: Upper bound for a candidate.
-        search_seeds: Splits that a candidate is judged on.
-        seeds: Splits.
-        first: The first split.
-    """
-
-    candidates: tuple[Candidate, ...] = axis("candidate", ())
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
-    budgets: tuple[float, ...] = unrecorded((0.1, 1 / 3))
-    tried: tuple[Options, ...] = unrecorded(_TRIED)
-    epochs: int = 400
-    patience: int = 100
-    search_epochs: int = unrecorded(200)
-    search_seeds: int = unrecorded(2)
-    seeds: int = axis("seed", 5)
-    first: int = 5
-
-    def measure(
-        self,
-        run: Callable[..., list[Measured]],
-        progress: Progress = lambda *_: None,
-        *,
-        kept: Path | None = None,
-    ) -> list[Measured]:
-        """Choose candidates ("search"), then train them on all seeds and budgets ("result")."""
-        names = [one.sampler for one in self.candidates]
-        search = replace(
-            self,
-            candidates=tuple(one for one in self.candidates if names.count(one.sampler) > 1),
-            seeds=min(self.search_seeds, self.seeds),
-            epochs=self.search_epochs,
-        )
-        judged = Grid.measure(search, run, progress, kept=kept)
-        chosen = choose(self.candidates, judged)
-        result = replace(self, candidates=tuple(self._at_budgets(chosen)))
-        last = Grid.measure(result, run, progress, kept=kept)
-        stages = (("search", judged), ("result", last))
-        return [{"stage": stage} | row for stage, rows in stages for row in rows]
-
-    def _at_budgets(self, chosen: Sequence[Candidate]) -> list[Candidate]:
-        return [
-            replace(one, budget=budget if one.sampler in SAMPLERS else 1.0)
-            for place, budget in enumerate(self.budgets)
-            for one in chosen
-            if one.sampler in SAMPLERS or place == 0
-        ]
-
-
 _PLANS: dict[str, dict[str, Any]] = {
     "facebook": {
         "epochs": 600, "search_epochs": 600, "seeds": 3, "search_seeds": 1, "first": 3,
@@ -119,16 +44,6 @@ def on_dataset(grid: Sampling, dataset: str, root: Path | None) -> Sampling:
     return replace(grid, candidates=candidates(dataset, grid.tried, grid.budgets[0]))
 
 
-def scores(grid: Sampling, candidate: Candidate, seed: int) -> list[Measured]:
-    """The scores of one candidate on one split."""
-    epochs, patience = grid.epochs, grid.patience
-    return [
-        train_candidate(
-            candidate, grid.dataset, grid.root, seed=seed, epochs=epochs, patience=patience
-        )
-    ]
-
-
 def quick(grid: Sampling) -> Sampling:
     """Two samplers on one split for few epochs."""
     few = (FULL, MLP, "degree groups", "GraphSAGE")
@@ -136,20 +51,6 @@ def quick(grid: Sampling) -> Sampling:
         grid, candidates=tuple(one for one in grid.candidates if one.sampler in few),
         budgets=grid.budgets[:1], epochs=_QUICK_EPOCHS, search_epochs=_QUICK_EPOCHS, seeds=1,
     )  # fmt: skip
-
-
-def choose(given: Sequence[Candidate], measured: Measurements) -> list[Candidate]:
-    """The candidate of each sampler with the best mean validation score, the earlier on a tie."""
-    judged = groups(measured, "sampler", "variant", "tried")
-
-    def score(one: Candidate) -> float:
-        return fmean(row["val"] for row in judged[one.sampler, one.variant, one.tried])
-
-    best: dict[str, Candidate] = {}
-    for one in given:
-        if one.sampler not in best or score(one) > score(best[one.sampler]):
-            best[one.sampler] = one
-    return list(best.values())
 
 
 def summary(measured: Measurements) -> list[dict[str, Any]]:

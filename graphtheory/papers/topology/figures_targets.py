@@ -17,6 +17,7 @@ from graphtheory.papers.topology.figures import (
     Errors,
     Left,
     SampledTasks,
+    at_most,
     curves,
     errors,
     quick,
@@ -69,8 +70,7 @@ def best_sampler(measured: Measurements) -> dict[Pair, Lowest]:
 
 
 def _lowest(measured: Measurements, key: str, measure: str = "error") -> Lowest:
-    most = max(row["labels"] for row in measured)
-    last = sorted((row for row in measured if row["labels"] == most), key=lambda row: row["seed"])
+    last = sorted(at_most("labels", measured), key=lambda row: row["seed"])
     by = {p: [row[measure] for row in mine] for p, mine in _by_pair(last, key).items()}
     pairs = list(by)
     whole, drawn = means(dict(enumerate(by.values())))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -12,7 +14,9 @@ from graphtheory.bench.trial import Trial, load, run_trial
 from graphtheory.bench.tuned import tuned_trial
 from graphtheory.graph import Neighborhood
 from graphtheory.models import zoo
-from graphtheory.papers.grid import Measured
+from graphtheory.papers.figure import Measurements
+from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
+from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS, NeighborUse, fitted, neighbor_use
 from graphtheory.patterns import Compose, Effective
 from graphtheory.train import FitResult, NodeTask, SampledLayers, fit
@@ -47,6 +51,78 @@ class Candidate:
         return f"{self.sampler} {self.variant}".strip()
 
 
+_TRIED: tuple[Options, ...] = (
+    {},
+    {"dropout": 0.5, "weight_decay": 5e-4},
+    {"average": 0.98},
+    {"dropout": 0.5, "weight_decay": 5e-4, "average": 0.98},
+)
+
+
+@dataclass(frozen=True)
+class Sampling(Grid):
+    """The same GCN trained on all neighbors and on samples of them, and an MLP.
+
+    Prediction is with all neighbors. Variant and options of each sampler are chosen by mean
+    validation score at the first budget and kept at the others.
+
+    Attributes:
+        candidates: What is chosen from.
+        dataset: Name of a graph.
+        root: Folder with the raw files.
+        budgets: Shares of the neighbors, see `budget.neighbor_use`.
+        tried: Changes of the options that a search chose for the GCN on all neighbors.
+        epochs: Upper bound.
+        patience: Epochs without a better validation score: long, for scores are noisy.
+        search_epochs: Upper bound for a candidate.
+        search_seeds: Splits that a candidate is judged on.
+        seeds: Splits.
+        first: The first split.
+    """
+
+    candidates: tuple[Candidate, ...] = axis("candidate", ())
+    dataset: str = "Cora"
+    root: Path | None = unrecorded(None)
+    budgets: tuple[float, ...] = unrecorded((0.1, 1 / 3))
+    tried: tuple[Options, ...] = unrecorded(_TRIED)
+    epochs: int = 400
+    patience: int = 100
+    search_epochs: int = unrecorded(200)
+    search_seeds: int = unrecorded(2)
+    seeds: int = axis("seed", 5)
+    first: int = 5
+
+    def measure(
+        self,
+        run: Callable[..., list[Measured]],
+        progress: Progress = lambda *_: None,
+        *,
+        kept: Path | None = None,
+    ) -> list[Measured]:
+        """Choose candidates ("search"), then train them on all seeds and budgets ("result")."""
+        names = [one.sampler for one in self.candidates]
+        search = replace(
+            self,
+            candidates=tuple(one for one in self.candidates if names.count(one.sampler) > 1),
+            seeds=min(self.search_seeds, self.seeds),
+            epochs=self.search_epochs,
+        )
+        judged = Grid.measure(search, run, progress, kept=kept)
+        chosen = choose(self.candidates, judged)
+        result = replace(self, candidates=tuple(self._at_budgets(chosen)))
+        last = Grid.measure(result, run, progress, kept=kept)
+        stages = (("search", judged), ("result", last))
+        return [{"stage": stage} | row for stage, rows in stages for row in rows]
+
+    def _at_budgets(self, chosen: Sequence[Candidate]) -> list[Candidate]:
+        return [
+            replace(one, budget=budget if one.sampler in SAMPLERS else 1.0)
+            for place, budget in enumerate(self.budgets)
+            for one in chosen
+            if one.sampler in SAMPLERS or place == 0
+        ]
+
+
 def candidates(
     dataset: str, tried: tuple[Options, ...], budget: float, samplers: tuple[str, ...] = NAMES
 ) -> tuple[Candidate, ...]:
@@ -76,26 +152,36 @@ def _changed(trial: Trial, options: Options) -> Trial:
     return replace(trial, network=network, optimizer=replace(trial.optimizer, **changes))
 
 
-def train_candidate(
-    one: Candidate, dataset: str, root: Path | None, *, seed: int, epochs: int, patience: int
-) -> Measured:
+def choose(given: Sequence[Candidate], measured: Measurements) -> list[Candidate]:
+    """The candidate of each sampler with the best mean validation score, the earlier on a tie."""
+    judged = groups(measured, "sampler", "variant", "tried")
+
+    def score(one: Candidate) -> float:
+        return fmean(row["val"] for row in judged[one.sampler, one.variant, one.tried])
+
+    best: dict[str, Candidate] = {}
+    for one in given:
+        if one.sampler not in best or score(one) > score(best[one.sampler]):
+            best[one.sampler] = one
+    return list(best.values())
+
+
+def scores(grid: Sampling, candidate: Candidate, seed: int) -> list[Measured]:
     """Validation score, test score with A ("test") and A* ("star"), and what the samples used."""
-    data = load(dataset, root, None, seed, **one.trial.inputs)
+    trial, how = candidate.trial, {"seed": seed, "epochs": grid.epochs, "patience": grid.patience}
+    data = load(grid.dataset, grid.root, None, seed, **trial.inputs)
     star, use = None, NeighborUse(1.0, 1.0)
-    if one.sampler in SAMPLERS:
-        found, star, use = _on_samples(one, data, seed, epochs, patience)
+    if candidate.sampler in SAMPLERS:
+        found, star, use = _on_samples(candidate, data, **how)
     else:
-        found = run_trial(one.trial, data, seed=seed, epochs=epochs, patience=patience).fit
-    assert found.test is not None
-    return {
-        "sampler": one.sampler, "variant": one.variant, "tried": one.tried, "budget": one.budget,
-        "seed": seed, "val": found.val, "test": found.test, "star": star, "heard": use.neighbors,
-        "edges": use.edges, "epochs": found.epochs,
-    }  # fmt: skip
+        found = run_trial(trial, data, **how).fit
+    row = {name: getattr(candidate, name) for name in ("sampler", "variant", "tried", "budget")}
+    row |= {"seed": seed, "val": found.val, "test": found.test, "star": star}
+    return [row | {"heard": use.neighbors, "edges": use.edges, "epochs": found.epochs}]
 
 
 def _on_samples(
-    one: Candidate, data: Any, seed: int, epochs: int, patience: int
+    one: Candidate, data: Any, *, seed: int, epochs: int, patience: int
 ) -> tuple[FitResult, float | None, NeighborUse]:
     """The fit, the test score with A*, and what the samples used.
 

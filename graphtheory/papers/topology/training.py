@@ -12,11 +12,11 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, mse_loss
 
 from graphtheory.graph import Neighborhood
+from graphtheory.models.sampled_gcn import NUM_LAYERS
 from graphtheory.papers.topology.noisy_sgd import Algorithm2
 from graphtheory.patterns import Compose, Pattern, per_layer
 from graphtheory.train.seeds import borrowed_randomness, seed_all
 
-_LAYERS = 3
 _DEFAULT = Algorithm2()
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -193,9 +193,9 @@ class _Run:
 
     def _layers(self, batch: Tensor) -> list[Neighborhood]:
         if self.algorithm.one_draw:
-            return [self.sampler(self.adjacency, generator=self.generator)] * _LAYERS
+            return [self.sampler(self.adjacency, generator=self.generator)] * NUM_LAYERS
         return per_layer(
-            self.sampler, self.adjacency, _LAYERS, generator=self.generator, receivers=batch
+            self.sampler, self.adjacency, NUM_LAYERS, generator=self.generator, receivers=batch
         )
 
     def _weights(self, scale: float) -> dict[str, Tensor]:

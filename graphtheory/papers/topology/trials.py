@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,26 +16,39 @@ from graphtheory.patterns import DegreeGroups, FastGCN
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class Reading:
+    """How "the learning rate is 1e-3" is read.
+
+    Attributes:
+        name: In tables and pictures.
+        adam: Steps of Adam instead of SGD.
+        step_size: eta (thesis: 1e-3).
+        everything: Biases, from 0, and C are trained too: the model of practice, not that of the
+            theory.
+    """
+
+    name: str = "SGD"
+    adam: bool = False
+    step_size: float = 1e-3
+    everything: bool = False
+
+
+class TrainingOptions(NamedTuple):
     """How all networks are trained.
 
-    Args:
+    Attributes:
         width: m_1 = m_2.
         steps: How many.
         batch_size: Labeled nodes per step.
         dropout: On both hidden layers.
-        step_size: eta.
-        adam: Steps of Adam instead of SGD.
-        everything: Biases, from 0, and C are trained too: the model of practice.
+        reading: Optimizer, step size and what is trained.
     """
 
-    width: int = 500
-    steps: int = 1000
+    width: int
+    steps: int
     batch_size: int = 5
     dropout: float = 0.4
-    step_size: float = 1e-3
-    adam: bool = False
-    everything: bool = False
+    reading: Reading = Reading()
 
 
 class SampledTrials:
@@ -62,14 +76,15 @@ class SampledTrials:
         self, tasks: Sequence[SampledTask], options: TrainingOptions, generator: torch.Generator
     ) -> None:
         self.tasks, self.options, self.generator = tasks, options, generator
+        reading = options.reading
         self.model = SampledGCNs(
-            tasks, options.width, fixed=not options.everything, generator=generator
+            tasks, options.width, fixed=not reading.everything, generator=generator
         )
         self.y = torch.cat([task.y for task in tasks])
         starts = self.model.starts[:-1, None]
         self.labeled = torch.stack([task.labeled for task in tasks]) + starts
-        kind = torch.optim.Adam if options.adam else torch.optim.SGD
-        self.optimizer = kind(self.model.trained(), lr=options.step_size, fused=True)
+        kind = torch.optim.Adam if reading.adam else torch.optim.SGD
+        self.optimizer = kind(self.model.trained(), lr=reading.step_size, fused=True)
         self.whole = union([task.adjacency for task in tasks])
         self.columns = _Columns(tasks)
 
@@ -110,25 +125,21 @@ class SampledTrials:
 
 
 class _Columns:
-    """The diagonal of P^s for all graphs, which is all that is random in A^s = A P^s.
-
-    The degree groups of all graphs are groups of their union and are drawn at once.
-    """
+    """The diagonal of P^s for all graphs, which is all that is random in A^s = A P^s."""
 
     def __init__(self, tasks: Sequence[SampledTask]) -> None:
-        start = torch.tensor([0, *(len(task.x) for task in tasks)]).cumsum(0)
-        self.nodes = int(start[-1])
+        self.nodes = sum(len(task.x) for task in tasks)
         self.parts = list[tuple[FastGCN | DegreeGroups, Neighborhood, Tensor]]()
         grouped: list[tuple[DegreeGroups, Neighborhood, Tensor]] = []
-        for task, first in zip(tasks, start.tolist(), strict=False):
-            own = torch.arange(first, first + len(task.x))
-            if isinstance(task.sampler, FastGCN):
-                self.parts.append((task.sampler, task.adjacency, own))
-            elif isinstance(task.sampler, DegreeGroups) and not task.sampler.symmetric:
-                grouped.append((task.sampler, task.adjacency, own))
-            elif task.sampler is not None:
+        places = torch.arange(self.nodes).split([len(task.x) for task in tasks])
+        for (*_, adjacency, sampler), own in zip(tasks, places, strict=True):
+            if isinstance(sampler, FastGCN):
+                self.parts.append((sampler, adjacency, own))
+            elif isinstance(sampler, DegreeGroups) and not sampler.symmetric:
+                grouped.append((sampler, adjacency, own))
+            elif sampler is not None:
                 raise TypeError(
-                    f"sampler: got {task.sampler}, expected FastGCN, DegreeGroups that is not "
+                    f"sampler: got {sampler}, expected FastGCN, DegreeGroups that is not "
                     "symmetric, or None"
                 )
         if grouped:
@@ -145,13 +156,13 @@ class _Columns:
 def _together(
     grouped: Sequence[tuple[DegreeGroups, Neighborhood, Tensor]],
 ) -> tuple[DegreeGroups, Neighborhood, Tensor]:
-    """One sampler whose groups are the groups of all graphs, and their union."""
-    groups = [sampler.groups_of(adjacency) for sampler, adjacency, _ in grouped]
+    """One sampler whose groups are the groups of all graphs, their union, and its nodes."""
+    samplers, graphs, nodes = zip(*grouped, strict=True)
+    groups = [sampler.groups_of(graph) for sampler, graph in zip(samplers, graphs, strict=True)]
     first = torch.tensor([0, *(len(g.size) for g in groups)]).cumsum(0)
     every = DegreeGroups(
         count=tuple(torch.cat([g.drawn for g in groups]).tolist()),
         p_star=tuple(torch.cat([g.p_star for g in groups]).tolist()),
         assignment=torch.cat([g.group + f for g, f in zip(groups, first, strict=False)]),
     )
-    whole = union([adjacency for _, adjacency, _ in grouped])
-    return every, whole, torch.cat([nodes for *_, nodes in grouped])
+    return every, union(graphs), torch.cat(nodes)

@@ -10,15 +10,8 @@ import pytest
 
 from graphtheory.cli import main
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.topology.figures_sampling import (
-    FIGURES,
-    Sampling,
-    choose,
-    on_dataset,
-    scores,
-    summary,
-)
-from graphtheory.papers.topology.sampling import FULL, MLP, candidates
+from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, summary
+from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, choose, scores
 
 (FIGURE,) = FIGURES
 TRIED: Any = ({}, {"lr": 0.5})

@@ -9,7 +9,7 @@ from torch import Generator
 from graphtheory import Neighborhood
 from graphtheory.papers.topology.data import SampledTask, degree_group_graph
 from graphtheory.papers.topology.networks import coarse_dropout
-from graphtheory.papers.topology.trials import SampledTrials, TrainingOptions
+from graphtheory.papers.topology.trials import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns import (
     AddSelf,
     Compose,
@@ -20,7 +20,8 @@ from graphtheory.patterns import (
 )
 
 SIZES = (30, 40)
-OPTIONS = TrainingOptions(width=16, steps=3, batch_size=100, dropout=0.0, step_size=0.01)
+READING = Reading(step_size=0.01)
+OPTIONS = TrainingOptions(16, steps=3, batch_size=100, dropout=0.0, reading=READING)
 Sampler = DegreeGroups | FastGCN | None
 
 
@@ -60,11 +61,11 @@ def test_each_network_is_a_sampled_gcn(index: int) -> None:
 def test_a_step_is_one_of_its_own_network_on_its_own_labels(
     index: int, changes: dict[str, bool]
 ) -> None:
-    together = made(None, replace(OPTIONS, **changes))
+    together = made(None, OPTIONS._replace(reading=replace(READING, **changes)))
     model, mine = copy.deepcopy(together.model.networks[index]), together.tasks[index]
     together.train()
     kind = torch.optim.Adam if "adam" in changes else torch.optim.SGD
-    optimizer = kind(model.parameters(), lr=OPTIONS.step_size)
+    optimizer = kind(model.parameters(), lr=READING.step_size)
     for _ in range(OPTIONS.steps):
         out = model(mine.x, mine.adjacency)[mine.labeled]
         loss = (out - mine.y[mine.labeled]).square().mean()
@@ -77,7 +78,7 @@ def test_a_step_is_one_of_its_own_network_on_its_own_labels(
 
 
 def test_training_learns_is_a_function_of_the_generator_and_draws_afresh() -> None:
-    options = replace(OPTIONS, steps=60, batch_size=4, dropout=0.4)
+    options = OPTIONS._replace(steps=60, batch_size=4, dropout=0.4)
     runs = [made(FastGCN(share=0.8), options) for _ in range(2)]
     known = runs[0].labeled.flatten()
 
@@ -135,7 +136,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
 
 
 def test_a_network_that_diverges_leaves_the_others_alone() -> None:
-    together = made(None, replace(OPTIONS, steps=30))
+    together = made(None, OPTIONS._replace(steps=30))
     together.tasks[0].y.fill_(1e30)
     together = SampledTrials(together.tasks, together.options, Generator().manual_seed(7))
     together.train()
