@@ -32,11 +32,11 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 }
 """Samplers and their variants.
 
-Degree groups are five, and p* is 1, so that A* = A. "shares of least variance": S_l / N_l in
-proportion to sqrt(w_l / d_l), with w_l the group's mean squared norm of a column and d_l its mean
-degree, where the sum over nodes of w_l (N_l / S_l - 1) is least for so many edges.
-"degree groups, p*": p*_l in proportion to 1 / psi_l, the bound of Li (2024), eq. (5.8),
-scaled so that A* has as much weight on its edges as A. FastGCN and LADIES draw different nodes.
+There are five degree groups, with p* = 1, so that A* = A. "shares of least variance": S_l / N_l is
+proportional to sqrt(w_l / d_l), with w_l the group's mean squared column norm and d_l its mean
+degree, which minimizes the sum over nodes of w_l (N_l / S_l - 1) at a given number of edges.
+"degree groups, p*": p*_l is proportional to 1 / psi_l, the bound of Li (2024), eq. (5.8),
+scaled so that A* has the same total weight as A. FastGCN and LADIES draw distinct nodes.
 """
 _GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 3, 64
 
@@ -99,7 +99,7 @@ def fitted(
 
 
 def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], Pattern]:
-    """The sampler of each size, a share of the nodes."""
+    """Share of the nodes -> the sampler of that size."""
     if name == "FastGCN":
         return lambda size: FastGCN(share=size, replace=False)
     if name == "LADIES":

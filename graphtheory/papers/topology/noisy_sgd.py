@@ -15,16 +15,16 @@ def _not_negative(**values: float) -> None:
 
 @dataclass(frozen=True)
 class Perturbation:
-    r"""Randomness that the analysis needs and practice does not; none by default.
+    r"""Random perturbations that the analysis needs and practice does not; none by default.
 
     Args:
         sigma_w: Standard deviation of W^rho, which smooths W.
         sigma_v: Standard deviation of V^rho.
-        signs: Multiply the learned parts by a random diagonal Sigma of signs.
-        noise: Standard deviation of what noisy SGD adds to every gradient.
+        signs: Multiply the learned changes by a random diagonal matrix Sigma of signs.
+        noise: Standard deviation of the noise that is added to every gradient.
 
     Raises:
-        ValueError: A negative deviation.
+        ValueError: If a deviation is negative.
 
     Source:
         Li (2024), section 5.3.3.
@@ -55,7 +55,7 @@ class Regularizers:
         lambda_v: Of V, 0 or more.
 
     Raises:
-        ValueError: A negative coefficient.
+        ValueError: If a coefficient is negative.
 
     Source:
         Li (2024), eqs. (5.1), (5.11).
@@ -77,7 +77,7 @@ class Regularizers:
         return cls(2 * epsilon_0 * m_1**2.998 / c_0**4, 2 * epsilon_0 * m_2 / m_1**0.99)
 
     def __call__(self, w: Tensor, v: Tensor, scale: float) -> Tensor:
-        """The two terms of (5.11) for the learned parts and lambda_t = `scale`."""
+        """The two terms of eq. (5.11) for the learned changes W, V and lambda_t = `scale`."""
         columns = w.square().sum(0)
         return (
             self.lambda_w * scale**2 * columns.square().sum()
@@ -93,14 +93,14 @@ class Algorithm2:
         step_size: eta, above 0 and below 1.
         outer: T, at least 1.
         inner: T_w steps in each outer loop, at least 1.
-        batch_size: Labelled nodes a step, at least 1; fewer where there are not so many.
+        batch_size: Labeled nodes per step, at least 1; all of them where there are fewer.
         decay: :math:`\lambda_{t+1} = (1 - \eta) \lambda_t`; otherwise lambda stays 1.
-        one_draw: The same A^s in all three layers; otherwise each layer has its own.
+        one_draw: Use the same A^s in all three layers; otherwise each layer draws its own.
         perturbation: Smoothing, signs and noise.
-        regularizers: Penalties on the learned parts.
+        regularizers: Penalties on the learned changes.
 
     Raises:
-        ValueError: A number out of range.
+        ValueError: If a number is out of range.
     """
 
     step_size: float = 1e-3

@@ -25,7 +25,7 @@ class SampledRun(NamedTuple):
     """What `train_on_samples` did.
 
     Attributes:
-        learned_w: W_T, what was learned besides W^(0).
+        learned_w: W_T, the learned change of W^(0).
         learned_v: V_T.
         scale: lambda_(T-1).
         losses: Of every step, on its batch, without penalties.
@@ -49,18 +49,18 @@ def train_on_samples(
     loss: Loss = mse_loss,
     generator: torch.Generator | None = None,
 ) -> SampledRun:
-    r"""Train the weights W and V of a model by SGD, on a fresh sample of the graph in every step.
+    r"""Train the weights W and V of a model by SGD, on a new sample of the graph in every step.
 
     .. math::
         \min_{W, V}\; L_{\Omega^s}\bigl(\sqrt{\lambda_t}(W^{(0)} + W^\rho + W \Sigma),
         \sqrt{\lambda_t}(V^{(0)} + V^\rho + \Sigma V)\bigr)
         + \lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2
 
-    W^(0) and V^(0) are the model's weights before; W and V start at 0. Afterwards the model holds
-    :math:`W^{out} = \sqrt{\lambda_{T-1}} (W^{(0)} + W^\rho + W_T \Sigma)` and V^out likewise, from
-    a fresh draw of the perturbations. Its other parameters that learn take the same steps without
+    W^(0) and V^(0) are the model's weights before training; W and V start at 0. Afterwards the
+    model has :math:`W^{out} = \sqrt{\lambda_{T-1}} (W^{(0)} + W^\rho + W_T \Sigma)` and V^out
+    likewise, with new perturbations. Its other trained parameters take the same steps without
     perturbation or decay. The result is a function of the arguments and the generator's state;
-    dropout is seeded from it, and the caller's global random state is left alone.
+    dropout is seeded from it, and the caller's global random state does not change.
 
     Args:
         model: `model(x, [first, second, third]) -> [N, K]` with parameters named W [d, m_1] and
@@ -75,11 +75,11 @@ def train_on_samples(
         generator: Source of all randomness; None draws a seed from torch's global state.
 
     Raises:
-        TypeError: The model has no parameters W and V that learn, labeled is no mask, or y is of a
-            type that the loss does not compare with.
-        ValueError: No labeled node, or y of another shape than the outputs, or no class of theirs;
-            of losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
-        FloatingPointError: A loss that is not finite.
+        TypeError: If the model has no trained parameters W and V, `labeled` is no mask, or the loss
+            cannot compare with the type of y.
+        ValueError: If no node is labeled, or y does not fit the outputs in shape or classes; for
+            losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
+        FloatingPointError: If a loss is not finite.
 
     Source:
         Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
@@ -148,7 +148,7 @@ class _Run:
     algorithm: Algorithm2
     loss: Loss
     generator: torch.Generator
-    fits: bool = False  # whether y was held against the outputs
+    checked: bool = False  # whether y was compared with the outputs
 
     def __post_init__(self) -> None:
         own = dict(self.model.named_parameters())
@@ -174,9 +174,9 @@ class _Run:
         )
         batch = self.nodes[order[: self.algorithm.batch_size].to(self.nodes.device)]
         out = functional_call(self.model, self._weights(scale), (self.x, self._layers(batch)))
-        if not self.fits:
+        if not self.checked:
             _check_targets(self.loss, self.y[self.nodes], out.size(1))
-            self.fits = True
+            self.checked = True
         loss = self.loss(out[batch], self.y[batch])
         if not bool(loss.isfinite()):
             raise FloatingPointError(
@@ -199,7 +199,7 @@ class _Run:
         )
 
     def _weights(self, scale: float) -> dict[str, Tensor]:
-        """W and V of the model under a fresh draw of the perturbations."""
+        """W and V of the model with new perturbations."""
         p, (w, v) = self.algorithm.perturbation, self.learned
         if p.signs:
             sign = self._normal(w[0]).sign()
