@@ -1,19 +1,16 @@
 """Figures 7.3 to 7.5: what they ask, what they claim, and the command that makes them."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from graphtheory.cli import main
-from graphtheory.papers import index
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.chain.figures import FIGURES, Contexts, Fewer
 from graphtheory.papers.chain.figures_attention import Dynamics
 from graphtheory.papers.chain.training import Learner
 from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.figure import Figure
+from tests.papers.conftest import Reproduced
 
 DATA = ChainData()
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -46,9 +43,7 @@ def test_rows_of_a_small_grid() -> None:
 
 
 @pytest.mark.parametrize("name", ["fig-7-3c", "fig-7-5", "fig-7-6", "fig-7-7"])
-def test_a_figure_prints_and_draws(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
     def small(grid: Contexts | Dynamics) -> Contexts | Dynamics:
         learner = replace(grid.learner, steps=4, batch_size=8)
         data = replace(grid.data, dim=18, num_patterns=10, contexts=6)
@@ -57,14 +52,7 @@ def test_a_figure_prints_and_draws(
             return replace(grid, lengths=(5, 10), prompts=10)
         return replace(grid, every=2, probe=replace(grid.probe, prompts=6))
 
-    figure = replace(index.figures()[name], quick=small)
-    monkeypatch.setattr(index, "figures", lambda: {name: figure})
-    assert main(["reproduce", name, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{name}.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
-    assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / f"{name}.csv").exists()
+    assert reproduced(name, small)
 
 
 @pytest.mark.parametrize(

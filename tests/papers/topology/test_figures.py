@@ -1,17 +1,15 @@
 """Figures 5.1 and 5.2: rows of a small grid, verdicts on made-up rows, and the command."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphtheory.cli import main
 from graphtheory.papers import index
 from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask
 from graphtheory.papers.topology.figures import FIGURES, READINGS, SampledTasks, errors
 from tests.bench.conftest import nearly
+from tests.papers.conftest import Reproduced
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 TASKS = tuple(
@@ -107,19 +105,10 @@ def test_a_network_that_diverged_is_the_worst() -> None:
 
 
 @pytest.mark.parametrize("name", ["fig-5-2", "fig-5-3"])
-def test_a_figure_prints_and_draws(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
     def small(grid: SampledTasks) -> SampledTasks:
         widths = (8, 12)[: len(grid.widths)]
         return replace(grid, tasks=grid.tasks[::2], widths=widths, labels=(20, 30), passes=0.2,
                        seeds=1)  # fmt: skip
 
-    figure = replace(index.figures()[name], quick=small)
-    monkeypatch.setattr(index, "figures", lambda: {name: figure})
-    assert main(["reproduce", name, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{name}.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
-    assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / f"{name}.csv").exists()
+    assert "of the variance is left" in reproduced(name, small)
