@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli import (
     figures_fusion,
     figures_icl,
-    figures_mixture,
     figures_shallow_vit,
 )
 from graphtheory.cli.figure import Asked, Figure
@@ -98,7 +97,6 @@ _ENTRIES = (
     _distances(),
     _labels(),
     _encoding(),
-    *figures_mixture.ENTRIES,
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),
     _printed("table-b-2", "discriminative nodes of each class", "PubMed"),

@@ -179,22 +179,30 @@ class Turn(Claimed):
     """A measure first falls and then rises with a letter: it is lowest inside, at neither end.
 
     Attributes:
+        highest: Whether it first rises and then falls instead.
         sample: `medians` or, of successes, `boundaries`.
     """
 
+    highest: bool = False
     sample: Callable[[Any], Any] = medians
 
     def find(self, numbers: Any) -> Any:
-        """Where it is lowest."""
-        values = _settings(numbers)
-        return lowest(values, self.sample(numbers)) if values else None
+        """Where it is lowest, or highest."""
+        values, sign = _settings(numbers), -1 if self.highest else 1
+        if not values:
+            return None
+        whole, drawn = self.sample(numbers)
+        return lowest(values, (sign * whole, sign * drawn))
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
         """Where that is, and how sure it is that this is no end."""
         if found is None:
             return f"{self.what} at no value of {self.letter}"
+        said, way = str(found), "fall and then to rise"
+        if self.highest:
+            said, way = said.replace("lowest", "highest"), "rise and then to fall"
         return (
-            f"{self.what} over {self.letter} is {found}, claimed to fall and then to rise: "
+            f"{self.what} over {self.letter} is {said}, claimed to {way}: "
             f"{became(found.holds, _seeds(numbers))}"
         )
 

@@ -101,6 +101,11 @@ def test_a_turn_is_inside() -> None:
         "then to rise: holds."
     )
     assert "not found" in claim(None, measured(lambda n, seed: n + seed)).text
+    peak = Turn(what="accuracy", letter="n", read=READ, highest=True)
+    assert peak(None, measured(lambda n, seed: 9 - (n - 4) ** 2 + seed)).text.startswith(
+        "low line: accuracy over n is highest at 4, inside in 100 % of resamples, claimed to rise "
+        "and then to fall: holds."
+    )
 
 
 def test_a_level_is_within_bounds_with_its_interval() -> None:

@@ -4,7 +4,6 @@ import csv
 import json
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from graphtheory.cli import main
 from graphtheory.cli.figures import FIGURES as FORMER
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import label_study
-from graphtheory.papers.mixture import claims as mixture_claims
-from graphtheory.papers.mixture.study import RateStudy, SampleStudy, StartStudy
 
 
 @pytest.mark.parametrize(
@@ -73,36 +70,6 @@ def test_a_table_prints_what_is_found_beside_what_is_printed(
     printed = capsys.readouterr().out
     assert all(number in printed for number in numbers)
     assert list(tmp_path.glob("*.csv"))
-
-
-def _written(figure: str, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run the quick form from seed 3 on, look at its files; the verdict."""
-    assert main(["reproduce", figure, "--quick", "--seed", "3", "--out", str(out)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((out / f"{figure}.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 3
-    assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (out / f"{figure}.csv").exists()
-    return found["verdict"]
-
-
-@pytest.mark.parametrize(
-    "figure", ["fig-4-2", "fig-4-3b", "fig-4-4a", "fig-4-5b", "fig-4-6a", "fig-c-1"]
-)
-def test_a_figure_of_the_mixture_prints_and_draws(
-    figure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = mixture_claims.STUDIES[figure]
-    learners = tuple(replace(learner, steps=20) for learner in study.learners)
-    neurons = 2 if figure == "fig-c-1" else 1
-    setting = replace(study.setting, dim=min(study.setting.dim, 3), neurons=neurons)
-    small = replace(study, values=study.values[:2], learners=learners, setting=setting, seeds=2)
-    if isinstance(small, SampleStudy):
-        small = replace(small, examples=(50, 100), starts=2)
-    elif isinstance(small, RateStudy | StartStudy):
-        small = replace(small, examples=200)
-    monkeypatch.setattr(mixture_claims, "quick", lambda given: replace(small, first=given.first))
-    _written(figure, tmp_path, capsys)
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(

@@ -1,0 +1,218 @@
+"""Figures 4.1 and 4.8: accuracy on images of which one group is a minority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from torch import Generator, Tensor
+
+from graphtheory import plot
+from graphtheory.bench.rows import Row
+from graphtheory.data import image_sets
+from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.mixture.image_groups import (
+    KINDS,
+    Grouped,
+    TwoKinds,
+    covariance_norm,
+    with_noisy_copies,
+)
+from graphtheory.papers.mixture.image_training import RECIPES, Recipe, errors, learn
+from graphtheory.papers.mixture.mixtures import found_table
+from graphtheory.papers.pivot import groups
+from graphtheory.patterns.draw import derive
+
+FIRST_OF_ONE = 5  # digits from here on have the label 1
+NOISE: Literal["delta^2"] = "delta^2"
+FRACTION: Literal["fraction"] = "fraction"
+_XLABEL = {
+    NOISE: "delta^2 of the noisy copies, over the variance of bright images",
+    FRACTION: "fraction of the minority",
+}
+_SHOWN = {"minority": "the minority", "average": "both groups", "majority": "the majority"}
+
+
+@dataclass(frozen=True)
+class Minorities(Grid):
+    r"""A small residual network on images with a minority.
+
+    The source takes CelebA: blond hair as the label, the two genders as groups, a ResNet 9. Here an
+    image shows a digit, its label is whether that is 5 or more, and the groups are the two kinds
+    of `image_groups`: images as they are, and images rotated by 90 degrees with half the contrast.
+    Both have mean zero, and the norms of their covariances differ by a factor of 4, as insight (P4)
+    requires. The test images have no noise and occur in both kinds, so that each group is half of
+    the test set, as in the source.
+
+    Attributes:
+        letter: What varies: the variance delta^2 of the noisy copies of figure 4.1, in units of
+            the variance of bright images, or the fraction of the minority, of figure 4.8.
+        minorities: Which of `KINDS` are the minority, one after the other.
+        values: Of the letter.
+        dataset: One of `RECIPES`.
+        root: Folder with the raw files of "mnist".
+        recipe: Sizes and optimizer.
+        fraction: Of the minority where the letter is delta^2.
+        seeds: Choices of the images, initial parameters and orders.
+
+    Source:
+        Li (2024), section 4.5.2.
+    """
+
+    letter: Literal["delta^2", "fraction"]
+    minorities: tuple[str, ...] = axis("minority")
+    values: tuple[float, ...] = axis("value")
+    dataset: str = "digits"
+    root: Path | None = unrecorded(None)
+    recipe: Recipe = RECIPES["digits"]
+    fraction: float = 0.2
+    seeds: int = axis("seed", 10)
+
+    def examples(
+        self, kinds: TwoKinds, images: tuple[Tensor, Tensor], minority: str, value: float, seed: int
+    ) -> Grouped:
+        """Training examples; those of a seed are the same images in the same order."""
+        generator = Generator().manual_seed(derive(seed))
+        group = KINDS.index(minority)
+        few = round((value if self.letter == FRACTION else self.fraction) * self.recipe.total)
+        counts = [self.recipe.total - few] * 2
+        counts[group] = few
+        drawn = kinds.draw(*images, (counts[0], counts[1]), generator)
+        if self.letter == FRACTION:
+            return drawn
+        return with_noisy_copies(drawn, group, self.recipe.copies, value, generator)
+
+
+def group_errors(grid: Minorities, minority: str, value: float, seed: int) -> list[Measured]:
+    """Test errors of the groups and of both, and the covariance norms of the training images."""
+    images = image_sets.load(grid.dataset, grid.root)
+    pixels, digit = images.training()
+    kinds = TwoKinds.of(pixels)
+    examples = grid.examples(kinds, (pixels, _label(digit)), minority, value, seed)
+    net = learn(examples, grid.recipe, seed)
+    tested, digit = images.test()
+    wrong = errors(net, kinds.both(tested, _label(digit)))
+    own = KINDS.index(minority)
+    norms = [covariance_norm(examples.x[examples.of(group)]) for group in (own, 1 - own)]
+    return [
+        {"kind": minority, "value": value, "seed": seed, "minority": wrong[own],
+         "majority": wrong[1 - own], "average": sum(wrong) / 2, "norms": norms}
+    ]  # fmt: skip
+
+
+def _label(digit: Tensor) -> Tensor:
+    return (digit >= FIRST_OF_ONE).long()
+
+
+def on_images(grid: Minorities, dataset: str, root: Path | None) -> Minorities:
+    """The grid on an image set; a quarter of the seeds on the larger one."""
+    dataset = dataset.lower()
+    seeds = grid.seeds if dataset == "digits" else grid.seeds // 4
+    return replace(grid, dataset=dataset, root=root, recipe=RECIPES[dataset], seeds=seeds)
+
+
+def _quick(grid: Minorities) -> Minorities:
+    recipe = replace(grid.recipe, epochs=max(1, grid.recipe.epochs // 5))
+    return replace(grid, recipe=recipe, values=grid.values[::2], seeds=2)
+
+
+def accuracies(measured: Measurements, minority: str, measure: str) -> Numbers:
+    """Value -> the accuracy of each seed on one group or both."""
+    mine = groups([row for row in measured if row["kind"] == minority], "value")
+    return {value: [1 - row[measure] for row in of] for (value,), of in mine.items()}
+
+
+def _read(minority: str, grid: Minorities, measured: Measurements) -> dict[str, Numbers]:
+    """The accuracies that the source claims something of."""
+    return {
+        f"{minority} minority, {_SHOWN[measure]}": accuracies(measured, minority, measure)
+        for measure in ("minority", "average")
+    }
+
+
+def _show(claims: Mapping[str, Claimed], grid: Minorities, measured: Measurements) -> Shown:
+    lines, rows = {}, []
+    for minority, claim in claims.items():
+        for measure, name in _SHOWN.items():
+            by = accuracies(measured, minority, measure)
+            shown = {value: _percent(of) for value, of in by.items()}
+            lines[f"{minority} minority, {name}"] = (shown, claim.find(by))
+            rows += [
+                Row.of("accuracy", of, "1", dataset=grid.dataset, minority=minority,
+                       group=measure, **{grid.letter: value})
+                for value, of in by.items()
+            ]  # fmt: skip
+    return Shown(found_table("test accuracy %", grid.letter, grid.values, lines, _NOTE), rows)
+
+
+_NOTE = (
+    "Median [q20, q80] on test images without noise, each in both kinds. Found: the medians' "
+    "Spearman correlation with the setting and its 95 % interval over resampled seeds, or where "
+    "accuracy is highest and in how many resamples that is at neither end."
+)
+
+
+def _percent(shares: Sequence[float]) -> str:
+    found = Row.of("", [100 * share for share in shares], "%")
+    return f"{found.median:.1f} [{found.q20:.1f}, {found.q80:.1f}]"
+
+
+def _covariances(grid: Minorities, measured: Measurements) -> Verdict:
+    """How large the covariances of the two groups are at both ends of the values."""
+    told, ends = [], (grid.values[0], grid.values[-1])
+    by = groups(measured, "kind", "value")
+    for minority in grid.minorities:
+        (first, others), (last, _) = (
+            [median(row["norms"][group] for row in by[minority, end]) for group in range(2)]
+            for end in ends
+        )
+        told.append(
+            f"|Sigma| of the {minority} minority in training is {first:.1f} at {ends[0]:g} and "
+            f"{last:.1f} at {ends[1]:g}, of the majority {others:.1f}."
+        )
+    return Verdict(" ".join(told))
+
+
+def _picture(grid: Minorities, measured: Measurements, title: str) -> Any:
+    curves = [
+        {"series": name, "at": f"{row['value']:g}", "error": 100 * (1 - row[measure]),
+         "panel": f"test accuracy (%), {row['kind']} minority"}
+        for measure, name in _SHOWN.items()
+        for row in measured
+    ]  # fmt: skip
+    return plot.error_curves(curves, xlabel=_XLABEL[grid.letter], title=title, from_zero=False)
+
+
+def _figure(figure: str, summary: str, grid: Minorities, claims: dict[str, Claimed]) -> Figure:
+    return Figure(
+        figure, summary, grid, group_errors, partial(_show, claims),
+        (*claims.values(), _covariances), _picture, _quick,
+        DataSets("digits", tuple(RECIPES), images=True), on_images,
+    )  # fmt: skip
+
+
+_TREND = partial(Trend, what="accuracy", letter=FRACTION)
+# Of figure 4.1 the minority is the group of less covariance, to which noise adds. That of figure
+# 4.8a has more covariance than the majority, that of 4.8b less; insight (P4) is that a larger
+# fraction of the first costs accuracy and of the second helps.
+FIGURES = (
+    _figure(
+        "fig-4-1", "accuracy on a minority of images, over the noise added to some of it",
+        Minorities(NOISE, ("faint",), (0.0, 0.01, 0.1, 1.0, 10.0, 100.0), seeds=20),
+        {"faint": Turn(
+            what="accuracy", letter=NOISE, read=partial(_read, "faint"), highest=True
+        )},
+    ),
+    _figure(
+        "fig-4-8", "accuracy on a minority of images, over its fraction; of two minorities",
+        Minorities(FRACTION, ("bright", "faint"), (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)),
+        {"bright": _TREND(read=partial(_read, "bright"), claimed="falls"),
+         "faint": _TREND(read=partial(_read, "faint"), claimed="rises")},
+    ),
+)  # fmt: skip

@@ -1,0 +1,102 @@
+"""Figures 4.1 and 4.8."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphtheory.cli import main
+from graphtheory.papers.mixture.figures_images import FIGURES, Minorities, group_errors
+from graphtheory.papers.mixture.image_groups import TwoKinds
+from graphtheory.papers.mixture.image_training import Recipe
+from tests.bench.conftest import nearly
+from tests.papers.mixture.conftest import Printed
+
+TINY = Recipe(total=40, copies=5, epochs=1, batch_size=20, widths=(4,))
+NOISE, FRACTION = FIGURES
+
+
+def rows_of(kind: str, error: dict[float, float]) -> list[dict[str, Any]]:
+    """The minority does worse with the seed."""
+    return [
+        {"kind": kind, "value": value, "seed": seed, "minority": e + seed / 100, "average": e,
+         "majority": e, "norms": [1.0, 4.0]}
+        for value, e in error.items() for seed in range(3)
+    ]  # fmt: skip
+
+
+def test_rows_are_of_each_minority_setting_and_seed() -> None:
+    grid = replace(FRACTION.grid, values=(0.1, 0.5), seeds=1, recipe=TINY)
+    rows = grid.measure(group_errors)
+    assert [(r["kind"], r["value"]) for r in rows] == [
+        ("bright", 0.1), ("bright", 0.5), ("faint", 0.1), ("faint", 0.5),
+    ]  # fmt: skip
+    for r in rows:
+        assert r["average"] == pytest.approx((r["minority"] + r["majority"]) / 2)
+        assert 0 < r["average"] < 1
+    assert rows[3]["norms"] == rows[1]["norms"][::-1]  # half and half: the same images
+    assert grid.measure(group_errors) == nearly(rows)
+
+
+def test_a_fraction_moves_images_and_noise_adds_copies() -> None:
+    pixels = torch.randint(0, 256, (60, 1, 4, 4), dtype=torch.uint8)
+    images, kinds = (pixels, torch.arange(60)), TwoKinds.of(pixels)
+    grid = replace(FRACTION.grid, recipe=TINY)
+    made = grid.examples(kinds, images, "faint", 0.1, 0)
+    assert made.group.bincount().tolist() == [36, 4]
+    turned = grid.examples(kinds, images, "bright", 0.1, 0)
+    assert turned.group.bincount().tolist() == [4, 36] and torch.equal(turned.y, made.y)
+    noisy = replace(NOISE.grid, recipe=TINY)
+    few, many = (noisy.examples(kinds, images, "faint", v, 0) for v in (0.0, 100.0))
+    assert few.group.bincount().tolist() == [32, 8 + 5]
+    assert torch.equal(few.x[:40], many.x[:40]) and float((many.x - few.x)[40:].std()) > 5
+
+
+def test_the_verdict_of_noise() -> None:
+    for errors, holds in (((0.3, 0.1, 0.2), True), ((0.1, 0.2, 0.3), False)):
+        rows = rows_of("faint", dict(zip((0.0, 1.0, 9.0), errors, strict=True)))
+        report = NOISE.report(replace(NOISE.grid, values=(0.0, 1.0, 9.0)), rows)
+        assert f"highest at {1 if holds else 0}, inside in {100 * holds} %" in report.verdict
+        assert report.verdict.count("holds" if holds else "not found") == 2
+        assert "|Sigma| of the faint minority in training is 1.0 at 0" in report.verdict
+    assert report.table.rows[0][0] == "faint minority, the minority"
+    assert report.rows[0].value == pytest.approx(0.89) and len(report.rows) == 9
+
+
+def test_the_verdicts_of_the_two_minorities() -> None:
+    falling = {0.0: 0.5, 1.0: 0.4, 3.0: 0.2}
+    rows = rows_of("bright", falling) + rows_of("faint", falling)
+    bright, faint = (claim(FRACTION.grid, rows).text for claim in FRACTION.claims[:2])
+    assert "bright minority, both groups: accuracy rises with fraction" in bright
+    assert bright.count("claimed: falls: not found") == 2 and "holds" not in bright
+    assert faint.count("(1.00 [1.00, 1.00]), claimed: rises: holds") == 2
+
+
+def test_the_larger_set_and_the_first_look_have_fewer_seeds() -> None:
+    grid = FRACTION.settings("MNIST", Path("x"))
+    assert grid.recipe.total == 5000 and grid.root == Path("x") and grid.dataset == "mnist"
+    assert grid.seeds < FRACTION.grid.seeds == FRACTION.settings("digits").seeds
+    assert len(FRACTION.quick(grid).cells()) < len(grid.cells())
+
+
+@pytest.mark.parametrize(
+    ("figure", "told"),
+    [
+        ("fig-4-1", ("claimed to rise and then to fall", "delta^2 = 100")),
+        ("fig-4-8", ("bright minority, both groups", "claimed: rises")),
+    ],
+)
+def test_a_figure_prints_and_draws(figure: str, told: tuple[str, str], printed: Printed) -> None:
+    def small(grid: Minorities) -> Minorities:
+        recipe = Recipe(total=100, copies=5, epochs=1, widths=(4,))
+        return replace(grid, recipe=recipe, values=(grid.values[0], grid.values[-1]), seeds=2)
+
+    found = printed(figure, small, file=f"{figure}-digits")
+    assert all(text in found for text in told)
+
+
+def test_a_set_without_groups_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "fig-4-8", "--dataset", "cifar10"]) != 0
+    assert "fig-4-8 has no cifar10, expected digits, mnist" in capsys.readouterr().err

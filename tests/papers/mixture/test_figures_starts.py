@@ -1,0 +1,74 @@
+"""Figure C.1."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from graphtheory.papers.mixture.bounds import weight_error
+from graphtheory.papers.mixture.figures_starts import (
+    FAR,
+    NEAR,
+    PRINTED,
+    TENSOR,
+    found_of,
+    paths,
+    starting_points,
+)
+from graphtheory.papers.mixture.mixtures import Mixtures
+from graphtheory.papers.mixture.training import Learner, Setting, draw
+from tests.bench.conftest import nearly
+from tests.papers.mixture.conftest import Printed
+
+SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
+
+
+def test_rows_of_starts() -> None:
+    grid = Mixtures("sigma", (Learner(steps=6),), (1.0,), SKEW, 300, 1)
+    rows = grid.measure(paths)
+    assert [r["start"] for r in rows] == [TENSOR, PRINTED, NEAR, FAR]
+    near, far = rows[2:]
+    assert near["error"][0] < 0.1 < 1 < far["error"][0]
+    assert near["steps"][-1] == 6 and len(near["error"]) == len(near["gap"]) == 7
+    assert [r["error"] for r in grid.measure(paths)] == nearly([r["error"] for r in rows])
+
+
+def test_the_tensor_start_is_nearer_than_the_claimed_error() -> None:
+    """At a tenth of the dimension and of the examples."""
+    trial = draw(Setting((-0.3, 0.0), (2.0, 2.0), dim=5, neurons=2, size=0.3), 20_000, 0)
+    found = starting_points(trial, 0.1, 0)
+    error = {k: float(weight_error(w, trial.teacher) / trial.teacher.norm())
+             for k, w in found.items()}  # fmt: skip
+    assert error[TENSOR] < 0.65 < error[PRINTED]
+
+
+def test_it_prints_and_draws(printed: Printed) -> None:
+    def small(grid: Mixtures) -> Mixtures:
+        learners, setting = (Learner(4.0, 20),), replace(grid.setting, dim=3)
+        return replace(
+            grid, values=grid.values[:2], learners=learners, setting=setting, examples=200, seeds=2
+        )
+
+    assert "relative error of the tensor start" in printed("fig-c-1", small, "--seed", "3")
+
+
+def test_what_the_starts_say() -> None:
+    rows = [
+        {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate,
+         "ended": True}
+        for seed, shift in enumerate((0.0, 0.02, 0.04))
+        for start, first, last, rate in (
+            (TENSOR, 0.58 + shift, 0.3, 0.99), (NEAR, 0.1, 0.1, 0.989), (FAR, 70.0, 60.0, 0.9999),
+        )
+    ]  # fmt: skip
+    found = found_of(rows, 4.0)
+    assert found.error == pytest.approx((0.6, 0.58, 0.62))
+    assert found.speed == pytest.approx((0.909,) * 3, abs=1e-3)
+    assert found.far[0] == 60 and found.holds == (True, True, True)
+    slow = [r | {"rate": 0.999} if r["start"] == TENSOR else r for r in rows]
+    assert found_of(slow, 4.0).holds == (True, False, True)
+    nowhere = found_of([r | {"ended": False} for r in rows], 4.0)
+    assert nowhere.holds == (True, False, True) and math.isnan(nowhere.speed[0])
+    assert "not defined, because the near start reaches no minimum: not found" in str(nowhere)
+    lost = [r | {"rate": math.nan, "error": [1.0, 0.2]} for r in rows]
+    assert found_of(lost, 4.0).holds == (False, False, False)
