@@ -75,6 +75,7 @@ def test_few_seeds_give_no_verdict() -> None:
 
 def test_every_figure_has_cells_that_its_key_tells_apart() -> None:
     for figure in figures().values():
-        for grid in (figure.grid, figure.quick(figure.grid)):
+        dataset = figure.data.default if figure.data else ""
+        for grid in (figure.settings(dataset), figure.settings(dataset, quick=True)):
             keys = [str(grid.key(cell)) for cell in grid.cells()]
             assert len(set(keys)) == len(keys) > 0, figure.id
