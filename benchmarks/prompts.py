@@ -15,10 +15,9 @@ from _rows import save, seconds, show
 
 from graphtheory.bench.rows import Row
 from graphtheory.data.prompt_tasks import Linear
-from graphtheory.data.prompts import label_embedding
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.patterns import Patterns
+from graphtheory.papers.icl.patterns import Patterns, label_embedding
 from graphtheory.papers.icl.tasks import training_tasks
 
 

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import torch
 
-from graphtheory.data.prompts import label_embedding
 from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, descend
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.mechanism import mass_by_kind
 from graphtheory.papers.icl.model import DiagonalStart, icl_predict
 from graphtheory.papers.icl.page import prompt_page
-from graphtheory.papers.icl.patterns import Patterns, section_6_5
+from graphtheory.papers.icl.patterns import Patterns, label_embedding, section_6_5
 from graphtheory.papers.icl.tasks import training_tasks, uncovered, unseen_tasks
 from graphtheory.papers.shallow import ShallowAttention
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli import (
     figures_fusion,
-    figures_icl,
     figures_shallow_vit,
 )
 from graphtheory.cli.figure import Asked, Figure
@@ -105,6 +104,5 @@ _ENTRIES = (
     _printed("table-b-6", "sizes of the graphs", "Actor", "PubMed"),
     _printed("table-b-8", "how even the classes are", "Cora", "Actor"),
     *figures_fusion.ENTRIES,
-    *figures_icl.ENTRIES,
 )
 FIGURES: dict[str, Figure] = {entry.name: entry for entry in _ENTRIES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from graphtheory.graph import Neighborhood, query_stars
@@ -124,10 +124,3 @@ class Prompts:
         if not len(self):
             raise ValueError("prompts: got none, expected at least one of a batch")
         return Batch.from_data_list(self.data())
-
-
-def label_embedding(dim: int = 30, norm: float = 1.0, *, generator: Generator) -> Tensor:
-    """A random q of that norm as `labels`: [-q, q], shape [2, dim]."""
-    q = torch.randn(dim, generator=generator)
-    q *= norm / q.norm()
-    return torch.stack([-q, q])

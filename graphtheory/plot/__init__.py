@@ -13,7 +13,6 @@ from graphtheory.plot.curves import value_curves
 from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
-from graphtheory.plot.prompts import prompt_errors, prompt_mechanism, pruning_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
     error_curves,
@@ -39,9 +38,6 @@ __all__ = [
     "paired_differences",
     "phase_diagram",
     "power_laws",
-    "prompt_errors",
-    "prompt_mechanism",
-    "pruning_curves",
     "save",
     "score_bars",
     "score_dots",

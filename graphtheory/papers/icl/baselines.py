@@ -1,4 +1,4 @@
-"""What textbook methods make of a prompt: its contexts are the training set, its query the test."""
+"""Textbook methods fitted to one prompt: its contexts are the training set, its query the test."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from torch import Tensor
 
-Told = Callable[[int, int], None]
-"""(prompts done, prompts in all)."""
 LEAST_SQUARES = "least squares"
 _MAKE: dict[str, Callable[[int], Any]] = {
     "logistic regression": lambda n: LogisticRegression(max_iter=1000),
@@ -25,12 +23,9 @@ _MAKE: dict[str, Callable[[int], Any]] = {
 }
 BASELINES = (*_MAKE, LEAST_SQUARES)
 """Methods, with scikit-learn's own settings; least squares takes the shortest solution."""
-_EVERY = 200  # prompts between two words of progress
 
 
-def context_predictions(
-    name: str, x: Tensor, y: Tensor, told: Told = lambda done, total: None
-) -> Tensor:
+def context_predictions(name: str, x: Tensor, y: Tensor) -> Tensor:
     """The answer of one method to each query, from that prompt's contexts alone.
 
     Where all contexts have one label, that is the answer.
@@ -39,13 +34,12 @@ def context_predictions(
         name: One of `BASELINES`.
         x: Inputs [P, l + 1, d_x], the query last.
         y: Labels +1 or -1 of the contexts, [P, l] or more columns, which are not read.
-        told: Called now and then.
 
     Returns:
         Floating [P], +1 or -1; of least squares any number, whose sign is the answer.
 
     Raises:
-        ValueError: An unknown name, or shapes that do not fit.
+        ValueError: If the name is unknown or shapes do not fit.
 
     Source:
         Li (2024), figure 6.4, but for least squares.
@@ -67,15 +61,8 @@ def context_predictions(
     if name == LEAST_SQUARES:
         weight = torch.linalg.pinv(inputs) @ label[..., None]
         return (query[:, None] @ weight).flatten().float()
-    answers = []
-    for prompt, (one, own, asked) in enumerate(
-        zip(inputs.numpy(), label.numpy(), query.numpy(), strict=True)
-    ):
-        if prompt % _EVERY == 0:
-            told(prompt, len(x))
-        answers.append(_answer(name, one, own, asked))
-    told(len(x), len(x))
-    return torch.tensor(answers, dtype=torch.float32)
+    prompts = zip(inputs.numpy(), label.numpy(), query.numpy(), strict=True)
+    return torch.tensor([_answer(name, *prompt) for prompt in prompts], dtype=torch.float32)
 
 
 def _answer(

@@ -51,7 +51,7 @@ class PromptSource:
         section 6.5; that patterns of the queries come evenly, subroutine 2 of appendix E.
 
     Example:
-        >>> from graphtheory.data.prompts import label_embedding
+        >>> from graphtheory.papers.icl.patterns import label_embedding
         >>> draw = Generator().manual_seed(0)
         >>> patterns = Patterns.orthogonal(generator=draw)
         >>> source = PromptSource(patterns, torch.tensor([[0, 1]]), label_embedding(generator=draw))

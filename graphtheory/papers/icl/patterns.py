@@ -163,3 +163,10 @@ def objections(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]:
             if abs(value) > tolerance
         ]
     return found
+
+
+def label_embedding(dim: int = 30, norm: float = 1.0, *, generator: Generator) -> Tensor:
+    """A random q of that norm as the labels of `Prompts`: [-q, q], shape [2, dim]."""
+    q = torch.randn(dim, generator=generator)
+    q *= norm / q.norm()
+    return torch.stack([-q, q])

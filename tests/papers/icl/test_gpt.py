@@ -3,18 +3,23 @@ from dataclasses import replace
 import torch
 
 from graphtheory.papers.icl import gpt as icl_gpt
-from graphtheory.papers.icl.errors import Exam
-from graphtheory.papers.icl.gpt import GptLearner, GptStudy
+from graphtheory.papers.icl.figures import GptErrors, gpt_errors
+from graphtheory.papers.icl.gpt import GptLearner
+from graphtheory.papers.icl.world import PromptTest, World, world
 from tests.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)
-TESTS = (Exam(0.8, 3), Exam(0.8, 3, 1.2))
+TESTS = (PromptTest(0.8, 3), PromptTest(0.8, 3, 1.2))
+
+
+def own_world(learner: GptLearner) -> World:
+    return world(learner.relevant, 0, learner.blocks)
 
 
 def test_tokens_are_columns_or_inputs_and_labels_in_turn() -> None:
-    given = icl_gpt.world(SMALL, 0)
+    given = own_world(SMALL)
     assert given.tasks.shape == (24, 2)
-    prompts = given.source(0.8, 3).sample(5, torch.Generator().manual_seed(0))
+    prompts = given.test(TESTS[0]).sample(5, torch.Generator().manual_seed(0))
     assert torch.equal(SMALL.inputs(prompts), prompts.columns())
     in_turn = replace(SMALL, tokens="in turn").inputs(prompts)
     assert in_turn.shape == (5, 7, 30)
@@ -25,8 +30,8 @@ def test_tokens_are_columns_or_inputs_and_labels_in_turn() -> None:
 
 def test_a_network_learns() -> None:
     learner = replace(SMALL, steps=60, batch_size=64, length=6, step_size=1e-2)
-    given = icl_gpt.world(learner, 0)
-    source = given.source(0.8, 6)
+    given = own_world(learner)
+    source = given.test(PromptTest(0.8, 6))
     model = icl_gpt.train(learner, given, 0)
     trained = icl_gpt.outcome(model, learner, source, 300, 1)
     model.reset_parameters(torch.Generator().manual_seed(0))
@@ -35,15 +40,15 @@ def test_a_network_learns() -> None:
 
 
 def test_outputs_that_are_no_numbers_are_errors() -> None:
-    given = icl_gpt.world(SMALL, 0)
+    given = own_world(SMALL)
     model = SMALL.model(torch.Generator().manual_seed(0))
     model.head.bias.data.fill_(torch.nan)
-    assert icl_gpt.outcome(model, SMALL, given.source(0.8, 3), 20, 1).error == 1
+    assert icl_gpt.outcome(model, SMALL, given.test(TESTS[0]), 20, 1).error == 1
 
 
 def test_the_answer_of_the_query_is_not_seen() -> None:
-    given = icl_gpt.world(SMALL, 0)
-    prompts = given.source(0.8, 3).sample(5, torch.Generator().manual_seed(0))
+    given = own_world(SMALL)
+    prompts = given.test(TESTS[0]).sample(5, torch.Generator().manual_seed(0))
     other = replace(prompts, y=torch.cat([prompts.y[:, :-1], -prompts.y[:, -1:]], 1))
     for tokens in ("columns", "in turn"):
         learner = replace(SMALL, tokens=tokens)
@@ -51,7 +56,7 @@ def test_the_answer_of_the_query_is_not_seen() -> None:
 
 
 def test_rows_are_those_of_the_seed() -> None:
-    study = GptStudy((SMALL,), TESTS, prompts=20, seeds=2, first=5)
-    rows = study.run()
+    grid = GptErrors((SMALL,), TESTS, prompts=20, seeds=2, first=5)
+    rows = grid.measure(gpt_errors)
     assert [(r["seed"], r["s_1"]) for r in rows] == [(5, None), (5, 1.2), (6, None), (6, 1.2)]
-    assert replace(study, seeds=1, first=6).run() == nearly(rows[2:])
+    assert replace(grid, seeds=1, first=6).measure(gpt_errors) == nearly(rows[2:])

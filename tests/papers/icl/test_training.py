@@ -3,31 +3,19 @@ from dataclasses import replace
 import torch
 
 from graphtheory.papers.icl import training as icl
-from graphtheory.papers.icl.tasks import unseen_tasks
 from graphtheory.papers.icl.training import Learner
+from graphtheory.papers.icl.world import PromptTest, prompts_of, world
 
 SMALL = Learner(steps=3, batch_size=8, width=10, length=4)
 
 
-def test_worlds_are_those_of_their_seed_and_tests_are_unseen() -> None:
-    given = icl.world(SMALL, 3)
-    assert torch.equal(given.patterns.relevant, icl.world(SMALL, 3).patterns.relevant)
-    assert not torch.equal(given.patterns.relevant, icl.world(SMALL, 4).patterns.relevant)
-    inside, outside = given.source(0.6, 7), given.source(0.6, 7, 1.1)
-    assert torch.equal(inside.tasks, unseen_tasks(given.tasks, 6)) and len(inside.tasks) == 24
-    assert len(outside.tasks) == 6 and outside.patterns.spread == icl.OUTER
-    assert (inside.alpha, inside.length) == (0.6, 7)
-
-
 def test_networks_learn_what_sgd_on_the_same_prompts_gives() -> None:
-    given = icl.world(SMALL, 0)
+    given = world(6, 0)
     model = icl.train(replace(SMALL, steps=1, step_size=0.5), given, 2, 0)
     start = icl.train(replace(SMALL, steps=0), given, 2, 0)
     generator = torch.Generator().manual_seed(icl.derive(0, 2, 60))
     SMALL.model(2, generator)
-    prompts = icl.PromptSource(
-        given.patterns, given.tasks, given.labels, SMALL.alpha, SMALL.length
-    ).sample(16, generator)
+    prompts = given.training(SMALL.alpha, SMALL.length).sample(16, generator)
     losses = []
     for t in range(2):
         x, rows, queries = prompts[slice(8 * t, 8 * t + 8)].graph()
@@ -46,12 +34,12 @@ def test_scales_of_the_output_layer() -> None:
 
 
 def test_outcomes_count_signs_and_zero_as_wrong() -> None:
-    given = icl.world(SMALL, 0)
+    given = world(6, 0)
     model = icl.train(SMALL, given, 2, 0)
-    source = given.source(0.8, 5)
+    source = given.test(PromptTest(0.8, 5))
     found = icl.outcomes(model, source, 600, 9)
     wrong, seen = torch.zeros(2), 0
-    for prompts, columns in icl.prompts_of(source, 2, 600, 9):
+    for prompts, columns in prompts_of(source, 2, 600, 9):
         seen += columns.size(1)
         for t in range(2):
             value = icl.icl_predict(model.trial(t), columns[t]).value[0]
@@ -64,7 +52,9 @@ def test_outcomes_count_signs_and_zero_as_wrong() -> None:
 
 def test_a_trained_learner_answers_unseen_tasks() -> None:
     learner = Learner(steps=120, batch_size=64, width=60, length=12, step_size=3.0)
-    given = icl.world(learner, 0)
-    before = icl.outcomes(learner.model(1, torch.Generator()), given.source(0.8, 20), 300, 1)
-    after = icl.outcomes(icl.train(learner, given, 1, 0), given.source(0.8, 20), 300, 1)
+    given = world(6, 0)
+    before = icl.outcomes(
+        learner.model(1, torch.Generator()), given.test(PromptTest(0.8, 20)), 300, 1
+    )
+    after = icl.outcomes(icl.train(learner, given, 1, 0), given.test(PromptTest(0.8, 20)), 300, 1)
     assert before[0].error > 0.1 > 0.05 > after[0].error

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from graphtheory import plot
+from graphtheory.papers.icl.picture import prompt_errors, prompt_mechanism, pruning_curves
 
 ERRORS = [
     {"panel": panel, "series": name, "at": at, "error": error + 0.01 * seed}
@@ -35,9 +35,9 @@ NEURONS = [
 ]  # fmt: skip
 NORMS = [{"panel": "in domain", "rank": r, "norm": 2 * r} for r in (0.25, 0.75)]
 PICTURES: dict[str, Callable[[], Figure]] = {
-    "prompt_errors": lambda: plot.prompt_errors(ERRORS, xlabel="contexts", title="T", log=True),
-    "prompt_mechanism": lambda: plot.prompt_mechanism(LOOKS, NEURONS, title="T"),
-    "pruning_curves": lambda: plot.pruning_curves(ERRORS, NORMS, title="T"),
+    "prompt_errors": lambda: prompt_errors(ERRORS, xlabel="contexts", title="T", log=True),
+    "prompt_mechanism": lambda: prompt_mechanism(LOOKS, NEURONS, title="T"),
+    "pruning_curves": lambda: pruning_curves(ERRORS, NORMS, title="T"),
 }
 
 
@@ -52,7 +52,7 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) ->
 
 
 def test_errors_are_medians_in_per_cent_and_nought_has_a_place() -> None:
-    inside, _ = plot.prompt_errors(ERRORS, xlabel="contexts", marks=(1.0,)).axes
+    inside, _ = prompt_errors(ERRORS, xlabel="contexts", marks=(1.0,)).axes
     drawn = {str(n.get_label()): list(n.get_ydata()) for n in inside.get_lines()}
     assert drawn["ICL"] == pytest.approx([21, 1]) and drawn["1-NN"] == pytest.approx([31, 11])
     assert inside.get_ylim()[0] < 0 < 33 < inside.get_ylim()[1]
@@ -61,7 +61,7 @@ def test_errors_are_medians_in_per_cent_and_nought_has_a_place() -> None:
 
 def test_keys_and_queries_are_those_of_the_last_domain() -> None:
     changed = [row | {"query along": 9.0} if row["domain"] == "in domain" else row for row in LOOKS]
-    norms, mass, *_ = plot.prompt_mechanism(changed, NEURONS).axes
+    norms, mass, *_ = prompt_mechanism(changed, NEURONS).axes
     drawn = {str(n.get_label()): list(n.get_ydata()) for n in norms.get_lines()}
     assert drawn["query: along its pattern"] == pytest.approx([1.0, 1.5, 2.0])
     rest = {str(n.get_label()): list(n.get_ydata()) for n in mass.get_lines()}
@@ -69,7 +69,7 @@ def test_keys_and_queries_are_those_of_the_last_domain() -> None:
 
 
 def test_bars_stand_behind_the_curves() -> None:
-    first, second, twin = plot.pruning_curves(ERRORS, NORMS, small={"in domain": 0.4}).axes
+    first, second, twin = pruning_curves(ERRORS, NORMS, small={"in domain": 0.4}).axes
     assert [bar.get_height() for bar in twin.patches] == [0.5, 1.5]
     assert first.get_zorder() > twin.get_zorder() and not second.patches
     assert [40.0, 40.0] in [list(n.get_xdata()) for n in first.get_lines()]

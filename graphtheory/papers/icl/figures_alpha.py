@@ -1,0 +1,261 @@
+"""Figures 6.3b and E.1: how many contexts and steps are needed, over alpha' or alpha."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from graphtheory import plot
+from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.grid import Grid, Measured, axis
+from graphtheory.papers.icl.figures import LEARNER, TEST_OF_E, Errors, errors, percent, quick
+from graphtheory.papers.icl.figures_methods import domains
+from graphtheory.papers.icl.picture import prompt_errors
+from graphtheory.papers.icl.training import Learner, outcomes, train
+from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.report.table import Table, percent_spread
+
+ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
+
+
+def settled(curve: Sequence[tuple[float, float]], threshold: float) -> float:
+    """The size from which an error stays below a threshold; infinite where it does not.
+
+    It lies before the first size from which none has an error above: there the logarithm of the
+    error is a straight line of the logarithm of the size, and an error below a hundredth of the
+    threshold counts as that hundredth. `stats.crossing` reads where it is first below.
+
+    Args:
+        curve: Points (size, error), sizes above 0 and ascending.
+        threshold: Of the error.
+    """
+    at = len(curve)
+    while at and curve[at - 1][1] < threshold:
+        at -= 1
+    if at == len(curve):
+        return math.inf
+    (low, above), (high, below) = curve[max(at - 1, 0)], curve[at]
+    if not at:
+        return float(high)
+    part = math.log(above / threshold) / math.log(above / max(below, threshold / 100))
+    return float(low * (high / low) ** part)
+
+
+def needed(measured: Measurements, size: str, threshold: float) -> dict[float, list[float]]:
+    """Alpha -> the size from which each network's error stays below the threshold."""
+    out: dict[float, list[float]] = {}
+    for (alpha, _), mine in sorted(groups(measured, "alpha", "seed").items()):
+        curve = sorted((one[size], one["error"]) for one in mine)
+        out.setdefault(alpha, []).append(settled(curve, threshold))
+    return out
+
+
+def law(sizes: Numbers) -> Exponent | None:
+    """The power of alpha in the sizes, over the alphas at which every network gets there."""
+    return regression_of({alpha: of for alpha, of in sizes.items() if max(of) < math.inf})
+
+
+def _contexts(grid: Errors, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+    by_domain = groups(measured, "domain").items()
+    return {domain: needed(mine, "length", ENOUGH) for (domain,), mine in by_domain}
+
+
+def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
+    """Figure 6.3b: a larger alpha' needs fewer contexts."""
+    told = []
+    for domain, sizes in _contexts(grid, measured).items():
+        middle = [median(of) for of in sizes.values()]
+        falls = all(later < earlier for earlier, later in pairwise(middle))
+        told.append(
+            f"{domain}: the error stays below {percent(ENOUGH)} % from "
+            f"{', '.join(map(_count, middle))} contexts on at alpha' = "
+            f"{', '.join(f'{alpha:g}' for alpha in sizes)}, "
+            f"{'fewer' if falls else 'not always fewer'} with every larger value: "
+            f"{became(falls, grid.seeds)}."
+        )
+    return Verdict(" ".join(told))
+
+
+def _count(value: float) -> str:
+    """A number; "more" of one that lies beyond the grid."""
+    return f"{value:.3g}" if value < math.inf else "more"
+
+
+def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
+    return prompt_errors(
+        [
+            {"panel": one["domain"], "series": f"alpha' = {one['alpha']:g}", "at": one["length"],
+             "error": one["error"]}
+            for one in measured
+        ],
+        xlabel="contexts", title=title, marks=(100 * ENOUGH,), log=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training of figure E.1.
+
+    Attributes:
+        alpha: Of training.
+        length: l_tr of the first panel; None for a training of the second, tested on the way.
+    """
+
+    alpha: float
+    length: int | None = None
+
+    @property
+    def name(self) -> str:
+        """In progress."""
+        return f"alpha = {self.alpha:g}, {f'{self.length} contexts' if self.length else 'steps'}"
+
+
+def trainings(alphas: Sequence[float], lengths: Sequence[int]) -> tuple[Case, ...]:
+    """Every length at every alpha, and then a training that is tested on the way at every alpha."""
+    short = (Case(alpha, length) for alpha in alphas for length in lengths)
+    return (*short, *(Case(alpha) for alpha in alphas))
+
+
+@dataclass(frozen=True)
+class Growth(Grid):
+    """Prompt lengths and steps of training.
+
+    Attributes:
+        cases: What differs between trainings.
+        learner: All else of the training.
+        test: Of all networks.
+        every: Steps between two tests of the second panel.
+        threshold: Test error that is to be passed.
+        prompts: Test prompts of each network and test.
+        seeds: Networks, trained together.
+        first: The first seed.
+    """
+
+    cases: tuple[Case, ...] = axis("case")
+    learner: Learner = LEARNER
+    test: PromptTest = TEST_OF_E
+    every: int = 5
+    threshold: float = 0.01
+    prompts: int = 1000
+    seeds: int = 5
+    first: int = 0
+
+
+def growth(grid: Growth, case: Case) -> list[Measured]:
+    """Error of each network, after training or at each of the tests on the way."""
+    learner = replace(grid.learner, alpha=case.alpha, length=case.length or grid.learner.length)
+    given = world(learner.relevant, grid.first)
+    source, rows = given.test(grid.test), []
+
+    def tested(model: ShallowAttention, about: Measured) -> list[Measured]:
+        found = outcomes(model, source, grid.prompts, grid.test.seed(grid.first))
+        return [
+            about | {"alpha": case.alpha, "seed": seed} | outcome._asdict()
+            for seed, outcome in enumerate(found, grid.first)
+        ]
+
+    def watch(step: int, model: ShallowAttention) -> bool:
+        if case.length or step % grid.every or not step:
+            return False
+        found = tested(model, {"kind": "steps", "step": step})
+        rows.extend(found)
+        return all(row["error"] < grid.threshold / 4 for row in found)
+
+    model = train(learner, given, grid.seeds, grid.first, watch)
+    return tested(model, {"kind": "length", "length": case.length}) if case.length else rows
+
+
+_PANELS = {"contexts of a training prompt": ("length", -1.0), "steps of SGD": ("step", -0.667)}
+
+
+def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+    return {
+        name: needed([one for one in measured if size in one], size, grid.threshold)
+        for name, (size, _) in _PANELS.items()
+    }
+
+
+def _show(grid: Growth, measured: Measurements) -> Shown:
+    lines, rows, sizes = [], [], _sizes(grid, measured)
+    for name, by_alpha in sizes.items():
+        lines.append([name, *(_count(median(of)) for of in by_alpha.values())])
+        for alpha, of in by_alpha.items():
+            rows += reached(of, f"{name}, share that gets there", name, {"alpha": alpha})
+    alphas = next(iter(sizes.values()))
+    table = Table(
+        f"median until the test error is below {percent(grid.threshold)} %",
+        ["needed", *(f"alpha = {alpha:g}" for alpha in alphas)], lines,
+    )  # fmt: skip
+    return Shown(table, rows)
+
+
+def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
+    sizes = _sizes(grid, measured)
+    points = [
+        {"case": name, "value": alpha, "number": number}
+        for name, by_alpha in sizes.items()
+        for alpha, of in by_alpha.items()
+        for number in of
+        if number < math.inf
+    ]
+    fitted = {name: found for name, of in sizes.items() if (found := law(of))}
+    laws = {
+        name: {"factor": found.factor, "exponent": found.exponent, "claimed": _PANELS[name][1]}
+        for name, found in fitted.items()
+    }
+    words = {"xlabel": "alpha of training", "ylabel": "needed", "title": title}
+    return plot.power_laws(points, laws, **words) if points else None
+
+
+def _quick(grid: Growth) -> Growth:
+    return replace(
+        grid, cases=trainings(_ALPHAS[2::2], _TRAINING[::2]),
+        learner=replace(grid.learner, steps=300), every=10, prompts=300, seeds=2,
+    )  # fmt: skip
+
+
+_SHARES = (0.2, 0.4, 0.6, 0.8)
+_LENGTHS = (3, 5, 8, 12, 18, 27, 40, 60)
+_ALPHAS, _TRAINING = (0.2, 0.3, 0.45, 0.65, 1.0), (1, 2, 3, 5, 8, 12, 18)
+FIGURES = (
+    Figure(
+        "fig-6-3b", "error over the number of contexts, for several alpha'",
+        Errors((LEARNER,), domains(_SHARES, _LENGTHS)), errors,
+        Pivot(
+            "test error % over the contexts", {"error": "test error"},
+            {"domain": "domain", "alpha": "alpha"}, "length", heads=("", "alpha'"), words=2,
+            cell=partial(percent_spread, digits=".1f"),
+        ),
+        (
+            fewer_contexts,
+            Power(
+                what="contexts", letter="alpha'", read=_contexts, claimed=-1, fit=law,
+                rows=lambda domain, found: exponent_rows(
+                    "exponent of alpha' in the contexts", found, domain=domain
+                ),
+            ),
+        ),
+        _domains_picture, quick,
+    ),
+    Figure(
+        "fig-e-1", "prompt length and steps that training needs, over alpha",
+        Growth(trainings(_ALPHAS, _TRAINING)), growth, _show,
+        (
+            Power(
+                what="number", letter="alpha", read=_sizes, fit=law,
+                claimed=tuple(claimed for _, claimed in _PANELS.values()),
+                rows=lambda name, found: exponent_rows(f"exponent of alpha in {name}", found),
+            ),
+        ),
+        _picture, _quick,
+    ),
+)  # fmt: skip

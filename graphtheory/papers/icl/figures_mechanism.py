@@ -1,0 +1,218 @@
+"""Figure 6.2: keys, queries, attention and neurons in the course of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from torch import Tensor
+
+from graphtheory.bench.rows import Row
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.grid import Measured
+from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
+from graphtheory.papers.icl.mechanism import mass_by_kind, neuron_alignment, projection
+from graphtheory.papers.icl.model import icl_predict
+from graphtheory.papers.icl.picture import prompt_mechanism
+from graphtheory.papers.icl.training import Learner, train
+from graphtheory.papers.icl.world import OUTSIDE, PromptTest, World, prompts_of, world
+from graphtheory.papers.pivot import groups
+from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.report.table import Table, mean_spread
+
+LARGE = 0.25  # of the largest row of W_O W_V of a network: what counts as a large neuron
+_SHOWN = 5  # neurons of each sign
+_MASS = 0.95
+_LOOKS = {
+    "query whole": "length of W_Q p of the query",
+    "query along": "of it along the query's pattern",
+    "query across": "of it along another pattern, the largest",
+    "key whole": "length of W_K p of the contexts",
+    "key along": "of it along the context's pattern",
+    "key across": "of it along another pattern, the largest",
+    "same": "attention on contexts with the query's pattern",
+    "uniform same": "share of these contexts",
+    "error": "test error",
+}
+_NEURONS = {
+    "large": f"share of large neurons (at least {LARGE:g} of the largest)",
+    "input cosine": "their cosine with the mean pattern",
+    "label cosine": "their cosine with ± q",
+}
+
+
+def neuron_rows(model: ShallowAttention) -> Tensor:
+    """W_O W_V, [T, m, d]."""
+    return (model.W_O @ model.W_V).detach()
+
+
+def large_neurons(norms: Tensor) -> Tensor:
+    """Which rows of W_O W_V are large beside the largest of their network, bool [T, m]."""
+    return norms >= LARGE * norms.amax(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Dynamics(Errors):
+    """Networks that are looked at on the way.
+
+    Attributes:
+        every: Steps between two looks.
+    """
+
+    prompts: int = 200
+    every: int = 10
+
+
+def looks(grid: Dynamics, learner: Learner) -> list[Measured]:
+    """Rows of kind "look" (of each test), "neurons" (of each network), "neuron" (of some)."""
+    given = world(learner.relevant, grid.first)
+    rows: list[Measured] = []
+
+    def watch(step: int, model: ShallowAttention) -> bool:
+        if step % grid.every == 0 or step == learner.steps:
+            found = _neurons(grid, model, given)
+            for test in grid.tests:
+                found += _look(grid, model, given, test)
+            rows.extend({"step": step} | row for row in found)
+        return False
+
+    train(learner, given, grid.seeds, grid.first, watch)
+    return rows
+
+
+def _look(
+    grid: Dynamics, model: ShallowAttention, given: World, test: PromptTest
+) -> list[Measured]:
+    source, rows = given.test(test), []
+    asked = prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first))
+    ((prompts, columns),) = asked
+    found = icl_predict(model, columns)
+    assert found.attention is not None and prompts.pattern is not None
+    assert prompts.task is not None
+    pattern = prompts.pattern.view(grid.seeds, grid.prompts, -1)
+    task = prompts.task.view(grid.seeds, grid.prompts, 2)
+    wrong = found.wrong(prompts.answer.view(grid.seeds, -1)).float().mean(1)
+    parts = {"query": (model.W_Q, slice(-1, None)), "key": (model.W_K, slice(None, -1))}
+    for t in range(grid.seeds):
+        row: Measured = {"kind": "look", "domain": test.domain}
+        row |= {"seed": grid.first + t, "error": float(wrong[t])}
+        row |= mass_by_kind(found.attention[t], pattern[t], task[t])
+        for name, (weight, place) in parts.items():
+            lengths = projection(
+                weight[t].detach(), columns[t, :, place].flatten(0, 1),
+                source.patterns.relevant, pattern[t, :, place].flatten(),
+            )  # fmt: skip
+            row |= {f"{name} {part}": value for part, value in lengths._asdict().items()}
+        rows.append(row)
+    return rows
+
+
+def _neurons(grid: Dynamics, model: ShallowAttention, given: World) -> list[Measured]:
+    weights, sign = neuron_rows(model), model.a[:, 0]
+    found = neuron_alignment(weights, sign, given.patterns.relevant.mean(0), given.labels[1])
+    large = large_neurons(weights.norm(dim=2))
+    rows: list[Measured] = [
+        {
+            "kind": "neurons", "seed": grid.first + t, "large": float(large[t].float().mean()),
+            "input cosine": float(found.input_cosine[t][large[t]].mean()),
+            "label cosine": float(found.label_cosine[t][large[t]].mean()),
+        }
+        for t in range(grid.seeds)
+    ]  # fmt: skip
+    for value in (1, -1):
+        for neuron in (sign[0].sign() == value).nonzero()[:_SHOWN, 0].tolist():
+            parts = {
+                name.replace("_", " "): float(part[0, neuron])
+                for name, part in found._asdict().items()
+            }
+            rows.append({"kind": "neuron", "neuron": neuron, "sign": value} | parts)
+    return rows
+
+
+def _ends(measured: Measurements) -> dict[tuple[str, str], tuple[list[float], list[float]]]:
+    """(domain or "", key) -> its values before and after training, one per network."""
+    last = max(one["step"] for one in measured)
+    out = {}
+    for kind, names in (("look", _LOOKS), ("neurons", _NEURONS)):
+        mine = [one | {"domain": one.get("domain", "")} for one in measured if one["kind"] == kind]
+        for (domain,), own in groups(mine, "domain").items():
+            for key in names:
+                first, after = ([r[key] for r in own if r["step"] == at] for at in (0, last))
+                out[domain, key] = first, after
+    return out
+
+
+def _show(grid: Dynamics, measured: Measurements) -> Shown:
+    lines, rows = [], []
+    steps = (0, max(one["step"] for one in measured))
+    for (domain, key), cells in _ends(measured).items():
+        name = (_LOOKS | _NEURONS)[key]
+        lines.append([domain, name, *(mean_spread(cell, ".3f") for cell in cells)])
+        about = {"domain": domain} if domain else {}
+        rows += [
+            Row.of(name, cell, "1", step=step, **about)
+            for step, cell in zip(steps, cells, strict=True)
+        ]
+    table = Table(
+        "before and after training", ["", "measure", *(f"after {step} steps" for step in steps)],
+        lines, words=2, note="Mean ± standard deviation over networks.",
+    )  # fmt: skip
+    return Shown(table, rows)
+
+
+def attends_to_its_pattern(grid: Dynamics, measured: Measurements) -> Verdict:
+    """Corollary 6.4.3: nearly all attention is on contexts with the query's pattern."""
+    told = []
+    for (domain, key), (_, after) in _ends(measured).items():
+        if key == "same":
+            mass = fmean(after)
+            told.append(
+                f"Attention on the query's pattern {domain}: {mass:.3f}, claimed near 1: "
+                f"{became(mass > _MASS, grid.seeds)}."
+            )
+    return Verdict(" ".join(told))
+
+
+def lies_along_its_pattern(part: str, grid: Dynamics, measured: Measurements) -> Verdict:
+    """Proposition 6.4.1, out of the domain as the figure: W p grows along the pattern of p."""
+    ends = _ends(measured)
+    along, whole = ([fmean(of) for of in ends[OUTSIDE, f"{part} {k}"]] for k in ("along", "whole"))
+    first, last = (a / w for a, w in zip(along, whole, strict=True))
+    grows = along[1] > along[0] and last > first
+    return Verdict(
+        f"Out of domain, {first:.2f} of the length of W p of a {part} lies along its pattern "
+        f"before and {last:.2f} after training, {along[0]:.2f} and {along[1]:.2f} in length "
+        f"(claimed: grows, and is nearly all): {'grows' if grows else 'does not grow'}."
+    )
+
+
+def neurons_read_patterns(grid: Dynamics, measured: Measurements) -> Verdict:
+    """Proposition 6.4.5: large neurons align with the mean pattern and the label embedding."""
+    ends = _ends(measured)
+    large, inputs, labels = (fmean(ends["", key][1]) for key in _NEURONS)
+    return Verdict(
+        f"Large neurons, {100 * large:.0f} % of all: cosine {inputs:.3f} with the mean pattern, "
+        f"{labels:.3f} with ± q, claimed near 1."
+    )
+
+
+def _picture(grid: Dynamics, measured: Measurements, title: str) -> Any:
+    seen, neurons = ([r for r in measured if r["kind"] == kind] for kind in ("look", "neuron"))
+    return prompt_mechanism(seen, neurons, title=title)
+
+
+_OF_QUERIES, _OF_KEYS = (partial(lies_along_its_pattern, part) for part in ("query", "key"))
+FIGURES = (
+    Figure(
+        "fig-6-2", "keys, queries, attention and neurons of an in-context learner",
+        Dynamics(
+            (replace(LEARNER, steps=400),),
+            (PromptTest(0.8, 20), PromptTest(0.8, 20, LARGEST_SUM)),
+        ),
+        looks, _show,
+        (attends_to_its_pattern, _OF_QUERIES, _OF_KEYS, neurons_read_patterns),
+        _picture, partial(quick, every=50, prompts=200),
+    ),
+)  # fmt: skip

@@ -1,0 +1,215 @@
+"""Figure 6.5: the error over the share of neurons that are removed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.bench.rows import Row
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.grid import Measured
+from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
+from graphtheory.papers.icl.figures_mechanism import LARGE, large_neurons, neuron_rows
+from graphtheory.papers.icl.picture import pruning_curves
+from graphtheory.papers.icl.pruning import RULES, kept_mask, removal_order, while_pruned
+from graphtheory.papers.icl.training import Learner, outcomes, train
+from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.patterns.draw import derive
+from graphtheory.report.table import percent_spread
+
+BINS = 20  # of neurons in the order of their norms
+_NOISE = 5e-4  # more errors than these are a loss
+
+
+@dataclass(frozen=True)
+class Pruned(Errors):
+    """Learners that are tested without some of their neurons.
+
+    Attributes:
+        rules: Of `pruning.RULES`.
+        rates: Shares of neurons that are removed.
+    """
+
+    rules: tuple[str, ...] = RULES
+    rates: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def pruned_errors(grid: Pruned, learner: Learner) -> list[Measured]:
+    """Rows of kind "norm" (by rank) and "error" (of each rule, rate, test and network)."""
+    given = world(learner.relevant, grid.first)
+    model = train(learner, given, grid.seeds, grid.first)
+    norms = neuron_rows(model).norm(dim=2)
+    rows = by_rank(learner.width, norms, grid.first)
+    for rule in grid.rules:
+        generator = Generator().manual_seed(derive(grid.first, 65))
+        order = removal_order(rule, norms, generator)
+        for rate in grid.rates:
+            with while_pruned(model.W_O, kept_mask(order, rate)):
+                for test in grid.tests:
+                    about = {
+                        "kind": "error", "width": learner.width, "rule": rule, "rate": rate,
+                        "alpha": test.alpha, "domain": test.domain,
+                    }  # fmt: skip
+                    seed = test.seed(grid.first)
+                    found = outcomes(model, given.test(test), grid.prompts, seed)
+                    rows += [
+                        about | {"seed": seed} | outcome._asdict()
+                        for seed, outcome in enumerate(found, grid.first)
+                    ]
+    return rows
+
+
+def by_rank(width: int, norms: Tensor, first: int) -> list[Measured]:
+    """Mean norms of consecutive shares of the neurons, smallest first, and the share of small."""
+    ranked = norms.sort(1).values
+    small = (~large_neurons(norms)).float().mean(1)
+    edges = torch.linspace(0, width, BINS + 1).round().long().tolist()
+    return [
+        {
+            "kind": "norm", "width": width, "seed": first + t, "rank": (nth + 0.5) / BINS,
+            "norm": float(ranked[t, low:high].mean()), "small": float(small[t]),
+        }
+        for t in range(len(norms))
+        for nth, (low, high) in enumerate(pairwise(edges))
+    ]  # fmt: skip
+
+
+def of_kind(measured: Measurements, kind: str) -> list[Measured]:
+    """The measurements of a kind."""
+    return [one for one in measured if one["kind"] == kind]
+
+
+def small_shares(measured: Measurements) -> dict[int, list[float]]:
+    """Width -> the share of small neurons of each network."""
+    by_width = groups(of_kind(measured, "norm"), "width").items()
+    return {
+        width: list({one["seed"]: one["small"] for one in mine}.values())
+        for (width,), mine in by_width
+    }
+
+
+_NAMES: dict[str, Callable[[Any], str]] = {
+    "rule": str,
+    "alpha": lambda value: f"alpha' = {value:g}",
+}
+
+
+def _show(axis: str, grid: Pruned, measured: Measurements) -> Shown:
+    shown = Pivot(
+        "test error % out of domain over the share of neurons that are removed",
+        {"error": "test error"}, {"width": "width", axis: axis}, "rate", heads=("", axis), words=2,
+        begin=lambda one: [f"m = {one['width']}", _NAMES[axis](one[axis])],
+        column="{:.0%}", cell=percent_spread, note="Mean ± standard deviation over networks.",
+    )(grid, of_kind(measured, "error"))  # fmt: skip
+    order = ("width", "rate", axis)
+    rows = [
+        replace(row, parameters={key: row.parameters[key] for key in order}) for row in shown.rows
+    ]
+    rows += [
+        Row.of("share of small neurons", shares, "1", width=width)
+        for width, shares in small_shares(measured).items()
+    ]
+    return Shown(shown.table, rows)
+
+
+def small_neurons(grid: Pruned, measured: Measurements) -> Verdict:
+    """How many neurons are small."""
+    shares = ", ".join(
+        f"{100 * fmean(of):.0f} % at m = {width}" for width, of in small_shares(measured).items()
+    )
+    return Verdict(
+        f"Small neurons (row of W_O W_V below {LARGE:g} of the largest): {shares}; claimed about "
+        "15 %."
+    )
+
+
+def larger_shares_are_better(grid: Pruned, measured: Measurements) -> Verdict:
+    """Figure 6.5b: a larger alpha' has no more errors, rate by rate."""
+    by_rate = groups(of_kind(measured, "error"), "rate").values()
+    curves = [
+        [fmean(one["error"] for one in of) for _, of in sorted(groups(mine, "alpha").items())]
+        for mine in by_rate
+    ]
+    falling = sum(curve == sorted(curve, reverse=True) for curve in curves)
+    return Verdict(
+        f"A larger alpha' has no more errors at {falling} of {len(curves)} rates: "
+        f"{became(falling == len(curves), grid.seeds)}."
+    )
+
+
+def small_ones_are_free(axis: str, grid: Pruned, measured: Measurements) -> Verdict:
+    """The largest rate up to which nothing is lost, beside the share of small neurons."""
+    told, small = [], small_shares(measured)
+    for (width, kind), mine in groups(of_kind(measured, "error"), "width", axis).items():
+        errors = {rate: [r["error"] for r in of] for (rate,), of in groups(mine, "rate").items()}
+        free, last = free_rate(errors), max(errors)
+        reaches = "as far as" if free >= fmean(small[width]) - 0.05 else "less far than"
+        told.append(
+            f"m = {width}, {_NAMES[axis](kind)}: nothing is lost up to {100 * free:g} %, {reaches} "
+            f"the small neurons reach; error {100 * fmean(errors[0.0]):.2f} % unpruned, "
+            f"{100 * fmean(errors[last]):.2f} % with {100 * last:g} % removed."
+        )
+    return Verdict(" ".join(told))
+
+
+def free_rate(errors: dict[float, list[float]]) -> float:
+    """The largest rate up to which the errors do not exceed the unpruned by two standard errors."""
+    free = 0.0
+    for rate, own in errors.items():
+        gaps = [error - start for error, start in zip(own, errors[0.0], strict=True)]
+        noise = stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+        if fmean(gaps) > max(2 * noise, _NOISE):
+            break
+        free = rate
+    return free
+
+
+def _picture(axis: str, grid: Pruned, measured: Measurements, title: str) -> Any:
+    drawn = [
+        {"panel": f"m = {one['width']}", "at": one["rate"], "error": one["error"],
+         "series": _NAMES[axis](one[axis])}
+        for one in of_kind(measured, "error")
+    ]  # fmt: skip
+    return pruning_curves(
+        drawn, [one | {"panel": f"m = {one['width']}"} for one in of_kind(measured, "norm")],
+        title=title,
+        small={f"m = {width}": fmean(of) for width, of in small_shares(measured).items()},
+    )  # fmt: skip
+
+
+def _quick(grid: Pruned) -> Pruned:
+    return quick(grid, rates=grid.rates[::3], prompts=300)
+
+
+def _figure(figure: str, axis: str, summary: str, grid: Pruned, *claims: Any) -> Figure:
+    told = (small_neurons, *claims, partial(small_ones_are_free, axis))
+    show, picture = partial(_show, axis), partial(_picture, axis)
+    summary = f"error over the share of neurons pruned, {summary}"
+    return Figure(figure, summary, grid, pruned_errors, show, told, picture, _quick)
+
+
+_LEARNER = replace(LEARNER, alpha=0.6)
+FIGURES = (
+    _figure(
+        "fig-6-5a", "rule", "by magnitude and at random",
+        Pruned((_LEARNER, replace(_LEARNER, width=60)), (PromptTest(0.6, 20, LARGEST_SUM),)),
+    ),
+    _figure(
+        "fig-6-5b", "alpha", "for several alpha'",
+        Pruned(
+            (_LEARNER,),
+            tuple(PromptTest(alpha, 20, LARGEST_SUM) for alpha in (0.4, 0.6, 0.8)),
+            rules=RULES[:1],
+        ),
+        larger_shares_are_better,
+    ),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphtheory.papers.icl.data import PromptSource
+from graphtheory.papers.icl.patterns import Patterns, label_embedding
+from graphtheory.papers.icl.tasks import training_tasks
+
+
+def source(alpha: float = 0.6, length: int = 8, generator: Generator | None = None) -> PromptSource:
+    drawn = generator or Generator().manual_seed(1)
+    return PromptSource(
+        Patterns.orthogonal(5, 4, dim=10, generator=drawn), training_tasks(5),
+        label_embedding(3, generator=drawn), alpha, length,
+    )  # fmt: skip
+
+
+def test_the_same_generator_gives_the_same_prompts(generator: Generator) -> None:
+    prompts, again = (source().sample(50, Generator().manual_seed(0)) for _ in range(2))
+    assert torch.equal(again.x, prompts.x) and torch.equal(again.y, prompts.y)
+    assert torch.equal(prompts.labels[1], -prompts.labels[0])
+    assert len(source().sample(0, generator)) == 0
+    with pytest.raises(ValueError, match="count: got -1, expected 0 or more"):
+        source().sample(-1, generator)
+
+
+def test_inputs_and_labels_are_those_of_their_patterns(generator: Generator) -> None:
+    made = source()
+    prompts = made.sample(300, generator)
+    assert prompts.pattern is not None and prompts.task is not None
+    mu, nu = made.patterns.relevant, made.patterns.irrelevant
+    torch.testing.assert_close(
+        prompts.x @ mu.t() / 9, torch.eye(5)[prompts.pattern], atol=1e-4, rtol=0
+    )
+    kappa = prompts.x @ nu.t() / 9
+    assert ((kappa.abs() > 1e-4).sum(2) <= 1).all() and kappa.abs().max() <= 0.5001
+    assert kappa.min() < -0.45 and kappa.max() > 0.45
+    plus, minus = (prompts.pattern == prompts.task[:, side, None] for side in (0, 1))
+    assert (prompts.y[plus] == 1).all() and (prompts.y[minus] == -1).all()
+    assert (plus | minus)[:, -1].all()  # the query decides
+    other = prompts.y[:, :-1][~(plus | minus)[:, :-1]]
+    assert abs(float(other.mean())) < 0.15 and set(other.tolist()) == {-1.0, 1.0}
+
+
+def test_shares_of_patterns(generator: Generator) -> None:
+    prompts = source(alpha=0.6).sample(20_000, generator)
+    assert prompts.pattern is not None and prompts.task is not None
+    counts = torch.zeros(5)
+    for j in range(5):  # relative to the task's first pattern; the second is the next one
+        counts[j] = (prompts.pattern[:, :-1] == (prompts.task[:, :1] + j) % 5).float().mean()
+    torch.testing.assert_close(
+        counts, torch.tensor([0.3, 0.3, 0.4 / 3, 0.4 / 3, 0.4 / 3]), atol=5e-3, rtol=0
+    )
+    queries = prompts.pattern[:, -1].bincount() / len(prompts)
+    torch.testing.assert_close(queries, torch.full((5,), 0.2), atol=0.01, rtol=0)
+    assert abs(float(prompts.answer.mean())) < 0.02
+
+
+def test_a_task_may_be_given_and_the_user_brings_labels(generator: Generator) -> None:
+    labels = torch.tensor([[0.0, 2.0], [5.0, 0.0]])
+    made = PromptSource(source().patterns, torch.tensor([[0, 1], [3, 2]]), labels, 1.0, 4)
+    prompts = made.sample(40, generator, task=torch.ones(40, dtype=torch.int64))
+    assert prompts.task is not None and (prompts.task == torch.tensor([3, 2])).all()
+    assert prompts.pattern is not None and set(prompts.pattern.unique().tolist()) == {2, 3}
+    told = prompts.columns()[:, :-1, 10:]
+    assert torch.equal(told, labels[(prompts.y[:, :-1] > 0).long()])
+    assert torch.equal(prompts.same_pattern(), (prompts.y[:, :-1] == prompts.answer[:, None]))
+
+
+def test_tasks_that_are_not_there_are_refused(generator: Generator) -> None:
+    with pytest.raises(ValueError, match=r"task: shape \(2,\), expected \(3,\)"):
+        source().sample(3, generator, task=torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="task: from 0 to 99, expected 0 to"):
+        source().sample(2, generator, task=torch.tensor([0, 99]))
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operations of torch inside it."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_drawing_is_vectorized(generator: Generator) -> None:
+    made, counts = source(), []
+    for prompts in (10, 1000):
+        with Counting() as counting:
+            made.sample(prompts, generator).columns()
+        counts.append(counting.count)
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 0.0}, "alpha: got 0.0"),
+        ({"length": 0}, "length: got 0"),
+        ({"labels": torch.zeros(3, 2)}, "labels: shape"),
+        ({"tasks": torch.tensor([[0, 7]])}, "tasks: patterns 0 to 7"),
+    ],
+)
+def test_what_is_refused(change: dict[str, object], message: str) -> None:
+    made = source()
+    given = {"alpha": 0.5, "length": 3, "labels": made.labels, "tasks": made.tasks} | change
+    with pytest.raises(ValueError, match=message):
+        PromptSource(made.patterns, **given)  # type: ignore[arg-type]

@@ -1,0 +1,76 @@
+"""Figures 6.3b and E.1: where errors settle, and the power of alpha."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from graphtheory.papers.icl.figures_alpha import (
+    FIGURES,
+    Case,
+    Growth,
+    growth,
+    law,
+    needed,
+    settled,
+    trainings,
+)
+from graphtheory.papers.icl.training import Learner
+from graphtheory.papers.icl.world import PromptTest
+
+SMALL = Learner(steps=4, batch_size=6, width=8, length=4)
+
+
+def test_the_length_from_which_the_error_stays_below() -> None:
+    fall = math.log(0.1 / 0.05) / math.log(100)
+    assert settled([(5, 0.4), (10, 0.1), (20, 0.001)], 0.05) == pytest.approx(10 * 2**fall)
+    again = settled([(5, 0.01), (10, 0.2), (20, 0.01)], 0.05)
+    assert again == pytest.approx(10 * 2 ** (math.log(4) / math.log(20)))
+    assert settled([(5, 0.4), (20, 0.06)], 0.05) == math.inf
+    assert settled([(5, 0.0), (20, 0.0)], 0.05) == 5
+    rows = [
+        {"alpha": alpha, "seed": seed, "step": step, "error": alpha / step}
+        for alpha in (1.0, 0.5)
+        for seed in (1, 0)
+        for step in (4, 2, 1)
+    ]
+    assert needed(rows, "step", 0.3) == {
+        0.5: pytest.approx([1.67, 1.67], abs=0.01), 1.0: pytest.approx([3.33, 3.33], abs=0.01)
+    }  # fmt: skip
+
+
+def test_the_power_of_alpha() -> None:
+    found = law({0.2: [math.inf], 0.25: [40.0, 40.0], 0.5: [20.0], 1.0: [10.0]})
+    assert found is not None and found.exponent == pytest.approx(-1)
+    assert law({0.2: [math.inf], 0.5: [1.0]}) is None
+
+
+def test_a_curve_ends_when_all_networks_are_there() -> None:
+    grid = Growth(
+        trainings((0.5, 1.0), (2, 3)), SMALL, PromptTest(0.8, 5), every=2, threshold=4.0,
+        prompts=30, seeds=2,
+    )  # fmt: skip
+    rows = grid.measure(growth)
+    short = [(r["alpha"], r["length"]) for r in rows if r["kind"] == "length"]
+    assert short[::2] == [(0.5, 2), (0.5, 3), (1.0, 2), (1.0, 3)]
+    steps = [r["step"] for r in rows if r["kind"] == "steps" and r["alpha"] == 1.0]
+    assert steps == [2, 2]  # below 4 / 4
+    assert growth(replace(grid, every=9), Case(1.0)) == []  # no test on the way
+
+
+def test_medians_and_exponents_of_figure_6_3b() -> None:
+    figure = FIGURES[0]
+    rows = [
+        {"alpha": alpha, "domain": domain, "seed": seed, "length": n,
+         "error": 0.05 * (5 / alpha / n) ** 3}
+        for domain in ("in domain", "out of domain")
+        for alpha in (0.25, 0.5)
+        for seed in range(3)
+        for n in (3, 6, 12, 24, 48)
+    ]  # fmt: skip
+    found = figure.report(figure.grid, rows)
+    assert "in domain: the error stays below 5 % from 20, 10 contexts on" in found.verdict
+    assert found.verdict.count("fewer with every larger value: holds") == 2
+    assert found.verdict.count("contexts ~ (alpha')^-1.00 [-1.00, -1.00], claimed -1") == 2
+    exponents = [row.value for row in found.rows if row.name.endswith("in the contexts")]
+    assert exponents == pytest.approx([-1, -1])

@@ -1,0 +1,34 @@
+"""The page of prompts is one file."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphtheory.data.prompt_tasks import Linear
+from graphtheory.papers.icl.page import prompt_page
+from graphtheory.papers.icl.world import PromptTest, world
+
+
+def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
+    source = world(6, 0).test(PromptTest(0.8, 5))
+    prompts = source.sample(3, torch.Generator().manual_seed(0))
+    weights = torch.rand(3, 5)
+    value = prompts.answer * torch.tensor([1.0, 0.0, -1.0])
+    page = prompt_page(prompts, {"head <1>": weights, "head 2": weights}, value)
+    page.save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("<svg ") == 3 and text.count("<rect ") == 2 * 3 * 5
+    assert "1 of 3 answers are right" in text and text.count(": wrong.") == 2
+    assert f"{float(weights[1, 2]):.4f}</title>" in text and "head &lt;1&gt;" in text
+    assert "<script" not in text and "http" not in text.replace("http-equiv", "")
+    plain = Linear().sample(2, 60, 3, torch.Generator().manual_seed(0))
+    assert "μ" not in prompt_page(plain, torch.ones(2, 60) / 60, plain.answer).html()
+    with pytest.raises(ValueError, match=r"attention: attention of shape \(3, 4\), expected"):
+        prompt_page(prompts, weights[:, :4], value)
+    with pytest.raises(ValueError, match="attention: head has 15 infinite or NaN, expected finite"):
+        prompt_page(prompts, {"head": weights * torch.nan}, value)
+    bare = replace(prompts, x=prompts.x[:, :1], y=prompts.y[:, :1], pattern=None)
+    with pytest.raises(ValueError, match="prompts: got no contexts, expected at least one"):
+        prompt_page(bare, weights[:, :0], bare.answer)
