@@ -61,15 +61,6 @@ BARS = [
     for name, shift in (("found", 0), ("printed", 5))
     for c in (1, 2, 3)
 ]
-SAMPLED = [
-    {"series": name, "setting": setting, "test": base + 0.01 * s}
-    for name, setting, base in (
-        ("whole", "all", 0.8),
-        ("ladies", "a tenth", 0.7),
-        ("ladies", "a third", 0.75),
-    )
-    for s in range(3)
-]
 INFLUENCE = [{"degree": d, "median": 1 / d, "q20": 0.5 / d, "q80": 2 / d} for d in (2, 30, 5)]
 ERRORS = [
     {"series": name, "at": at, "error": error + seed / 10, "panel": panel}
@@ -115,7 +106,6 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
     "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
     "error_curves": lambda **o: plot.error_curves(ERRORS, xlabel="labels", **o),
-    "score_dots": lambda **o: plot.score_dots(SAMPLED, reference="whole", **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
     "influence_over_degree": lambda **o: plot.influence_over_degree(INFLUENCE, **o),
     "phase_diagram": lambda **o: plot.phase_diagram(CELLS, {"gt": LAW}, xlabel="gamma_d", **o),
@@ -262,16 +252,6 @@ def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
     assert len(shared.legends) == 1 and not any(axes.get_legend() for axes in shared.axes)
     apart = plot.error_curves([r | {"series": r["panel"] + r["series"]} for r in rows], xlabel="")
     assert not apart.legends and all(axes.get_legend() for axes in apart.axes)
-
-
-def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
-    (axes,) = plot.score_dots(SAMPLED, reference="whole", margin=2).axes
-    found = lines(axes)
-    assert [pytest.approx(x) for x, _ in found.values()] == [[81], [71], [76]]
-    (tenth,), (third,) = found["a tenth"][1], found["a third"][1]
-    assert tenth < 1 < third  # both beside the line of their series, the second
-    band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-    assert (band.x0, band.x1) == (pytest.approx(79), pytest.approx(81))
 
 
 def test_margins_are_drawn_in_the_order_of_distance() -> None:

@@ -18,7 +18,6 @@ from graphtheory.plot.scores import (
     error_curves,
     paired_differences,
     score_bars,
-    score_dots,
 )
 from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
 from graphtheory.plot.style import save, svg
@@ -40,7 +39,6 @@ __all__ = [
     "power_laws",
     "save",
     "score_bars",
-    "score_dots",
     "score_over_cost",
     "step_curves",
     "svg",

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.data.catalogue import key
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS
+from graphtheory.papers.topology.picture import score_dots
 from graphtheory.papers.topology.sampling import (
     FULL,
     MLP,
@@ -142,7 +142,7 @@ def _picture(grid: Sampling, measured: Measurements, title: str) -> Any:
         for line in summary(measured)
         for test in line["tests"]
     ]
-    return plot.score_dots(runs, reference=FULL, title=f"{title}: GCN on samples")
+    return score_dots(runs, reference=FULL, title=f"{title}: GCN on samples")
 
 
 def _setting(line: dict[str, Any]) -> str:
