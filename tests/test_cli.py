@@ -18,13 +18,13 @@ import torch
 
 from graphtheory.bench import node_benchmark
 from graphtheory.bench.rows import FIELDS
-from graphtheory.bench.sampling import SAMPLERS
 from graphtheory.cli import main
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.main import _COMMANDS
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.models import image_zoo, zoo
+from graphtheory.papers.topology.diagnosis import SAMPLERS
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")

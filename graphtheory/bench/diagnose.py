@@ -1,7 +1,6 @@
 """What a graph offers before training: discriminative nodes, winning margins, core distance.
 
-Measures what section B.1.1 of Li (2024) measures, under its definitions and the nearest others;
-`thesis_tables.verdicts` sets the printed numbers beside them.
+Source: Li (2024), section B.1.1, under its definitions and the nearest others.
 """
 
 from __future__ import annotations
@@ -32,16 +31,17 @@ MOMENTS = ("uncentred", "covariance")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything of section B.1.1 for one graph.
+    """Discriminative nodes, winning margins and class balance of one graph.
 
-    A PubMed without features gives its class balance alone; the rest needs the features.
+    Without features, as of a PubMed whose feature files are missing, only the class balance and
+    the sizes are measured.
 
     Attributes:
         dataset: Name of a graph; `graphtheory.data.graphs.names("node")` lists them.
         root: Folder with the raw files; not needed for embedded sets.
         max_distance: Largest distance z of the margins, hops, 1..253.
         directed: Distances along the edges as the data set gives them; otherwise every edge counts
-            in both directions, as in the thesis, whose 26,659 edges of Actor are undirected ones.
+            in both directions, as in Li (2024), whose 26,659 edges of Actor are undirected.
         moments: Second-moment matrices whose eigenvectors define discriminative nodes.
         seed: Of the synthetic graph "core-neighborhood"; no other set depends on it.
     """
@@ -71,8 +71,8 @@ class Diagnosis:
         x, y, graph = load_graph(self.name, self.root, self.seed)
         graph = graph if self.directed else both_ways(graph)
         yield from self._sizes(x, y, graph)
-        labelled = y >= 0
-        for c, size in enumerate(torch.bincount(y[labelled]).tolist(), 1):
+        labeled = y >= 0
+        for c, size in enumerate(torch.bincount(y[labeled]).tolist(), 1):
             yield Row.of("class size", size, "nodes", dataset=self.name, group=c)
         balance = class_balance(y)
         for name, value in balance._asdict().items():
@@ -122,9 +122,9 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
     the sum of all |N_z(n)|. "reach" is the share of nodes with any node in the region; "hearing"
     counts only those with a discriminative one.
     """
-    labelled = y >= 0
-    counts = DistanceCounts(counts.pattern[labelled], counts.size[labelled])
-    y = y[labelled]
+    labeled = y >= 0
+    counts = DistanceCounts(counts.pattern[labeled], counts.size[labeled])
+    y = y[labeled]
     plain, normalized = (winning_margin(counts, y, normalized=n) for n in (False, True))
     size = counts.size[:, 1:].double()
     pooled = plain.sum(0) / size.sum(0).clamp(min=1)
@@ -138,10 +138,10 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
             yield Row.of(name, value, unit, **where, distance=z)
         if name != "reach":
             yield Row.of(f"core distance by {name}", int(curve.argmax()) + 1, "hops", **where)
-    hears = counts.pattern[:, 1:].sum(2) > 0
+    reached = counts.pattern[:, 1:].sum(2) > 0
     for z in sorted({1, core_distance(plain), core_distance(normalized)}):
-        wins, heard = plain[:, z - 1] > 0, hears[:, z - 1]
-        for nodes, chosen in (("all", wins), ("hearing", wins[heard])):
+        wins, informed = plain[:, z - 1] > 0, reached[:, z - 1]
+        for nodes, chosen in (("all", wins), ("hearing", wins[informed])):
             if len(chosen):
                 share = 100 * float(chosen.double().mean())
                 yield Row.of("positive margin", share, "%", **where, distance=z, nodes=nodes)

@@ -100,7 +100,7 @@ class Diagnose(Command):
     def _features(self, screen: Screen) -> None:
         from graphtheory.bench.diagnose import Diagnosis
         from graphtheory.bench.rows import Environment, write_csv
-        from graphtheory.bench.thesis_tables import verdicts
+        from graphtheory.papers.core_neighborhood.thesis_tables import beside, verdicts
         from graphtheory.plot import save
         from graphtheory.report import diagnosis_page, pictures, tables
 
@@ -112,8 +112,8 @@ class Diagnose(Command):
             out = self.out or Path(f"runs/diagnose-{study.name}")
             out.mkdir(parents=True, exist_ok=True)
             rows = study.run()
-        here = Environment.here()
-        for table in tables(rows):
+        here, printed = Environment.here(), beside(rows)
+        for table in tables(rows, printed):
             screen.table(table)
         if not any(row.name == "margin" for row in rows):
             screen.say("The features are missing: shares and margins are not measured.")
@@ -123,16 +123,16 @@ class Diagnose(Command):
             "rows": [asdict(row) for row in rows], "verdicts": [asdict(v) for v in verdicts(rows)],
         }  # fmt: skip
         write_json(out / "diagnosis.json", found)
-        for name, figure, _ in pictures(rows):
+        for name, figure, _ in pictures(rows, printed):
             save(figure, out / f"{name}.png")
-        diagnosis_page(rows, screen.command, here).save(out / "report.html")
+        diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
         from graphtheory.bench.rows import Environment, write_csv
-        from graphtheory.bench.sampling import SAMPLERS, SamplingDiagnosis
+        from graphtheory.papers.topology.diagnosis import SAMPLERS, SamplingDiagnosis
+        from graphtheory.papers.topology.diagnosis_report import sampling_picture, sampling_tables
         from graphtheory.plot import save
-        from graphtheory.report import sampling_picture, sampling_tables
 
         known("--sampling", name, tuple(SAMPLERS))
         self._refuse_for(name)

@@ -12,12 +12,6 @@ from graphtheory.metrics.adjacency import (
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
 from graphtheory.metrics.flops import GlobalCost, Macs, WindowCost, count_macs
 from graphtheory.metrics.probe import linear_probe, nearest_accuracy
-from graphtheory.metrics.sampling_bounds import (
-    group_degrees,
-    largest_scaling,
-    psi,
-    smallest_share,
-)
 from graphtheory.metrics.temperature import Tempered, compare_temperatures
 from graphtheory.metrics.tokens import (
     attention_deviation,
@@ -39,19 +33,15 @@ __all__ = [
     "compare_temperatures",
     "count_macs",
     "deviation",
-    "group_degrees",
     "infinity_distance",
     "infinity_norm",
     "influence",
     "influence_change",
-    "largest_scaling",
     "linear_probe",
     "mass_by_distance",
     "mass_on",
     "nearest_accuracy",
     "nonlocality",
     "patch_positions",
-    "psi",
-    "smallest_share",
     "token_similarity",
 ]

@@ -3,7 +3,6 @@
 from graphtheory.report.benchmark import BenchmarkReport, options, search_table
 from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
 from graphtheory.report.page import Page
-from graphtheory.report.sampling import sampling_picture, sampling_tables
 from graphtheory.report.summary import (
     difference_table,
     differences,
@@ -24,8 +23,6 @@ __all__ = [
     "pairs",
     "pictures",
     "rows",
-    "sampling_picture",
-    "sampling_tables",
     "score_table",
     "search_table",
     "summaries",

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from graphtheory import plot
 from graphtheory.bench.rows import Environment, Row
-from graphtheory.bench.thesis_tables import NODES, PRINTED, REGIONS, Verdict, verdicts
 from graphtheory.report.page import Page
 from graphtheory.report.table import Table, pairs
 
 _MARGINS = ("margin", "normalised margin", "pooled margin")
+REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
+NODES = {"all": "all nodes", "hearing": "hearing nodes"}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Numbers of a publication about the same graph, to be shown beside those found.
+
+    Attributes:
+        name: Of the publication, as a legend writes it.
+        shares: Discriminative nodes of each class, percent; empty where it prints none.
+        table: Its other numbers beside those found.
+    """
+
+    name: str
+    shares: Sequence[float]
+    table: Table
 
 
 def margin_table(rows: Sequence[Row]) -> Table:
@@ -46,12 +63,13 @@ def core_table(rows: Sequence[Row]) -> Table:
         [(*where, *found) for where, found in hops.items()],
         words=2,
         note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalised: divided "
-        "by their number node by node; pooled: sum by sum. Equation (3.6) is the first column.",
+        "by their number node by node; pooled: sum by sum. "
+        "The first column is the definition of z_m.",
     )
 
 
 def positive_table(rows: Sequence[Row]) -> Table:
-    """Table B.5 under every definition."""
+    """Nodes whose margin is above 0, under every definition."""
     shares: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         if row.name == "positive margin":
@@ -67,9 +85,9 @@ def positive_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def share_table(rows: Sequence[Row]) -> Table:
-    """Discriminative nodes of each class, per cent, the printed ones beside."""
-    series = dict(_share_series(rows))
+def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
+    """Discriminative nodes of each class, percent, and the printed ones."""
+    series = dict(_share_series(rows, printed))
     groups = sorted({group for found in series.values() for group in found})
     return Table(
         "Discriminative nodes by class (%)",
@@ -78,36 +96,17 @@ def share_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def verdict_table(found: Sequence[Verdict]) -> Table:
-    """Found, printed, difference: the definition as printed, and the closest."""
-    return Table(
-        "Beside the printed numbers",
-        ("table", "quantity", "found", "thesis", "difference"),
-        [
-            (
-                v.table, v.what, v.found, v.thesis,
-                ("" if v.difference is None else f"{v.difference:.2f}") + " *" * v.closest,
-            )
-            for v in found
-            if v.stated or v.closest
-        ],
-        words=2,
-        note="* the closest of several definitions; without a star the one that is printed.",
-    )  # fmt: skip
-
-
-def tables(rows: Sequence[Row]) -> list[Table]:
-    """Those that the rows have something for."""
+def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
+    """The tables that the rows have something for, and the printed numbers."""
     sizes = [(r.name, f"{r.value:,.6g}") for r in rows if r.parameters.keys() == {"dataset"}]
     out = [pairs("Graph", [(name.replace("_", " "), text) for name, text in sizes])]
     if any(row.name == "discriminative share" for row in rows):
-        out += [share_table(rows), margin_table(rows), core_table(rows), positive_table(rows)]
-    if found := verdicts(list(rows)):
-        out.append(verdict_table(found))
-    return out
+        out += [share_table(rows, printed), margin_table(rows)]
+        out += [core_table(rows), positive_table(rows)]
+    return out if printed is None else [*out, printed.table]
 
 
-def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, Any, str]]:
+def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tuple[str, Any, str]]:
     """(file name, figure, caption) of every picture that the rows have something for."""
     dataset = rows[0].parameters["dataset"]
     sizes = [
@@ -119,18 +118,18 @@ def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, Any, str]]:
     if curve := [_margin(row) for row in rows if _is_curve(row)]:
         yield (
             "margin",
-            plot.winning_margin(curve, title=f"{dataset}, figure B.5"),
+            plot.winning_margin(curve, title=dataset),
             "Winning margin in N_z over the distance, divided by the number of nodes there: node "
             "by node (normalised), or sum by sum (pooled).",
         )
         shares = [
             {"group": f"class {group}", "series": name, "value": value}
-            for name, found in _share_series(rows)
+            for name, found in _share_series(rows, printed)
             for group, value in found.items()
         ]
         yield (
             "shares",
-            plot.grouped_bars(shares, label="discriminative nodes (%)", title=f"{dataset}"),
+            plot.grouped_bars(shares, label="discriminative nodes (%)", title=dataset),
             "Nodes whose features tell their class, in each class.",
         )
     yield (
@@ -142,7 +141,9 @@ def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, Any, str]]:
     )
 
 
-def diagnosis_page(rows: Sequence[Row], command: str, environment: Environment) -> Page:
+def diagnosis_page(
+    rows: Sequence[Row], command: str, environment: Environment, printed: Printed | None = None
+) -> Page:
     """The whole page."""
     dataset = rows[0].parameters["dataset"]
     page = Page(
@@ -150,10 +151,10 @@ def diagnosis_page(rows: Sequence[Row], command: str, environment: Environment) 
         "Discriminative nodes, winning margins and core distance, under several definitions.",
     )
     page.section("Pictures")
-    for _, figure, caption in pictures(rows):
+    for _, figure, caption in pictures(rows, printed):
         page.picture(figure, caption)
     page.section("Tables")
-    for table in tables(rows):
+    for table in tables(rows, printed):
         page.table(table)
     page.section("How to reproduce").code(command)
     here = [("device", environment.device), ("commit", environment.commit)]
@@ -161,14 +162,15 @@ def diagnosis_page(rows: Sequence[Row], command: str, environment: Environment) 
     return page
 
 
-def _share_series(rows: Sequence[Row]) -> Iterator[tuple[str, dict[int, float]]]:
+def _share_series(
+    rows: Sequence[Row], printed: Printed | None
+) -> Iterator[tuple[str, dict[int, float]]]:
     own = [row for row in rows if row.name == "discriminative share"]
     for moment in dict.fromkeys(row.parameters["moment"] for row in own):
         mine = [row for row in own if row.parameters["moment"] == moment]
         yield moment, {row.parameters["group"]: row.value for row in mine}
-    printed = PRINTED.get(rows[0].parameters["dataset"], {}).get("share")
-    if own and printed:
-        yield "thesis", dict(enumerate(printed, 1))
+    if own and printed is not None:
+        yield printed.name, dict(enumerate(printed.shares, 1))
 
 
 def _is_curve(row: Row) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from graphtheory.bench.rows import Row
-from graphtheory.bench.thesis_tables import Verdict, verdicts
 from graphtheory.papers.core_neighborhood.table_study import TableStudy
+from graphtheory.papers.core_neighborhood.thesis_tables import Verdict, beside, verdicts
 from graphtheory.papers.outcome import StudyReport
-from graphtheory.report.diagnosis import pictures, share_table
+from graphtheory.report.diagnosis import Printed, pictures, share_table
 from graphtheory.report.table import Table
 
 _PICTURES = {"fig. B.5": "margin", "B.1": "shares", "B.2": "shares", "B.3": "shares",
@@ -21,15 +21,16 @@ def printed(study: TableStudy, rows: list[dict[str, Any]]) -> StudyReport:
     every = [Row(**row) for row in rows]
     found = [v for v in verdicts(every) if v.table == study.table]
     wanted = _PICTURES.get(study.table)
-    picture = next((figure for name, figure, _ in pictures(every) if name == wanted), None)
+    numbers = beside(every)
+    picture = next((f for name, f, _ in pictures(every, numbers) if name == wanted), None)
     own = [row for row in every if row.name in study.wanted]
-    return StudyReport(_table(study.table, own, found), own, _verdict(found), picture)
+    return StudyReport(_table(study.table, own, found, numbers), own, _verdict(found), picture)
 
 
-def _table(table: str, rows: list[Row], found: list[Verdict]) -> Table:
+def _table(table: str, rows: list[Row], found: list[Verdict], numbers: Printed | None) -> Table:
     """By class where there is a number for each, else every definition."""
     if found and rows[0].name == "discriminative share":
-        return share_table(rows)
+        return share_table(rows, numbers)
     return Table(
         f"Table {table}" if table.startswith("B") else table.replace("fig.", "Figure"),
         ("quantity", "found", "thesis", "difference", "definition"),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphtheory import metrics
 from graphtheory.graph import Neighborhood
+from graphtheory.papers.topology import bounds
 from graphtheory.patterns import (
     LADIES,
     DegreeGroups,
@@ -107,7 +107,7 @@ def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float]
     if name == "uniform nodes":
         return lambda size: UniformNodes(share=size)
     group, sizes, *_ = DegreeGroups(_GROUPS).groups_of(adjacency)
-    degree = metrics.group_degrees(adjacency, group)
+    degree = bounds.group_degrees(adjacency, group)
     relative = torch.ones_like(degree)
     if variant == LEAST:
         norm = relative.index_add(0, group, column_norms(adjacency)) - relative
@@ -115,7 +115,7 @@ def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float]
         relative /= relative.max()
     p_star = torch.ones_like(degree)
     if name.endswith("p*"):
-        p_star = 1 / metrics.psi(degree, sizes)
+        p_star = 1 / bounds.psi(degree, sizes)
         p_star /= p_star[group[adjacency.indices]].mean()
     return lambda size: DegreeGroups(
         _GROUPS, share=tuple((size * relative).tolist()), p_star=tuple(p_star.tolist())

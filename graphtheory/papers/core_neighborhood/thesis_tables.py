@@ -1,4 +1,4 @@
-"""The numbers that Li (2024) prints about real graphs, beside those found here."""
+"""The numbers that Li (2024) prints about real graphs, beside those found by a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from graphtheory.bench.rows import Row
+from graphtheory.report.diagnosis import NODES, REGIONS, Printed
+from graphtheory.report.table import Table
 
 PRINTED: dict[str, dict[str, Any]] = {
     "Cora": {
@@ -35,12 +37,10 @@ PRINTED: dict[str, dict[str, Any]] = {
         "sizes": {"nodes": 7600, "edges": 26_659, "classes": 5, "features": 932},
     },
 }
-"""Tables B.1 to B.3 (share, per cent by class), B.5 (positive margin, per cent), B.6 (sizes), B.8
+"""Tables B.1 to B.3 (share, percent by class), B.5 (positive margin, percent), B.6 (sizes), B.8
 (mean, largest_gap, nodes); core distance and shape are what section B.1.1 says of figure B.5."""
 
 _SHARES = {"Cora": "B.1", "PubMed": "B.2", "Actor": "B.3"}
-REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
-NODES = {"all": "all nodes", "hearing": "hearing nodes"}
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,33 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         *_sizes(rows, printed),
         *_figure(rows, printed),
     ]
+
+
+def beside(rows: list[Row]) -> Printed | None:
+    """The printed numbers as the report of a diagnosis takes them; None for other data sets."""
+    found = verdicts(rows)
+    if not found:
+        return None
+    shares = PRINTED[rows[0].parameters["dataset"]]["share"]
+    return Printed("thesis", shares, verdict_table(found))
+
+
+def verdict_table(found: list[Verdict]) -> Table:
+    """Found, printed, difference: the definition as printed, and the closest."""
+    return Table(
+        "Beside the printed numbers",
+        ("table", "quantity", "found", "thesis", "difference"),
+        [
+            (
+                v.table, v.what, v.found, v.thesis,
+                ("" if v.difference is None else f"{v.difference:.2f}") + " *" * v.closest,
+            )
+            for v in found
+            if v.stated or v.closest
+        ],
+        words=2,
+        note="* the closest of several definitions; without a star the one that is printed.",
+    )  # fmt: skip
 
 
 def _select(rows: list[Row], name: str, **parameters: Any) -> list[Row]:

@@ -4,7 +4,7 @@ import pytest
 
 from graphtheory.bench.diagnose import Diagnosis
 from graphtheory.bench.rows import Row
-from graphtheory.bench.thesis_tables import PRINTED, Verdict, verdicts
+from graphtheory.papers.core_neighborhood.thesis_tables import PRINTED, Verdict, verdicts
 
 
 def cora(moment: str, shift: float) -> list[Row]:

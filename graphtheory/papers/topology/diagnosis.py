@@ -15,6 +15,7 @@ from graphtheory.bench.diagnose import both_ways, load_graph
 from graphtheory.bench.rows import Row
 from graphtheory.data import graphs
 from graphtheory.graph import Neighborhood
+from graphtheory.papers.topology import bounds
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -130,16 +131,16 @@ class SamplingDiagnosis:
         self, nb: Neighborhood, groups: Groups, change: metrics.InfluenceChange
     ) -> Iterator[Row]:
         group, size, drawn, p_star = groups
-        degree, symmetric = metrics.group_degrees(nb, group), self._symmetric
-        psi = metrics.psi(degree, size)
+        degree, symmetric = bounds.group_degrees(nb, group), self._symmetric
+        psi = bounds.psi(degree, size)
         used = {"p*": p_star, "share drawn": drawn / size.double()}
         before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
         columns = {
             "nodes": size,
             "mean degree": degree,
             "psi": psi,
-            "largest p*": metrics.largest_scaling(psi, symmetric=symmetric),
-            "smallest share": metrics.smallest_share(
+            "largest p*": bounds.largest_scaling(psi, symmetric=symmetric),
+            "smallest share": bounds.smallest_share(
                 psi, p_star, tolerance=self.tolerance, symmetric=symmetric
             ),
             "influence of A* over A": after / before,

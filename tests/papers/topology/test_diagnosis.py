@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from graphtheory.bench.rows import Row
-from graphtheory.bench.sampling import SAMPLERS, SamplingDiagnosis
+from graphtheory.papers.topology.diagnosis import SAMPLERS, SamplingDiagnosis
+from graphtheory.papers.topology.diagnosis_report import sampling_picture, sampling_tables
 from graphtheory.patterns import FastGCN
-from graphtheory.report import sampling_picture, sampling_tables
 
 NAMES = ("nodes", "mean degree", "psi", "largest p*", "smallest share")
 
