@@ -103,7 +103,7 @@ def parts(head: TransformerHead, x: Tensor) -> dict[str, Callable[[], object]]:
             query, key, value = (
                 t.detach().requires_grad_() for t in block.attention._project(seen, None)
             )
-            block.attention.attend(query, key, value, clique).sum().backward()
+            block.attention.pattern(query, key, value, clique).sum().backward()
 
     def mlps() -> None:
         for block in head.blocks:

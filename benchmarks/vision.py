@@ -76,7 +76,7 @@ def nearest(model: ViT, pattern: TopK) -> ViT:
     made = ReducedViT(model, {})
     for layer in made.modules():
         if isinstance(layer, Attention):
-            layer.attend = pattern
+            layer.pattern = pattern
     return made
 
 

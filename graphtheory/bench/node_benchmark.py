@@ -17,6 +17,7 @@ from graphtheory.data.catalogue import key
 from graphtheory.metrics.attention_mass import mass_by_distance
 from graphtheory.models import GraphTransformer
 from graphtheory.models.zoo import COMPARED
+from graphtheory.nn import attention_maps
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _findings(outcome: Outcome) -> dict[str, Any]:
     model, batch = outcome.model, outcome.batches.evaluation_batch()
     if not isinstance(model, GraphTransformer):
         return {}
-    weights = model.attention_weights(batch.x, batch.neighborhood)
+    weights = [found.weights for found in attention_maps(model, batch.x, batch.neighborhood)]
     out: dict[str, Any] = {"attention_mass": mass_by_distance(weights, batch.neighborhood)}
     if model.attention_layers()[0].bucket_bias is not None:
         out["bias"] = model.bucket_bias_table().tolist()

@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.modes import evaluating
-from graphtheory.patterns import TopK
+from graphtheory.patterns import AllSenders, ScorePattern, TopK
 
 
 @dataclass(frozen=True)
-class Tempered:
+class Tempered(AllSenders):
     r"""Softmax attention of the logits :math:`\langle q, k \rangle / (t \sqrt d) + b`.
 
-    A value for `attend` of `nn.Attention`; a bias is not divided.
+    A value for `pattern` of `nn.Attention`; a bias is not divided.
 
     Args:
-        t: Temperature above 0, dimensionless; below 1 the softmax is sharper, 1 is `Softmax()`.
+        t: Temperature above 0, dimensionless; below 1 the softmax is sharper, 1 is `AllSenders()`.
 
     Raises:
         ValueError: t that is not above 0.
@@ -40,16 +40,18 @@ class Tempered:
         """Sums [num_dst, heads, head_dim]; arguments as in `ops.attention`."""
         return ops.attention(query / self.t, key, value, neighborhood, **options)
 
-    def weights(self, query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Any) -> Tensor:
+    def weights(
+        self, query: Tensor, key: Tensor, neighborhood: Neighborhood, *args: Any, **options: Any
+    ) -> Tensor:
         """The weights [num_edges, heads] of those sums, without dropout."""
-        return TopK(1.0).weights(query / self.t, key, neighborhood, bias)
+        return super().weights(query / self.t, key, neighborhood, *args, **options)
 
 
 def compare_temperatures(
     model: nn.Module,
     measure: Callable[[nn.Module], float],
     temperatures: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
-    patterns: Sequence[TopK] = (TopK(0.5),),
+    patterns: Sequence[ScorePattern] = (TopK(0.5),),
 ) -> list[dict[str, Any]]:
     """Measure a trained network with other rules in the place of all its attention.
 
@@ -80,18 +82,20 @@ def compare_temperatures(
         >>> [row["rule"] for row in rows]
         [Tempered(t=0.5), TopK(k=0.5)]
     """
-    layers: list[Any] = [m for m in model.modules() if hasattr(m, "attend")]
+    layers: list[Any] = [
+        m for m in model.modules() if isinstance(getattr(m, "pattern", None), ScorePattern)
+    ]
     if not layers:
-        raise ValueError("model: no layer has a rule `attend`, expected one with nn.Attention")
-    own = [m.attend for m in layers]
+        raise ValueError("model: no layer has a score pattern, expected nn.Attention layers")
+    own = [m.pattern for m in layers]
     rows: list[dict[str, Any]] = []
     try:
         with evaluating(model), torch.no_grad():
             for rule in (*map(Tempered, temperatures), *patterns):
                 for layer in layers:
-                    layer.attend = rule
+                    layer.pattern = rule
                 rows.append({"rule": rule, "measured": measure(model)})
     finally:
         for layer, rule in zip(layers, own, strict=True):
-            layer.attend = rule
+            layer.pattern = rule
     return rows

@@ -13,6 +13,8 @@ from graphtheory.models.stack import ResidualStack
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop, Pattern
 
+ONE_HOP = Compose(KHop(1), AddSelf())
+
 
 class GraphTransformer(nn.Module):
     r"""L layers of attention over T^n with a learned bias for every distance.
@@ -31,12 +33,14 @@ class GraphTransformer(nn.Module):
         dropout: Probability, on features.
         attention_dropout: Probability, on attention weights.
         root_weight: A term of the node's own, W_R x_n, in every layer.
-        pattern: T^n; default one hop and the node itself.
+        pattern: T^n, made of the graph that the network is called with; default one hop and the
+            node itself. None takes the graph as it is given: it is T^n already.
         stack: How layers are stacked: `models.ResidualStack` or `models.Stack`.
 
     Shapes:
-        x [N, in_channels] dense or sparse CSR, `edge_index` [2, E] or a Neighborhood -> [N,
-        out_channels].
+        x [N, in_channels] dense or sparse CSR, a graph as `edge_index` [2, E] or as a
+        `Neighborhood` -> [N, out_channels]. Both forms of the same edges give the same result.
+        `nn.attention_maps(model, x, edge_index)` gives T^n and the weights of every layer.
 
     Raises:
         ValueError: A width that the heads do not divide; fewer than one layer.
@@ -63,7 +67,7 @@ class GraphTransformer(nn.Module):
         dropout: float = 0.5,
         attention_dropout: float = 0.0,
         root_weight: bool = True,
-        pattern: Pattern | None = None,
+        pattern: Pattern | None = ONE_HOP,
         stack: Callable[..., nn.Module] = ResidualStack,
     ) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class GraphTransformer(nn.Module):
             raise ValueError(
                 f"heads: got {heads}, expected a divisor of hidden_channels={hidden_channels}"
             )
-        self.pattern = Compose(KHop(1), AddSelf()) if pattern is None else pattern
+        self.pattern = pattern
         options: dict[str, Any] = {
             "num_buckets": num_buckets,
             "dropout": attention_dropout,
@@ -91,16 +95,16 @@ class GraphTransformer(nn.Module):
         self, edge_index: Tensor | Neighborhood, num_nodes: int | None = None,
         *, generator: torch.Generator | None = None,
     ) -> Neighborhood:  # fmt: skip
-        """T^n of every node: the pattern applied to a graph."""
+        """T^n of every node: the pattern applied to a graph, an edge list or a `Neighborhood`."""
         if not isinstance(edge_index, Neighborhood):
             edge_index = Neighborhood.from_edge_index(edge_index, num_nodes)
+        if self.pattern is None:
+            return edge_index
         return self.pattern(edge_index, generator=generator)
 
     def forward(self, x: Tensor, edge_index: Tensor | Neighborhood) -> Tensor:
-        """Class scores. An edge list is a graph to make T^n from; a Neighborhood is T^n itself."""
-        if not isinstance(edge_index, Neighborhood):
-            edge_index = self.neighborhood(edge_index, x.size(0))
-        return self.body(x, edge_index)
+        """Class scores; a random pattern draws from torch's global generator."""
+        return self.body(x, self.neighborhood(edge_index, x.size(0)))
 
     def attention_layers(self) -> list[SPDTransformerConv]:
         """The layers, first to last."""
@@ -118,25 +122,3 @@ class GraphTransformer(nn.Module):
         if not tables:
             raise ValueError("num_buckets: this network has None, so there is no b to read")
         return torch.stack(tables).detach()
-
-    @torch.no_grad()
-    def attention_weights(self, x: Tensor, neighborhood: Neighborhood) -> list[Tensor]:
-        """Weights [E, heads] of each layer, without dropout, in the edge order of T^n."""
-        inputs: list[Tensor] = []
-        hooks = [
-            c.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
-            for c in self.attention_layers()
-        ]
-        modes = [(m, m.training) for m in self.modules()]
-        try:
-            self.eval()
-            self.body(x, neighborhood)
-        finally:
-            for module, training in modes:
-                module.training = training
-            for hook in hooks:
-                hook.remove()
-        return [
-            c.attention_weights(h, neighborhood)
-            for c, h in zip(self.attention_layers(), inputs, strict=True)
-        ]

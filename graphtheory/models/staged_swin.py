@@ -12,7 +12,7 @@ from graphtheory.graph import Grid
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
 from graphtheory.models.swin import PatchMerging, SwinStage, maps_on_nodes
 from graphtheory.nn import Attention, AttentionMap, BucketBias
-from graphtheory.nn.attention import noted
+from graphtheory.nn.attention import record_calls
 from graphtheory.nn.init import init_transformer
 
 
@@ -136,7 +136,7 @@ class StagedSwin(nn.Module):
                 return args[1]
             return part.weights(*args, **options) if part is asked else None
 
-        found = noted(self, (Attention, WindowTokens), note, images)
+        found = record_calls(self, (Attention, WindowTokens), note, images)
         grid, weights = (each for each in found if each is not None)
         one = Grid(1, grid.height, grid.width)
         order = token_order(one, made.window, made.side, images.device)[1]

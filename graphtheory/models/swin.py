@@ -15,7 +15,7 @@ from graphtheory.graph import Grid, Neighborhood, Windows
 from graphtheory.models.readout import MeanToken
 from graphtheory.models.token_sets import token_windows
 from graphtheory.models.vit import depth_rates
-from graphtheory.nn.attention import Attention, AttentionMap, noted
+from graphtheory.nn.attention import Attention, AttentionMap, record_calls
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.init import init_transformer
@@ -63,7 +63,7 @@ def maps_on_nodes(model: nn.Module, images: Tensor) -> list[AttentionMap]:
         found = AttentionMap(args[1], part.weights(*args, **options))
         return waiting.popleft()(found) if waiting else found
 
-    found = noted(model, (Attention, Rearranged), note, images)
+    found = record_calls(model, (Attention, Rearranged), note, images)
     return [each for each in found if each is not None]
 
 

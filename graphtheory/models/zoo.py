@@ -184,7 +184,7 @@ def build(
             num_features, c.hidden, num_classes, c.layers, c.heads,
             num_buckets=c.num_buckets if name == "gt" else None,
             dropout=c.dropout, attention_dropout=c.attention_dropout,
-            root_weight=c.root_weight, pattern=pattern_of(name, c), stack=stack,
+            root_weight=c.root_weight, pattern=None, stack=stack,
         )  # fmt: skip
         return _freeze_queries(model) if c.frozen_query else model
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {

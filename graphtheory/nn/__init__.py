@@ -1,6 +1,6 @@
 """Layers on the core; PyG's contract in `nn.conv`."""
 
-from graphtheory.nn.attention import Attention, AttentionMap, Softmax, attention_maps
+from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import MLP, Block, DropPath, LayerScale
 from graphtheory.nn.centres import (
@@ -99,7 +99,6 @@ __all__ = [
     "SemanticBlock",
     "SemanticTokens",
     "SinusoidalPlaces",
-    "Softmax",
     "SumMessage",
     "TransformerConv",
     "TransformerHead",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,49 +12,9 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.modes import evaluating
 from graphtheory.ops import BucketedBias
-from graphtheory.patterns import TopK
+from graphtheory.patterns import AllSenders, ScorePattern
 
 Bias = Tensor | BucketedBias | None
-
-
-def attention_logits(
-    query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias, scale: float | None = None
-) -> Tensor:
-    """What the softmax of `ops.attention` is taken of, [num_edges, heads]; arguments as there."""
-    scale = query.size(2) ** -0.5 if scale is None else scale
-    logits = scale * ops.edge_dot(query, key, neighborhood)
-    if isinstance(bias, BucketedBias):
-        bias = bias.table[bias.bucket.long()]
-    return logits if bias is None else logits + bias
-
-
-class Attend(Protocol):
-    """How a receiver weighs its senders; arguments as in `ops.attention`."""
-
-    def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
-    ) -> Tensor:
-        """Sums [num_dst, heads, head_dim]."""
-        ...
-
-    def weights(self, query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias) -> Tensor:
-        """The weights [num_edges, heads] of those sums, without dropout."""
-        ...
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """Every sender of the row counts: `ops.attention`."""
-
-    def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood, **options: Any
-    ) -> Tensor:
-        """Attend."""
-        return ops.attention(query, key, value, neighborhood, **options)
-
-    def weights(self, query: Tensor, key: Tensor, neighborhood: Neighborhood, bias: Bias) -> Tensor:
-        """Softmax over the row."""
-        return ops.edge_softmax(attention_logits(query, key, neighborhood, bias), neighborhood)
 
 
 def _on_blocks(query: Tensor, key: Tensor, value: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -81,8 +40,8 @@ class Attention(nn.Module):
         dim: Features of a node, in and out.
         heads: Heads of dim / heads features each, or `head_dim`.
         bias: Module that makes the b of every edge from its `relation`, as `BucketBias` does.
-        attend: How senders are weighed; default `Softmax()`.
-        pattern: Which of them count by their logits: `TopK(0.5)` is k-nearest attention.
+        pattern: Which senders count, given their scores: `TopK(0.5)` is k-nearest attention. None
+            are all.
         qkv_bias: Additive bias of W_Q, W_K, W_V.
         dropout: Probability with which a weight is dropped in training.
         head_dim: Features of a head where they are not dim / heads; W_O leads back to `dim`.
@@ -92,8 +51,8 @@ class Attention(nn.Module):
         -> [num_dst, dim].
 
     Raises:
-        ValueError: `heads` does not divide `dim`, without `head_dim`; both `attend` and `pattern`;
-            a `relation` without `bias`, or the reverse.
+        ValueError: If `heads` does not divide `dim`, without `head_dim`; if `relation` is given
+            without `bias`, or the reverse.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -107,8 +66,7 @@ class Attention(nn.Module):
         heads: int,
         *,
         bias: nn.Module | None = None,
-        attend: Attend | None = None,
-        pattern: TopK | None = None,
+        pattern: ScorePattern | None = None,
         qkv_bias: bool = True,
         dropout: float = 0.0,
         head_dim: int | None = None,
@@ -122,10 +80,7 @@ class Attention(nn.Module):
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.dim, self.heads, self.dropout = dim, heads, dropout
         self.head_dim = dim // heads if head_dim is None else head_dim
-        if attend is not None and pattern is not None:
-            raise ValueError(f"pattern: got {pattern} beside attend={attend}, expected one of them")
-        given: Attend | None = attend if pattern is None else pattern
-        self.attend: Attend = Softmax() if given is None else given
+        self.pattern = AllSenders() if pattern is None else pattern
         self.bias = bias
         self.qkv = nn.Linear(dim, 3 * heads * self.head_dim, bias=qkv_bias)
         self.out = nn.Linear(heads * self.head_dim, dim)
@@ -141,7 +96,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Attend; `generator` is the source of the dropout."""
         query, key, value = self._project(x, senders)
-        out = self.attend(
+        out = self.pattern(
             query, key, value, neighborhood, bias=self._bias(relation),
             dropout=self.dropout if self.training else 0.0, generator=generator,
         )  # fmt: skip
@@ -150,10 +105,10 @@ class Attention(nn.Module):
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
         query, key, value = self._project(x, None)
-        if neighborhood.blocks and self.bias is None and isinstance(self.attend, Softmax):
+        if neighborhood.blocks and self.bias is None and isinstance(self.pattern, AllSenders):
             out, weights = _on_blocks(query, key, value, neighborhood.blocks[0])
             return self.out(out.flatten(1)), weights
-        weights = self.attend.weights(query, key, neighborhood, self._bias(None))
+        weights = self.pattern.weights(query, key, neighborhood, self._bias(None))
         return self.out(ops.aggregate(weights, value, neighborhood).flatten(1)), weights
 
     def weights(
@@ -167,7 +122,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """The weights [num_edges, heads] of `forward` with the same arguments, without dropout."""
         query, key, _ = self._project(x, senders)
-        return self.attend.weights(query, key, neighborhood, self._bias(relation))
+        return self.pattern.weights(query, key, neighborhood, self._bias(relation))
 
     def _project(self, x: Tensor, senders: Tensor | None) -> tuple[Tensor, ...]:
         """Query [num_dst, H, D], key and value [num_src, H, D]."""
@@ -187,19 +142,29 @@ class Attention(nn.Module):
             raise ValueError(f"relation: got {found}, expected {wanted}")
         return None if self.bias is None else self.bias(relation)
 
+    def attention_map(self, x: Tensor, neighborhood: Neighborhood, **options: Any) -> AttentionMap:
+        """The neighborhood and `weights` of `forward` with the same arguments."""
+        return AttentionMap(neighborhood, self.weights(x, neighborhood, **options))
+
 
 class AttentionMap(NamedTuple):
-    """Attention of one layer: weight ``weights[e, h]`` of edge e of the neighbourhood in head h."""
+    """Attention of one layer: edge e of the neighborhood has weight ``weights[e, h]`` in head h."""
 
     neighborhood: Neighborhood
     weights: Tensor
 
 
+@runtime_checkable
+class _HasAttentionMap(Protocol):
+    def attention_map(self, *args: Any, **options: Any) -> AttentionMap: ...
+
+
 def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
-    """Run a model in evaluation mode and note what every `Attention` in it weighs, in order.
+    """Run a model in evaluation mode and collect the attention of every layer, in order.
 
     Args:
-        model: Any module with `Attention` layers; its mode is the same afterwards.
+        model: Any module with layers that have `attention_map`, as `Attention` and
+            `SPDTransformerConv` do; its mode is the same afterwards.
         inputs: What the model takes.
 
     Example:
@@ -209,28 +174,28 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
         2.0
     """
 
-    def weigh(layer: Attention, *args: Any, **options: Any) -> AttentionMap:
-        return AttentionMap(args[1], layer.weights(*args, **options))
+    def read(layer: Any, *args: Any, **options: Any) -> AttentionMap:
+        return layer.attention_map(*args, **options)
 
-    return noted(model, Attention, weigh, *inputs)
+    return record_calls(model, _HasAttentionMap, read, *inputs)
 
 
 @torch.no_grad()
-def noted(
-    model: nn.Module, kind: type | tuple[type, ...], note: Callable[..., Any], *inputs: Any
+def record_calls(
+    model: nn.Module, kind: type | tuple[type, ...], record: Callable[..., Any], *inputs: Any
 ) -> list[Any]:
-    """Run a model in evaluation mode; what `note` makes of each call of a kind of layer, in order.
+    """Run a model in evaluation mode and record each call of a kind of layer, in order.
 
     Args:
         model: Any module; its mode is the same afterwards.
         kind: Class of the layers, or several.
-        note: Takes a layer and what it is called with.
+        record: Takes a layer and its inputs; what it returns is listed.
         inputs: What the model takes.
     """
     found: list[Any] = []
 
     def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        found.append(note(layer, *args, **options))
+        found.append(record(layer, *args, **options))
 
     layers = [m for m in model.modules() if isinstance(m, kind)]
     hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, neighbor_lists
-from graphtheory.nn.attention import noted
+from graphtheory.nn.attention import record_calls
 from graphtheory.nn.blocks import DropPath
 from graphtheory.nn.messages import Message
 from graphtheory.nn.nearest import Nearest, place_similarity
@@ -211,4 +211,4 @@ def patch_graphs_of(model: nn.Module, *inputs: Any) -> list[PatchGraph]:
         model: Any module with such layers; its mode is the same afterwards.
         inputs: What the model takes.
     """
-    return noted(model, Grapher, Grapher.graph, *inputs)
+    return record_calls(model, Grapher, Grapher.graph, *inputs)

@@ -100,7 +100,7 @@ def test_it_is_our_network_with_the_same_option(name: str) -> None:
     ours = from_huggingface(theirs)
     for layer in ours.modules():
         if isinstance(layer, Attention):
-            layer.attend = TopK(0.3)
+            layer.pattern = TopK(0.3)
     apply(theirs, TopK(0.3))
     torch.testing.assert_close(logits(theirs, {}), ours(pixels()), atol=1e-5, rtol=1e-5)
 

@@ -123,7 +123,7 @@ def test_nearest_attention_goes_with_fewer_tokens() -> None:
     assert not torch.allclose(logits(model), nearest, atol=1e-4)
     ours = from_huggingface(model)
     for block in ours.blocks:
-        block.attention.attend = TopK(0.5)
+        block.attention.pattern = TopK(0.5)
     reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True)
     torch.testing.assert_close(logits(model), reduced(pixels()), atol=1e-5, rtol=1e-5)
     undo(model)

@@ -3,8 +3,9 @@ import torch
 from torch import Tensor
 
 from graphtheory.models import GraphTransformer, Stack
+from graphtheory.nn import attention_maps
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
-from graphtheory.patterns import AddSelf, Compose, KHop, Sample
+from graphtheory.patterns import AddSelf, Compose, KHop, Pattern, Sample
 from graphtheory.structure import shortest_path_distance
 from tests.models.conftest import Tiny
 
@@ -33,10 +34,9 @@ def dense_weights(conv: SPDTransformerConv, x: Tensor, hops: Tensor, radius: int
 
 def test_weights_follow_the_equations(tiny: Tiny) -> None:
     model = one_layer(tiny)
-    nb = model.neighborhood(tiny.edge_index, 10)
     (conv,) = model.attention_layers()
     expected = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
-    (found,) = model.attention_weights(tiny.x, nb)
+    ((nb, found),) = attention_maps(model, tiny.x, tiny.edge_index)
     torch.testing.assert_close(found, expected[nb.receivers(), nb.indices])
 
 
@@ -51,10 +51,9 @@ def test_output_follows_the_equations(tiny: Tiny) -> None:
 
 def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 3, heads=2, pattern=BALL)
-    nb = model.neighborhood(tiny.graph)
-    weights = model.attention_weights(tiny.x, nb)
-    assert [w.shape for w in weights] == [(nb.num_edges, 2)] * 3
-    for weight in weights:
+    maps = attention_maps(model, tiny.x, tiny.graph)
+    assert [m.weights.shape for m in maps] == [(maps[0].neighborhood.num_edges, 2)] * 3
+    for nb, weight in maps:
         total = torch.zeros(10, 2).index_add(0, nb.receivers(), weight)
         torch.testing.assert_close(total, torch.ones(10, 2))
 
@@ -62,18 +61,29 @@ def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
 def test_reading_weights_leaves_the_model_as_it_was(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, attention_dropout=0.5)
     model.body.norm.eval()  # one part frozen in evaluation mode, the rest training
-    nb = model.neighborhood(tiny.graph)
-    first, again = (model.attention_weights(tiny.x, nb)[1] for _ in range(2))
+    first, again = (attention_maps(model, tiny.x, tiny.graph)[1].weights for _ in range(2))
     assert torch.equal(first, again) and not first.requires_grad
     assert model.training and not model.body.norm.training
     assert not any(conv._forward_pre_hooks for conv in model.attention_layers())
 
 
-def test_an_edge_list_is_a_graph_and_a_neighborhood_is_t_n(tiny: Tiny) -> None:
+@pytest.mark.parametrize("pattern", [BALL, None, Sample(3, whole_graph=True)])
+def test_an_edge_list_and_a_neighborhood_of_the_same_edges_give_the_same(
+    tiny: Tiny, pattern: Pattern | None
+) -> None:
+    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=pattern).eval()
+    torch.manual_seed(1)
+    from_edges = model(tiny.x, tiny.edge_index)
+    torch.manual_seed(1)
+    assert torch.equal(from_edges, model(tiny.x, tiny.graph))
+
+
+def test_without_a_pattern_the_graph_is_taken_as_given(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
-    from_graph = model(tiny.x, tiny.edge_index)
-    assert torch.equal(from_graph, model(tiny.x, BALL(tiny.graph)))
-    assert not torch.allclose(from_graph, model(tiny.x, tiny.graph))
+    as_given = GraphTransformer(6, 8, 3, 2, heads=2, pattern=None).eval()
+    as_given.load_state_dict(model.state_dict())
+    assert torch.equal(model(tiny.x, tiny.graph), as_given(tiny.x, BALL(tiny.graph)))
+    assert as_given.neighborhood(tiny.graph) is tiny.graph
 
 
 def test_default_neighbourhood_is_one_hop_and_the_node_itself(tiny: Tiny) -> None:
@@ -90,10 +100,9 @@ def set_table(model: GraphTransformer, values: list[float]) -> None:
 
 def test_the_encoding_steers_attention(tiny: Tiny) -> None:
     model = one_layer(tiny)
-    nb = model.neighborhood(tiny.graph)
     for z in (0, 1, 2):
         set_table(model, [50.0 * (i == z) for i in range(4)])
-        (weights,) = model.attention_weights(tiny.x, nb)
+        ((nb, weights),) = attention_maps(model, tiny.x, tiny.graph)
         mass = torch.zeros(10, 2).index_add(
             0, nb.receivers(), weights * (nb.distance == z)[:, None]
         )
@@ -111,10 +120,8 @@ def test_only_differences_between_distances_matter(tiny: Tiny) -> None:
 
 
 def test_farther_than_z_shares_the_last_bucket(tiny: Tiny) -> None:
-    model = GraphTransformer(
-        6, 8, 3, 1, heads=2, num_buckets=2, pattern=Compose(KHop(3), AddSelf()), stack=Stack
-    ).eval()
-    nb = model.neighborhood(tiny.graph)
+    model = GraphTransformer(6, 8, 3, 1, heads=2, num_buckets=2, pattern=None, stack=Stack).eval()
+    nb = Compose(KHop(3), AddSelf())(tiny.graph)
     set_table(model, [0.0, 2.0])
     clipped = nb.replace(distance=nb.distance.clamp(max=1))
     assert torch.equal(model(tiny.x, nb), model(tiny.x, clipped))
@@ -160,11 +167,13 @@ def test_names_of_nodes_do_not_matter(tiny: Tiny) -> None:
 
 def test_a_node_that_sees_nobody_keeps_its_own_term(tiny: Tiny) -> None:
     model = one_layer(tiny)
+    model.pattern = KHop(2)
     (conv,) = model.attention_layers()
-    out = model(tiny.x, KHop(2)(tiny.graph))  # node 9 has an empty row
+    out = model(tiny.x, tiny.graph)  # node 9 has an empty row
     torch.testing.assert_close(out[9], conv.lin_skip(tiny.x)[9])
     without = one_layer(tiny, root_weight=False)
-    assert not without(tiny.x, KHop(2)(tiny.graph))[9].any()
+    without.pattern = KHop(2)
+    assert not without(tiny.x, tiny.graph)[9].any()
 
 
 def test_a_sampled_neighbourhood_is_drawn_afresh(tiny: Tiny) -> None:

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 from graphtheory import Neighborhood
 from graphtheory.models import GraphTransformer, ResidualStack, Stack, zoo
 from graphtheory.models.zoo import NAMES, NetworkConfig, build, parse_neighbors, pattern_of
+from graphtheory.nn import attention_maps
 from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample
 from tests.models.conftest import Tiny
 
@@ -144,7 +145,7 @@ def test_gt_with_zero_table_is_gt_plain(tiny: Tiny) -> None:
 def test_frozen_query_looks_the_same_way_from_everywhere(name: str, tiny: Tiny) -> None:
     model = built(name, replace(CONFIGS["classic"], frozen_query=True))
     nb = AddSelf()(tiny.graph)
-    (first, _) = model.attention_weights(tiny.x, nb)
+    (_, first), _ = attention_maps(model, tiny.x, nb)
     torch.testing.assert_close(first, (1 / nb.degree()[nb.receivers()])[:, None].expand(-1, 2))
     frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
     assert frozen == {n for n, _ in model.named_parameters() if "lin_query" in n} != set()

@@ -3,7 +3,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory import Neighborhood, bipartite, cliques
-from graphtheory.nn import Attention, BucketBias, Softmax, attention_maps
+from graphtheory.nn import Attention, BucketBias, attention_maps
+from graphtheory.patterns import AllSenders
 
 
 def drawn(layer: nn.Module) -> nn.Module:
@@ -46,12 +47,12 @@ def test_a_bias_is_read_by_relation_in_output_and_weights(buckets: int) -> None:
     relation = torch.arange(nb.num_edges) % 3
     plain = Attention(8, 2)
     plain.load_state_dict({n: t for n, t in layer.state_dict().items() if n != "bias.table"})
-    plain.attend = Shifted(layer.bias.table[relation])
+    plain.pattern = Shifted(layer.bias.table[relation])
     torch.testing.assert_close(layer(x, nb, relation=relation), plain(x, nb))
     torch.testing.assert_close(layer.weights(x, nb, relation=relation), plain.weights(x, nb))
 
 
-class Shifted(Softmax):
+class Shifted(AllSenders):
     """Softmax of logits with a number more for each edge: the rule is an option, too."""
 
     def __init__(self, more: Tensor) -> None:

@@ -96,10 +96,6 @@ def test_deit_takes_it() -> None:
         (lambda: TopK(float("nan")), ValueError, "k: got nan, expected a share in (0, 1]"),
         (lambda: TopK(True), TypeError, "k: got True, expected a count or a share"),
         (lambda: TopK("8"), TypeError, "k: got '8', expected a count or a share"),
-        (
-            lambda: Attention(4, 1, attend=TopK(1), pattern=TopK(2)),
-            ValueError, "pattern: got TopK(k=2) beside attend=TopK(k=1), expected one of them",
-        ),
     ],
 )  # fmt: skip
 def test_bad_options_are_named(call, error: type[Exception], message: str) -> None:

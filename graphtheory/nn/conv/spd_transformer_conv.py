@@ -11,10 +11,11 @@ from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.attention import Bias, attention_logits
+from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
 
@@ -172,13 +173,16 @@ class SPDTransformerConv(MessagePassing):
     def _softmax(self, query: Tensor, key: Tensor, nb: Neighborhood, bias: Bias) -> Tensor:
         return ops.edge_softmax(attention_logits(query, key, nb, bias, self.scale), nb)
 
-    def attention_weights(self, x: Tensor | PairTensor, neighborhood: Neighborhood) -> Tensor:
-        """Weights [E, heads] without dropout, in the edge order of the neighbourhood."""
+    def attention_map(
+        self, x: Tensor | PairTensor, edge_index: object, distance: Tensor | None = None
+    ) -> AttentionMap:
+        """Weights [E, heads] without dropout, in the edge order of the neighborhood beside them."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        adj = read(neighborhood, x_src.size(0), x_dst.size(0))
-        return self._softmax(query, key, neighborhood, self._bias(adj, None))
+        adj = read(edge_index, x_src.size(0), x_dst.size(0))
+        nb = adj.neighborhood
+        return AttentionMap(nb, self._softmax(query, key, nb, self._bias(adj, distance)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

@@ -141,7 +141,7 @@ def test_weights_of_a_neighborhood_lie_in_its_order(make_graph) -> None:
     conv, x = randomized(SPDTransformerConv(5, 4, heads=2)), torch.randn(6, 5)
     _, (edges, alpha) = conv(x, nb, return_attention_weights=True)
     assert torch.equal(edges, nb.edge_index())
-    torch.testing.assert_close(conv.attention_weights(x, nb), alpha)
+    torch.testing.assert_close(conv.attention_map(x, nb).weights, alpha)
 
 
 def test_a_node_without_neighbours_keeps_its_own_term() -> None:
