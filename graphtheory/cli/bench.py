@@ -151,22 +151,21 @@ class Bench(Command):
     def _distances(self, screen: Screen, data: Any, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.data.catalogue import describe
-        from graphtheory.papers.core_neighborhood.distance_study import DistanceStudy
+        from graphtheory.papers.core_neighborhood.figures_distance import distance_rows
 
         farthest = self.distances
         if farthest is None:
             farthest = 3 if data.num_nodes <= SMALL else 0
         if farthest == 0 or data.split != describe(data.name).default_split:
             return []
-        study = DistanceStudy(
-            data.name, data_root(self.root), tuple(range(1, farthest + 1)), seeds=1,
-            epochs=self.epochs or DistanceStudy.epochs,
-        )  # fmt: skip
         kept = out / "distances.jsonl"
         if not self.resume:
             set_aside(screen, kept)
         with refusing(), screen.steps("distance-z run") as steps:
-            return study.run(steps, kept=kept)
+            return distance_rows(
+                data.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
+                kept=kept,
+            )  # fmt: skip
 
     def _report(
         self,

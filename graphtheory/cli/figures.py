@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli import (
     figures_fusion,
-    figures_shallow_vit,
 )
 from graphtheory.cli.figure import Asked, Figure
 
@@ -18,59 +17,6 @@ if TYPE_CHECKING:
     from graphtheory.papers.study import Study
 
 QUICK_EPOCHS = 40
-
-
-def _distances() -> Figure:
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.core_neighborhood.distance_study import DistanceStudy
-
-        made = DistanceStudy(asked.dataset, asked.root, seeds=asked.seeds or DistanceStudy.seeds)
-        quick = replace(made, seeds=1, epochs=QUICK_EPOCHS, patience=15)
-        return quick if asked.quick else made
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.core_neighborhood.real_report import distances
-
-        return distances(study, rows)
-
-    summary = "accuracy of models that hear distance z alone, beside the learned bias b_z"
-    return Figure("fig-3-8", summary, study, report, default="Cora")
-
-
-def _labels() -> Figure:
-    def study(asked: Asked) -> Study:
-        from graphtheory.papers.core_neighborhood.label_study import LabelStudy
-
-        made = LabelStudy(asked.dataset, asked.root, seeds=asked.seeds or LabelStudy.seeds)
-        return replace(made, seeds=1, epochs=QUICK_EPOCHS) if asked.quick else made
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.core_neighborhood.real_report import labels
-
-        return labels(study, rows)
-
-    summary = "accuracy over the number of labels: with encoding, without, GCN"
-    return Figure("fig-3-9", summary, study, report, default="Cora")
-
-
-def _encoding() -> Figure:
-    def study(asked: Asked) -> Study:
-        from graphtheory.data.catalogue import key
-        from graphtheory.papers.core_neighborhood.encoding_study import CASES, EncodingStudy
-
-        cases = tuple(n for n, c in CASES.items() if key(c.dataset) == key(asked.dataset))
-        made = EncodingStudy(cases, asked.root, asked.seeds)
-        quick = replace(made, cases=cases[:1], seeds=1, epochs=QUICK_EPOCHS)
-        return quick if asked.quick else made
-
-    def report(study: Any, rows: list[dict[str, Any]]) -> StudyReport:
-        from graphtheory.papers.core_neighborhood.real_report import encoding
-
-        return encoding(study, rows)
-
-    summary = "the same configurations with and without the encoding, paired by seed"
-    only = ("Cora", "minesweeper")
-    return Figure("encoding", summary, study, report, default="Cora", only=only)
 
 
 def _printed(name: str, summary: str, *only: str) -> Figure:
@@ -92,10 +38,6 @@ def _printed(name: str, summary: str, *only: str) -> Figure:
 
 
 _ENTRIES = (
-    *figures_shallow_vit.ENTRIES,
-    _distances(),
-    _labels(),
-    _encoding(),
     _printed("fig-b-5", "winning margin over the distance", "Cora", "PubMed", "Actor"),
     _printed("table-b-1", "discriminative nodes of each class", "Cora"),
     _printed("table-b-2", "discriminative nodes of each class", "PubMed"),

@@ -151,10 +151,12 @@ class Trend(Claimed):
     Attributes:
         claimed: What it does; None where nothing is claimed.
         sample: `medians`, `means` or, of successes, `boundaries`.
+        more: What else is said of the numbers of a line.
     """
 
     claimed: Literal["rises", "falls", "does not rise", "does not fall"] | None
     sample: Callable[[Any], Any] = medians
+    more: Callable[[Any], str] = lambda numbers: ""
 
     def find(self, numbers: Any) -> Any:
         """The correlation."""
@@ -166,7 +168,7 @@ class Trend(Claimed):
         if found is None:
             return f"{self.what} at too few values of {self.letter} for a trend"
         does = {"no trend": "has no trend"}.get(found.direction, found.direction)
-        said = f"{self.what} {does} with {self.letter} ({found})"
+        said = f"{self.what} {does} with {self.letter} ({found}){self.more(numbers)}"
         if self.claimed is None:
             return said
         _, negated, wanted = self.claimed.rpartition("does not ")

@@ -34,7 +34,7 @@ class BenchmarkReport:
         metric: "accuracy" or "rocauc".
         command: What prints it again.
         environment: What it was measured on.
-        distance_rows: Of `DistanceStudy`, where it ran: kind, z, seed, value.
+        distance_rows: Of figure 3.8, where it ran: kind, z, seed, value.
         search_log: Candidates that the search judged, where its log is at hand.
     """
 
@@ -203,7 +203,7 @@ def mass_rows(runs: Iterable[Run], model: str) -> list[dict[str, Any]]:
 def figure_3_8(
     rows: Iterable[Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of `DistanceStudy` as `plot.learned_bias` takes them: b, and accuracy by series."""
+    """Measurements of figure 3.8 as `plot.learned_bias` takes them: b, and accuracy by series."""
     rows = list(rows)
     named = {"model": "all weights learned", "control": "control, W_Q frozen"}
     accuracy = [

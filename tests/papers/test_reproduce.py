@@ -12,7 +12,7 @@ import pytest
 from graphtheory.cli import main
 from graphtheory.cli.figures import FIGURES as FORMER
 from graphtheory.papers import index
-from graphtheory.papers.core_neighborhood import label_study
+from graphtheory.papers.core_neighborhood import figures_labels
 
 
 @pytest.mark.parametrize(
@@ -77,21 +77,21 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
 ) -> None:
     words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
     kept = tmp_path / "fig-3-9-karate.jsonl"
-    train = label_study.run_trial
+    train = figures_labels.run_trial
 
     def until_the_third(*args: Any, **options: Any) -> Any:
         if kept.exists() and len(kept.read_text().splitlines()) == 2:
             raise KeyboardInterrupt
         return train(*args, **options)
 
-    monkeypatch.setattr(label_study, "run_trial", until_the_third)
+    monkeypatch.setattr(figures_labels, "run_trial", until_the_third)
     assert main(words) == 130
     assert "Finished runs are in" in capsys.readouterr().out
     monkeypatch.undo()
     assert main([*words, "--resume"]) == 0
     assert "run 3/" in (told := capsys.readouterr().err) and "run 2/" not in told
     assert len(kept.read_text().splitlines()) == 12
-    monkeypatch.setattr(label_study, "run_trial", until_the_third)
+    monkeypatch.setattr(figures_labels, "run_trial", until_the_third)
     assert main(words) == 130
     assert "Earlier runs are now in" in capsys.readouterr().out
     assert len((tmp_path / "fig-3-9-karate.1.jsonl").read_text().splitlines()) == 12
@@ -104,7 +104,7 @@ def test_sigterm_tells_what_is_kept(
     def told_to_leave(*_: Any, **__: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(label_study, "run_trial", told_to_leave)
+    monkeypatch.setattr(figures_labels, "run_trial", told_to_leave)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with pytest.raises(SystemExit) as caught:

@@ -1,0 +1,276 @@
+"""Figure 3.9 and its companion: what distance encoding gains on real graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory import plot
+from graphtheory.bench.rows import Row
+from graphtheory.bench.spaces import make_trial
+from graphtheory.bench.trial import Trial, load, run_trial
+from graphtheory.bench.tuned import tuned_trial
+from graphtheory.data.catalogue import key
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import groups
+from graphtheory.report.table import Table
+
+MODELS = ("gt", "gt-plain", "gcn")
+_QUICK_EPOCHS = 40
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network and how long it trains.
+
+    Attributes:
+        name: In progress and rows.
+        trial: Options of the network.
+        epochs: Upper bound.
+        patience: Epochs without a better validation score.
+    """
+
+    name: str
+    trial: Trial
+    epochs: int
+    patience: int
+
+    def test(self, model: str, data: Any, seed: int) -> float | None:
+        """The test score of the network, as another model of the same options."""
+        return run_trial(
+            replace(self.trial, model=model), data, seed=seed, epochs=self.epochs,
+            patience=self.patience,
+        ).fit.test  # fmt: skip
+
+
+def tuned(dataset: str) -> tuple[Recipe, ...]:
+    """The models of figure 3.9, tuned on the full split.
+
+    The transformer without encoding has the configuration of the one with it, b left out.
+    """
+    found = [
+        (model, *tuned_trial(dataset, "gt" if model == "gt-plain" else model)) for model in MODELS
+    ]
+    return tuple(
+        Recipe(model, replace(trial, model=model), epochs, patience)
+        for model, trial, epochs, patience in found
+    )
+
+
+@dataclass(frozen=True)
+class Labels(Grid):
+    """Graph transformer with encoding, without, and GCN on fewer labels.
+
+    Attributes:
+        dataset: Name of a graph.
+        root: Folder with the raw files.
+        seeds: Splits.
+        shares: Shares of the split's training labels.
+        recipes: What is trained.
+    """
+
+    dataset: str = "Cora"
+    root: Path | None = unrecorded(None)
+    seeds: int = axis("seed", 3)
+    shares: tuple[float, ...] = axis("share", (0.05, 0.15, 0.4, 1.0))
+    recipes: tuple[Recipe, ...] = axis("recipe", ())
+
+
+def scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measured]:
+    """The test score of one model."""
+    data = load(grid.dataset, grid.root, None, seed, **recipe.trial.inputs)
+    data.train_mask = fewer_labels(data.y, data.train_mask, share, seed)
+    value = recipe.test(recipe.name, data, seed)
+    about = {"model": recipe.name, "labels": int(data.train_mask.sum()), "share": share}
+    return [about | {"seed": seed, "value": value}]
+
+
+def fewer_labels(y: Tensor, train: Tensor, share: float, seed: int) -> Tensor:
+    """A training mask with `share` of every class's training nodes, at least one of each.
+
+    Args:
+        y: Labels [N].
+        train: Bool [N].
+        share: In (0, 1].
+        seed: Of the draw; smaller shares are subsets of larger ones.
+    """
+    kept = torch.zeros_like(train)
+    generator = Generator().manual_seed(seed)
+    for label in torch.unique(y[train]):
+        nodes = (train & (y == label)).nonzero().flatten()
+        order = nodes[torch.randperm(len(nodes), generator=generator)]
+        kept[order[: max(1, round(share * len(order)))]] = True
+    return kept
+
+
+def gain(better: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """The mean of paired differences and its standard error, 0 of one pair."""
+    gaps = torch.tensor(better) - torch.tensor(other)
+    error = float(gaps.std() / len(gaps) ** 0.5) if len(gaps) > 1 else 0.0
+    return float(gaps.mean()), error
+
+
+def _points(gained: tuple[float, float]) -> str:
+    return f"{100 * gained[0]:+.1f} ({100 * gained[1]:.1f})"
+
+
+def _percent(scores: Sequence[float]) -> str:
+    return f"{100 * fmean(scores):.1f}"
+
+
+def by_labels(measured: Measurements) -> dict[float, tuple[float, dict[str, list[float]]]]:
+    """Share -> mean number of labels, and of each model the score of each seed."""
+    out = {}
+    for (share,), mine in sorted(groups(measured, "share").items()):
+        scores = {
+            model: [one["value"] for one in of] for (model,), of in groups(mine, "model").items()
+        }
+        out[share] = fmean(one["labels"] for one in mine), scores
+    return out
+
+
+def _show_labels(grid: Labels, measured: Measurements) -> Shown:
+    lines, rows = [], []
+    for share, (labels, of) in by_labels(measured).items():
+        gains = (_points(gain(of["gt"], of[model])) for model in MODELS[1:])
+        lines.append([f"{labels:.0f}", *(_percent(of[model]) for model in MODELS), *gains])
+        rows += [
+            Row.of("test score", of[model], "1", dataset=grid.dataset, model=model, share=share)
+            for model in MODELS
+        ]
+    heads = ["labels", *MODELS, "gt - gt-plain (s.e.)", "gt - gcn (s.e.)"]
+    return Shown(Table("test score %", heads, lines, words=0), rows)
+
+
+def best_with_encoding(grid: Labels, measured: Measurements) -> Verdict:
+    """At how many numbers of labels the network with encoding is ahead."""
+    found = [
+        {model: fmean(scores) for model, scores in of.items()}
+        for _, of in by_labels(measured).values()
+    ]
+    best = sum(of["gt"] > max(of["gt-plain"], of["gcn"]) for of in found)
+    return Verdict(
+        f"The network with encoding alone has the best mean at {best} of {len(found)} label counts."
+    )
+
+
+def _draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
+    counts = {share: round(labels) for share, (labels, _) in by_labels(measured).items()}
+    return plot.accuracy_over_labels(
+        [  # splits differ by a node
+            {"model": one["model"], "labels": counts[one["share"]], "test": one["value"]}
+            for one in measured
+        ],
+        title=title,
+    )
+
+
+def _on_labels(grid: Labels, dataset: str, root: Path | None) -> Labels:
+    return replace(grid, dataset=dataset, root=root, recipes=tuned(dataset))
+
+
+def _quick_labels(grid: Labels) -> Labels:
+    recipes = tuple(replace(recipe, epochs=_QUICK_EPOCHS) for recipe in grid.recipes)
+    return replace(grid, seeds=1, recipes=recipes)
+
+
+@dataclass(frozen=True)
+class Encoding(Grid):
+    """Each configuration with the encoding and without it, on the same seeds.
+
+    Attributes:
+        dataset: Name of a graph.
+        root: Folder with the raw files.
+        recipes: The configurations.
+        seeds: Splits.
+    """
+
+    dataset: str = "Cora"
+    root: Path | None = unrecorded(None)
+    recipes: tuple[Recipe, ...] = axis("recipe", ())
+    seeds: int = axis("seed", 10)
+
+
+def with_and_without(grid: Encoding, recipe: Recipe, seed: int) -> list[Measured]:
+    """The test scores of both."""
+    data = load(grid.dataset, grid.root, None, seed, **recipe.trial.inputs)
+    both = {model: recipe.test(model, data, seed) for model in MODELS[:2]}
+    return [{"case": recipe.name, "seed": seed} | both]
+
+
+def _gains(measured: Measurements) -> dict[str, tuple[list[float], list[float]]]:
+    """Case -> scores with the encoding, and without."""
+    return {
+        case: ([one["gt"] for one in mine], [one["gt-plain"] for one in mine])
+        for (case,), mine in groups(measured, "case").items()
+    }
+
+
+def _show_encoding(grid: Encoding, measured: Measurements) -> Shown:
+    lines, rows = [], []
+    for case, both in _gains(measured).items():
+        lines.append([case, str(len(both[0])), *map(_percent, both), _points(gain(*both))])
+        rows += [Row.of(model, of, "1", case=case) for model, of in zip(MODELS, both, strict=False)]
+    heads = ["case", "seeds", "with", "without", "gain (s.e.)"]
+    return Shown(Table("the same with and without the encoding, test score %", heads, lines), rows)
+
+
+def clear_gains(grid: Encoding, measured: Measurements) -> Verdict:
+    """Where the gain is more than two standard errors from zero."""
+    gains = {case: gain(*both) for case, both in _gains(measured).items()}
+    clear = [case for case, (mean, error) in gains.items() if abs(mean) > 2 * error > 0]
+    return Verdict(f"More than two standard errors from zero: {', '.join(clear) or 'none'}.")
+
+
+_CORA = {"layers": 2, "hidden": 64, "heads": 1, "dropout": 0.8, "lr": 0.01, "weight_decay": 1e-3,
+         "root_weight": False, "bias_lr": 0.05}  # fmt: skip
+_FAR = {"layers": 1, "hidden": 64, "heads": 1, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4,
+        "root_weight": False, "bias_lr": 0.05, "project": True}  # fmt: skip
+_DEEP = {"layers": 6, "hidden": 64, "heads": 1, "dropout": 0.2, "lr": 0.003, "weight_decay": 0.0,
+         "residual": True}  # fmt: skip
+
+CASES: dict[str, tuple[int, tuple[Recipe, ...]]] = {
+    "cora": (
+        10,
+        (
+            Recipe("cora-1-hop", make_trial("gt", neighbors="1", **_CORA), 200, 60),
+            Recipe("cora-2-hop", make_trial("gt", neighbors="2", **_CORA), 200, 60),
+            Recipe("cora-whole-graph", make_trial("gt", neighbors="all:20", **_FAR), 300, 150),
+        ),
+    ),
+    "minesweeper": (
+        2, (Recipe("minesweeper-2-hop", make_trial("gt", neighbors="2", **_DEEP), 150, 60),)
+    ),
+}  # fmt: skip
+"""Key of a data set -> number of splits, and what is compared on it."""
+
+
+def _on_encoding(grid: Encoding, dataset: str, root: Path | None) -> Encoding:
+    seeds, recipes = CASES[key(dataset)]
+    return replace(grid, dataset=dataset, root=root, recipes=recipes, seeds=seeds)
+
+
+def _quick_encoding(grid: Encoding) -> Encoding:
+    recipes = tuple(replace(recipe, epochs=_QUICK_EPOCHS) for recipe in grid.recipes[:1])
+    return replace(grid, recipes=recipes, seeds=1)
+
+
+FIGURES = (
+    Figure(
+        "fig-3-9", "accuracy over the number of labels: with encoding, without, GCN",
+        Labels(), scores, _show_labels, (best_with_encoding,), _draw_labels, _quick_labels,
+        DataSets("Cora"), _on_labels,
+    ),
+    Figure(
+        "encoding", "the same configurations with and without the encoding, paired by seed",
+        Encoding(), with_and_without, _show_encoding, (clear_gains,), None, _quick_encoding,
+        DataSets("Cora", ("Cora", "minesweeper")), _on_encoding,
+    ),
+)  # fmt: skip

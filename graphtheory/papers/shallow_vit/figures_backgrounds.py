@@ -1,0 +1,213 @@
+"""Figure 2.6: a vision transformer on images that are pasted on backgrounds, some of it removed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from graphtheory import plot
+from graphtheory.bench.rows import Row
+from graphtheory.data.image_sets import Images
+from graphtheory.papers.claims import Numbers, Power, Read, Trend, over
+from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.phases import ends
+from graphtheory.papers.shallow_vit import backgrounds as scenes
+from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene
+from graphtheory.report.table import Table
+
+_TESTED = 2000  # images at most
+KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
+DATA = DataSets("digits", ("digits", "cifar10", "cifar10-jpeg"), images=True)
+_LABELS = {"digits": (100, 300, 900)}
+_NATURAL = (500, 1500, 4500)
+_TARGET = {"digits": 0.6}
+_NATURAL_TARGET = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnImages(Grid):
+    """What the grids of figure 2.6 share.
+
+    Attributes:
+        scene: Images and network.
+        root: Folder with the raw files.
+    """
+
+    scene: Scene = SCENES["digits"]
+    root: Path | None = unrecorded(None)
+
+    @property
+    def dataset(self) -> str:
+        """Name of the set of images."""
+        return self.scene.dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backgrounds(OnImages):
+    """Figures 2.6a and 2.6b: the images of a seed are the same for all tokens.
+
+    Attributes:
+        kept: Patches that stay, in training and test.
+        labels: N.
+        most: The largest N: images are drawn for it, of which a smaller N has the first.
+        target: Accuracy that counts as learned in figure 2.6b.
+        seeds: Networks, each on images of its own.
+    """
+
+    kept: tuple[int, ...] = axis("kept")
+    labels: tuple[int, ...] = axis("labels", (100, 300, 900))
+    most: int = 900
+    target: float = unrecorded(0.6)
+    seeds: int = axis("seed", 3)
+
+
+def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Measured]:
+    """The test accuracy of one network."""
+    scene = grid.scene
+    train, test = scenes.images(scene, grid.root)
+    generator = scenes.drawn(seed, 0)
+    held = scenes.held_out(train)
+    own = scenes.shuffled(train, grid.most, generator)
+    if len(own.y) < held + grid.most:
+        raise ValueError(f"labels: got {grid.most}, expected at most {len(own.y) - held} images")
+    pictures = scenes.pasted(scene, own, generator)
+    classes = int(train.y.max()) + 1
+    model = scenes.network(scene, own.pixels.size(1), classes, kept, seed)
+    task = scenes.learn(
+        scene, model, pictures.rows(slice(held, held + labels)), pictures.rows(slice(held)),
+        classes, seed,
+    )  # fmt: skip
+    few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
+    found = scenes.score(task, scenes.pasted(scene, few, scenes.drawn(seed, 1)))
+    about = {"kept": kept, "alpha_star": share(scene, kept), "labels": labels, "seed": seed}
+    return [about | {"accuracy": found}]
+
+
+def share(scene: Scene, kept: int) -> float:
+    """alpha_* of the patches that stay."""
+    return round(scene.canvas.alpha_star(kept), 3)
+
+
+def labels_of(dataset: str) -> tuple[int, ...]:
+    """The numbers of training images on a data set."""
+    return _LABELS.get(dataset, _NATURAL)
+
+
+def percent(values: Sequence[float]) -> str:
+    """The mean in percent."""
+    return f"{100 * fmean(values):.1f}"
+
+
+def gain(numbers: Numbers) -> str:
+    """By how much the measure is larger at the end of a line than at its beginning."""
+    first, last = numbers[min(numbers)], numbers[max(numbers)]
+    gains = [100 * (b - a) for a, b in zip(first, last, strict=True)]
+    return f", by {fmean(gains):.1f} points from end to end ({min(gains):.1f} to {max(gains):.1f})"
+
+
+def accuracy_rises(letter: str, read: Read) -> Trend:
+    """The claim that accuracy rises with a letter."""
+    return Trend(what="accuracy", letter=letter, read=read, claimed="rises", more=gain)
+
+
+def _show(grid: Backgrounds, measured: Measurements) -> Shown:
+    """Accuracies, a line for each N."""
+    lines, rows = [], []
+    for labels, by in over("alpha_star", "accuracy", "{labels}")(grid, measured).items():
+        lines.append([f"{int(labels):,}", *map(percent, by.values())])
+        rows += [
+            Row.of("test accuracy", of, "1", alpha_star=alpha, labels=int(labels))
+            for alpha, of in by.items()
+        ]
+    heads = ["images", *(f"alpha_* = {alpha:g}" for alpha in by)]
+    return Shown(Table("test accuracy %", heads, lines), rows)
+
+
+def _draw_accuracy(grid: Backgrounds, measured: Measurements, title: str) -> Any:
+    points = [
+        {"series": f"{one['labels']:,} images", "at": one["alpha_star"],
+         "error": 100 * one["accuracy"], "panel": "test accuracy %"}
+        for one in measured
+    ]  # fmt: skip
+    return plot.error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
+
+
+def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
+    """Figure 2.6b: the images that an accuracy needs fall as a power of alpha_*, eq. (2.11)."""
+    wanted = f"images for an accuracy of {100 * grid.target:g} %"
+    read = Crossing(
+        "labels", "accuracy", grid.target, "alpha_star", "all tokens that stay", rising=True,
+        log_measure=False,
+    )  # fmt: skip
+    told, rows = [], []
+    smallest, largest = min(grid.labels), max(grid.labels)
+    for alpha, counts in next(iter(read(grid, measured).values())).items():
+        told.append(f"alpha_* = {alpha:g}: {wanted}: {_count(median(counts), smallest, largest)}.")
+        inside = [count for count in counts if smallest < count < math.inf]
+        if inside:
+            rows.append(Row.of(wanted, inside, "1", alpha_star=alpha))
+    law = Power(
+        what="images", letter="alpha_*", read=read.inside, claimed=-2,
+        rows=lambda _, found: (
+            [Row.of("exponent of the images", found.exponent, "1")] if found else []
+        ),
+    )(grid, measured)  # fmt: skip
+    return Verdict(" ".join([*told, law.text]), rows + law.rows)
+
+
+def _count(number: float, smallest: int, largest: int) -> str:
+    if math.isinf(number):
+        return f"more than {largest:,}"
+    return f"at most {smallest:,}" if number == smallest else f"{number:,.0f}"
+
+
+def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
+    points = [
+        {"panel": "", "series": f"alpha_* = {one['alpha_star']:g}", "at": one["labels"],
+         "value": one["accuracy"]}
+        for one in measured
+    ]  # fmt: skip
+    return plot.value_curves(
+        points, xlabel="training images", ylabel="test accuracy %", title=title, scale=100,
+        mark=100 * grid.target,
+    )  # fmt: skip
+
+
+def _on_two(grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
+    labels = labels_of(dataset)
+    return replace(grid, scene=SCENES[dataset], root=root, labels=labels[1:], most=labels[-1])
+
+
+def _on_three(grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
+    labels, target = labels_of(dataset), _TARGET.get(dataset, _NATURAL_TARGET)
+    return replace(
+        grid, scene=SCENES[dataset], root=root, labels=labels, most=labels[-1], target=target
+    )
+
+
+def _quick(grid: Backgrounds) -> Backgrounds:
+    scene = replace(grid.scene, updates=48)
+    return replace(grid, scene=scene, kept=ends(grid.kept), labels=ends(grid.labels), seeds=2)
+
+
+_MORE_IMAGES = accuracy_rises("N", over("labels", "accuracy", "alpha_* = {alpha_star:g}"))
+FIGURES = (
+    Figure(
+        "fig-2-6a", "accuracy of a vision transformer over alpha_*, images on backgrounds",
+        Backgrounds(kept=KEPT), accuracies, _show,
+        (accuracy_rises("alpha_*", over("alpha_star", "accuracy", "{labels} images")),
+         _MORE_IMAGES),
+        _draw_accuracy, _quick, DATA, _on_two,
+    ),
+    Figure(
+        "fig-2-6b", "accuracy over the number of training images, images on backgrounds",
+        Backgrounds(kept=(25, 20, 16)), accuracies, _show, (_MORE_IMAGES, fewer_images),
+        _draw_needed, _quick, DATA, _on_three,
+    ),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.cli import main
+from graphtheory.papers import index
+from graphtheory.papers.figure import Figure
+from graphtheory.papers.shallow_vit import backgrounds as scenes
+from graphtheory.papers.shallow_vit.figures_backgrounds import (
+    FIGURES,
+    Backgrounds,
+    accuracies,
+    gain,
+)
+from graphtheory.papers.shallow_vit.figures_spurious import FIGURES as SPURIOUS
+
+SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
+ALPHAS = (0.64, 0.8, 1.0)
+OVER_SHARES, OVER_NUMBERS = FIGURES
+
+
+def test_rows_of_shares_and_numbers() -> None:
+    grid = Backgrounds(scene=SCENE, kept=(25, 16), labels=(40,), most=40, seeds=1)
+    rows = grid.measure(accuracies)
+    assert [(r["kept"], r["alpha_star"], r["labels"]) for r in rows] == [
+        (25, 0.64, 40), (16, 1.0, 40),
+    ]  # fmt: skip
+    assert all(0 <= r["accuracy"] <= 1 for r in rows)
+    with pytest.raises(ValueError, match="labels: got 2000, expected at most 1237 images"):
+        replace(grid, most=2000).measure(accuracies)
+
+
+@pytest.mark.parametrize("dataset", list(scenes.SCENES))
+@pytest.mark.parametrize("figure", [*FIGURES, *SPURIOUS], ids=lambda figure: figure.id)
+def test_a_quick_form_is_a_small_one(figure: Figure, dataset: str) -> None:
+    grid = figure.settings(dataset)
+    canvas = grid.scene.canvas
+    assert grid.dataset == dataset and canvas.alpha_star(grid.kept[0]) == pytest.approx(0.64)
+    assert canvas.alpha_star(grid.kept[-1]) == 1 == canvas.alpha_star(canvas.relevant)
+    few = figure.settings(dataset, quick=True)
+    assert len(few.cells()) < len(grid.cells()) and few.kept == (25, 16)
+    if isinstance(grid, Backgrounds):
+        assert grid.most == few.most == max(grid.labels) == max(few.labels)
+
+
+def rows_of(labels: tuple[int, ...], slope: float) -> list[dict[str, Any]]:
+    """Accuracies of 0.8 where N alpha_*^2 is 200."""
+    return [
+        {"kept": 16, "alpha_star": a, "labels": n, "seed": s,
+         "accuracy": 0.8 + slope * (n * a**2 / 200 - 1) + 0.001 * s}
+        for a in ALPHAS for n in labels for s in range(3)
+    ]  # fmt: skip
+
+
+def test_accuracy_over_the_share_and_over_the_number() -> None:
+    grid = OVER_SHARES.settings("digits")
+    made = OVER_SHARES.report(grid, rows_of((300, 900), 0.02))
+    assert made.verdict.count("holds") == 5 and "not found" not in made.verdict
+    assert "300 images: accuracy rises with alpha_* (1.00 [1.00, 1.00]), by 1.8 po" in made.verdict
+    assert OVER_SHARES.report(grid, rows_of((300, 900), -0.02)).verdict.count("not found") == 5
+    first = made.rows[0]
+    assert first.name == "fig-2-6a test accuracy"
+    assert list(first.parameters.items()) == [("alpha_star", 0.64), ("labels", 300)]
+
+
+def test_the_images_that_are_needed_fall_as_a_power() -> None:
+    grid = replace(OVER_NUMBERS.settings("digits"), target=0.8)
+    made = OVER_NUMBERS.report(grid, rows_of((100, 300, 900), 0.02))
+    assert "images ~ (alpha_*)^-2" in made.verdict and made.picture is not None
+    assert any(r.name == "fig-2-6b exponent of the images" for r in made.rows)
+    assert "alpha_* = 1: images for an accuracy of 80 %: 164." in made.verdict
+
+
+def test_numbers_outside_the_grid_have_no_exponent() -> None:
+    _, needed = OVER_NUMBERS.claims
+    grid = replace(OVER_NUMBERS.settings("digits"), target=0.4, labels=(100, 400))
+    ends = {0.5: (0.2, 0.6), 0.6: (0.1, 0.3), 1.0: (0.5, 0.7)}
+    rows = [
+        {"alpha_star": alpha, "labels": labels, "seed": 0, "accuracy": accuracy}
+        for alpha, found in ends.items()
+        for labels, accuracy in zip((100, 400), found, strict=True)
+    ]
+    found = needed(grid, rows)
+    told = "alpha_* = {:g}: images for an accuracy of 40 %: {}."
+    assert all(
+        told.format(*line) in found.text
+        for line in ((0.5, "200"), (0.6, "more than 400"), (1.0, "at most 100"))
+    )
+    assert "too few images inside the grid for an exponent" in found.text
+    assert [row.value for row in found.rows] == [pytest.approx(200)]
+
+
+def test_gains_are_those_of_each_seed() -> None:
+    assert gain({1.0: [0.5, 0.9], 0.6: [0.3, 0.8], 0.8: [math.nan] * 2}) == (
+        ", by 15.0 points from end to end (10.0 to 20.0)"
+    )
+
+
+@pytest.mark.parametrize("name", ["fig-2-6b", "fig-2-6c"])
+def test_the_command_prints_and_draws(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = index.figures()[name]
+
+    def small(grid: Any) -> Any:
+        grid = figure.quick(grid)
+        return replace(grid, scene=replace(grid.scene, updates=2), seeds=1)
+
+    monkeypatch.setattr(index, "figures", lambda: {name: replace(figure, quick=small)})
+    assert main(["reproduce", name, "--quick", "--out", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / f"{name}-digits.json").read_text())
+    assert found["verdict"] in printed and found["rows"][0]["seed"] == 0
+    assert (tmp_path / f"{name}-digits.png").read_bytes()[:4] == b"\x89PNG"
