@@ -4,7 +4,6 @@ from graphtheory.patterns.add_self import AddSelf
 from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
-from graphtheory.patterns.draw import Sampler
 from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
 from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
@@ -13,6 +12,7 @@ from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
 from graphtheory.patterns.rows import layers_on_rows, on_rows
 from graphtheory.patterns.sage import GraphSAGE
+from graphtheory.patterns.samplers import Sampler
 from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits
 from graphtheory.patterns.topk import TopK
 from graphtheory.patterns.uniform import Sample, pair_distance

@@ -11,7 +11,6 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import require_square
 from graphtheory.patterns.draw import (
-    Sampler,
     draw_device,
     edge_weight,
     first_of_each,
@@ -25,6 +24,7 @@ from graphtheory.patterns.groups import (
     group_by_degree,
     group_sizes,
 )
+from graphtheory.patterns.samplers import Sampler
 
 Numbers = tuple[float, ...]
 

@@ -9,23 +9,15 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.draw import (
-    Sampler,
-    check_size,
-    draw_device,
-    edge_weight,
-    importance_factor,
-    inclusion,
-    sample_size,
-    scale_columns,
-    total,
-)
+from graphtheory.patterns.draw import draw_device, edge_weight, scale_columns
+from graphtheory.patterns.importance import importance_factor, inclusion, total
+from graphtheory.patterns.samplers import NodeSampler
 
 _norms: WeakKeyDictionary[Neighborhood, tuple[tuple[int, int], Tensor]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class FastGCN(Sampler):
+class FastGCN(NodeSampler):
     r"""S senders for the whole layer, in proportion to the squared norms of their columns.
 
     .. math::
@@ -63,13 +55,11 @@ class FastGCN(Sampler):
         [1.0, 1.0, 1.0]
     """
 
-    count: int | None = None
-    share: float | None = None
     replace: bool = True
     unbiased: bool = True
 
     def __post_init__(self) -> None:
-        check_size(self.count, self.share)
+        super().__post_init__()
         if self.replace and not self.unbiased:
             raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
 
@@ -89,7 +79,8 @@ class FastGCN(Sampler):
         """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
         device = draw_device(generator, neighborhood)
         norm = _known_norms(neighborhood).to(device)
-        drawn = drawn_by_mass(norm, self.count, self.share, self.replace, generator)
+        size = self.size(len(norm), distinct=not self.replace)
+        drawn = importance_factor(norm, size, replace=self.replace, generator=generator)
         return self._times_bias(neighborhood, drawn)
 
     def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
@@ -100,7 +91,7 @@ class FastGCN(Sampler):
         alive = norm.nonzero().flatten()
         if len(alive) == 0:
             return factor
-        size = sample_size(self.count, self.share, neighborhood.num_src)
+        size = self.size(neighborhood.num_src)
         mass = norm[alive]
         chance = inclusion(mass, size)
         return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
@@ -111,26 +102,6 @@ class FastGCN(Sampler):
         factor = self._times_bias(neighborhood, ones)[neighborhood.indices]
         weight = edge_weight(neighborhood)
         return neighborhood.replace(weight=weight * factor.to(weight.dtype))
-
-
-def drawn_by_mass(
-    mass: Tensor,
-    count: int | None,
-    share: float | None,
-    replace: bool,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Factor of each sender [num_src], float64, drawn in proportion to its mass [num_src]."""
-    size = columns_to_draw(len(mass), count, share, replace)
-    return importance_factor(mass, size, replace=replace, generator=generator)
-
-
-def columns_to_draw(nodes: int, count: int | None, share: float | None, replace: bool) -> int:
-    """S; without replacement at most the number of senders."""
-    size = sample_size(count, share, nodes)
-    if not replace and size > max(nodes, 1):
-        raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
-    return size
 
 
 def _known_norms(neighborhood: Neighborhood) -> Tensor:

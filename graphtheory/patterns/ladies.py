@@ -10,19 +10,14 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index, distinct_ids
-from graphtheory.patterns.draw import (
-    Sampler,
-    check_size,
-    draw_device,
-    edge_weight,
-    importance_factor,
-    scale_edges,
-)
-from graphtheory.patterns.fastgcn import column_norms, columns_to_draw
+from graphtheory.patterns.draw import draw_device, edge_weight, scale_edges
+from graphtheory.patterns.fastgcn import column_norms
+from graphtheory.patterns.importance import importance_factor
+from graphtheory.patterns.samplers import NodeSampler
 
 
 @dataclass(frozen=True)
-class LADIES(Sampler):
+class LADIES(NodeSampler):
     r"""S senders, in proportion to their squared column norms restricted to the active rows.
 
     .. math::
@@ -55,14 +50,9 @@ class LADIES(Sampler):
         [[1], [2]]
     """
 
-    count: int | None = None
-    share: float | None = None
     replace: bool = True
     normalize: bool = False
     by_row: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_size(self.count, self.share)
 
     def __call__(
         self,
@@ -75,7 +65,7 @@ class LADIES(Sampler):
         if receivers is not None:
             neighborhood = only_rows(neighborhood, receivers)
         device = draw_device(generator, neighborhood)
-        size = columns_to_draw(neighborhood.num_src, self.count, self.share, self.replace)
+        size = self.size(neighborhood.num_src, distinct=not self.replace)
         # Senders without an edge to these rows are left out: a draw costs what the rows cost.
         senders, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
         active = Neighborhood(

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.draw import Sampler, draw_device, edge_weight
+from graphtheory.patterns.draw import draw_device, edge_weight
+from graphtheory.patterns.samplers import Sampler
 from graphtheory.patterns.uniform import Sample
 
 

@@ -8,18 +8,12 @@ from typing import ClassVar
 import torch
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.draw import (
-    Sampler,
-    check_size,
-    draw_device,
-    first_of_each,
-    sample_size,
-    scale_columns,
-)
+from graphtheory.patterns.draw import draw_device, first_of_each, scale_columns
+from graphtheory.patterns.samplers import NodeSampler
 
 
 @dataclass(frozen=True)
-class UniformNodes(Sampler):
+class UniformNodes(NodeSampler):
     r"""S of the N senders, uniformly without replacement; every row keeps those only.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac NS \text{ if j was drawn, else } 0, \qquad E[A^s] = A
@@ -45,12 +39,7 @@ class UniformNodes(Sampler):
         [2.0]
     """
 
-    count: int | None = None
-    share: float | None = None
     by_row: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_size(self.count, self.share)
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -60,9 +49,7 @@ class UniformNodes(Sampler):
         nodes = neighborhood.num_src
         if nodes == 0:
             return neighborhood
-        size = sample_size(self.count, self.share, nodes)
-        if size > nodes:
-            raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
+        size = self.size(nodes, distinct=True)
         one_group = torch.zeros(nodes, dtype=torch.int64, device=neighborhood.device)
         drawn = first_of_each(one_group, torch.tensor([size]), generator, device)
         return scale_columns(neighborhood, drawn.double() * (nodes / size))
