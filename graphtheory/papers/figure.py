@@ -22,10 +22,12 @@ class Shown(NamedTuple):
     Attributes:
         table: The numbers.
         rows: The same as result rows, whose names do not say the figure yet.
+        own_names: Whether that stays so, because another command writes the same rows.
     """
 
     table: Table
     rows: list[Row]
+    own_names: bool = False
 
 
 class Verdict(NamedTuple):
@@ -168,7 +170,9 @@ class Figure:
         title += f", {counted(grid.seeds, 'trial')}" if self.random else ""
         return Report(
             replace(shown.table, title=f"{title}: {shown.table.title}"),
-            [replace(row, name=f"{self.id} {row.name}") for row in rows],
+            rows
+            if shown.own_names
+            else [replace(row, name=f"{self.id} {row.name}") for row in rows],
             " ".join(verdict.text for verdict in found),
             None if self.picture is None else self.picture(grid, measured, title),
         )

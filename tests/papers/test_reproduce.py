@@ -1,7 +1,5 @@
 """`graphtheory reproduce`: every study from the command line to its files."""
 
-import csv
-import json
 import signal
 import sys
 from pathlib import Path
@@ -15,28 +13,6 @@ from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
 
 
-@pytest.mark.parametrize(
-    ("figure", "columns"),
-    [
-        ("fig-3-8", ("distance-z model", "W_Q frozen")),
-        ("fig-3-9", ("labels", "gt - gcn")),
-    ],
-)
-def test_a_study_prints_its_rows_and_draws(
-    figure: str, columns: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", figure, "--dataset", "karate", "--quick", "--out", str(tmp_path)]
-    assert main(words) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert all(column in printed for column in columns)
-    found = json.loads((tmp_path / f"{figure}-karate.json").read_text())
-    assert found["verdict"] in printed
-    with (tmp_path / f"{figure}-karate.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert rows and all("dataset=karate" in row["parameters"] for row in rows)
-    assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
-
-
 def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
     every = index.figures() | FORMER
     assert main(["reproduce", "--list"]) == 0
@@ -46,30 +22,6 @@ def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[s
     data = {name: str(entry.data or "draws its own") for name, entry in every.items()}
     assert data["fig-3-8"] == "any graph, else Cora" and data["fig-5-1"] == "draws its own"
     assert data["encoding"] == "Cora, minesweeper"
-
-
-@pytest.mark.parametrize(
-    ("words", "numbers"),
-    [
-        ("table-b-1", ("82.05", "88.02", "90.78")),  # printed, printed, found
-        ("table-b-5 --quick", ("95.68", "86.41", "95.49")),
-        ("table-b-6", ("26659", "found")),
-        ("table-b-8 --dataset Actor", ("1520.00", "667.00", "found")),
-        ("fig-b-5 --quick", ("decreasing", "falls in 2 of 2 steps")),
-    ],
-)
-def test_a_table_prints_what_is_found_beside_what_is_printed(
-    words: str,
-    numbers: tuple[str, ...],
-    data_root: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = ["reproduce", *words.split(), "--root", str(data_root), "--out", str(tmp_path)]
-    assert main(given) == 0
-    printed = capsys.readouterr().out
-    assert all(number in printed for number in numbers)
-    assert list(tmp_path.glob("*.csv"))
 
 
 def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(

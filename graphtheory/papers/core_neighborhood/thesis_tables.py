@@ -44,7 +44,7 @@ _SHARES = {"Cora": "B.1", "PubMed": "B.2", "Actor": "B.3"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Compared:
     """A printed number beside the one found.
 
     Attributes:
@@ -66,7 +66,7 @@ class Verdict:
     closest: bool = False
 
 
-def verdicts(rows: list[Row]) -> list[Verdict]:
+def verdicts(rows: list[Row]) -> list[Compared]:
     """Every printed number of the rows' data set beside those found; none for other data sets."""
     dataset = rows[0].parameters["dataset"] if rows else ""
     printed = PRINTED.get(dataset)
@@ -89,7 +89,7 @@ def beside(rows: list[Row]) -> Printed | None:
     return Printed("thesis", shares, verdict_table(found))
 
 
-def verdict_table(found: list[Verdict]) -> Table:
+def verdict_table(found: list[Compared]) -> Table:
     """Found, printed, difference: the definition as printed, and the closest."""
     return Table(
         "Beside the printed numbers",
@@ -112,18 +112,18 @@ def _select(rows: list[Row], name: str, **parameters: Any) -> list[Row]:
     return [r for r in rows if r.name == name and wanted <= r.parameters.items()]
 
 
-def _shares(rows: list[Row], dataset: str, printed: dict[str, Any]) -> list[Verdict]:
+def _shares(rows: list[Row], dataset: str, printed: dict[str, Any]) -> list[Compared]:
     out = []
     for moment in _moments(rows):
         found = [r.value for r in _select(rows, "discriminative share", moment=moment)]
         gap = fmean(abs(a - b) for a, b in zip(found, printed["share"], strict=True))
         here, there = (f"{fmean(shares):.2f}" for shares in (found, printed["share"]))
         what = f"discriminative nodes, mean over classes (%), {moment}"
-        out.append(Verdict(_SHARES[dataset], what, here, there, gap, moment == "covariance"))
+        out.append(Compared(_SHARES[dataset], what, here, there, gap, moment == "covariance"))
     return _marked(out)
 
 
-def _positives(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+def _positives(rows: list[Row], printed: dict[str, Any]) -> list[Compared]:
     out = []
     for row in _select(rows, "positive margin"):
         p = row.parameters
@@ -135,7 +135,7 @@ def _positives(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
     return _marked(out)
 
 
-def _sizes(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+def _sizes(rows: list[Row], printed: dict[str, Any]) -> list[Compared]:
     sizes = printed.get("sizes", {})
     out = [
         _number("B.6", name, row.value, size, digits=0)
@@ -150,7 +150,7 @@ def _sizes(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
     return out
 
 
-def _figure(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
+def _figure(rows: list[Row], printed: dict[str, Any]) -> list[Compared]:
     """What is said of figure B.5, read off the rings N_z that at least half of the nodes have."""
     out = []
     for moment in _moments(rows):
@@ -166,7 +166,7 @@ def _figure(rows: list[Row], printed: dict[str, Any]) -> list[Verdict]:
         falls = sum(a > b for a, b in pairwise(curve))
         seen = f"{min(curve):.3f}..{max(curve):.3f}, falls in {falls} of {len(curve) - 1} steps"
         what = f"normalised margin, z = 1..{len(curve)}, {moment}"
-        out.append(Verdict("fig. B.5", what, seen, printed["shape"], None))
+        out.append(Compared("fig. B.5", what, seen, printed["shape"], None))
     return out
 
 
@@ -174,12 +174,12 @@ def _moments(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(r.parameters["moment"] for r in rows if "moment" in r.parameters))
 
 
-def _number(table: str, what: str, found: float, thesis: float, digits: int = 2) -> Verdict:
+def _number(table: str, what: str, found: float, thesis: float, digits: int = 2) -> Compared:
     gap = abs(found - thesis)
-    return Verdict(table, what, f"{found:.{digits}f}", f"{thesis:.{digits}f}", gap)
+    return Compared(table, what, f"{found:.{digits}f}", f"{thesis:.{digits}f}", gap)
 
 
-def _marked(group: list[Verdict]) -> list[Verdict]:
+def _marked(group: list[Compared]) -> list[Compared]:
     """The same with the closest of the competing definitions marked."""
     best = min((v.difference for v in group if v.difference is not None), default=None)
     return [replace(v, closest=v.difference == best) for v in group]

@@ -4,7 +4,7 @@ import pytest
 
 from graphtheory.bench.diagnose import Diagnosis
 from graphtheory.bench.rows import Row
-from graphtheory.papers.core_neighborhood.thesis_tables import PRINTED, Verdict, verdicts
+from graphtheory.papers.core_neighborhood.thesis_tables import PRINTED, Compared, verdicts
 
 
 def cora(moment: str, shift: float) -> list[Row]:
@@ -31,7 +31,7 @@ ROWS = [
 ]
 
 
-def found(table: str, what: str = "") -> list[Verdict]:
+def found(table: str, what: str = "") -> list[Compared]:
     return [v for v in verdicts(ROWS) if v.table == table and what in v.what]
 
 
