@@ -61,7 +61,6 @@ BARS = [
     for name, shift in (("found", 0), ("printed", 5))
     for c in (1, 2, 3)
 ]
-INFLUENCE = [{"degree": d, "median": 1 / d, "q20": 0.5 / d, "q80": 2 / d} for d in (2, 30, 5)]
 ERRORS = [
     {"series": name, "at": at, "error": error + seed / 10, "panel": panel}
     for panel, scale in (("SGD", 1.0), ("Adam", 0.5))
@@ -107,7 +106,6 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
     "error_curves": lambda **o: plot.error_curves(ERRORS, xlabel="labels", **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
-    "influence_over_degree": lambda **o: plot.influence_over_degree(INFLUENCE, **o),
     "phase_diagram": lambda **o: plot.phase_diagram(CELLS, {"gt": LAW}, xlabel="gamma_d", **o),
     "step_curves": lambda **o: plot.step_curves(LOOKS, value="loss", ylabel="loss", **o),
     "power_laws": lambda **o: plot.power_laws(
@@ -257,15 +255,6 @@ def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
 def test_margins_are_drawn_in_the_order_of_distance() -> None:
     (axes,) = plot.winning_margin(MARGIN).axes
     assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
-
-
-def test_influence_is_a_line_in_a_band_over_the_degree() -> None:
-    (axes,) = plot.influence_over_degree(INFLUENCE).axes
-    assert lines(axes) == {"nodes of the degree": ([2, 5, 30], [1 / 2, 1 / 5, 1 / 30])}
-    (band,) = (c for c in axes.collections if isinstance(c, PolyCollection))
-    assert band.get_paths()[0].get_extents().ymax == pytest.approx(1)
-    with pytest.raises(ValueError, match="rows: no rows"):
-        plot.influence_over_degree([])
 
 
 def test_groups_have_a_bar_for_each_series_and_a_line() -> None:

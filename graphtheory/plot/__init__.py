@@ -19,7 +19,7 @@ from graphtheory.plot.scores import (
     paired_differences,
     score_bars,
 )
-from graphtheory.plot.structure import grouped_bars, influence_over_degree, winning_margin
+from graphtheory.plot.structure import grouped_bars, winning_margin
 from graphtheory.plot.style import save, svg
 from graphtheory.plot.tokens import token_assignment, token_attention
 from graphtheory.plot.training import learning_curves
@@ -31,7 +31,6 @@ __all__ = [
     "error_curves",
     "grouped_bars",
     "image_graph",
-    "influence_over_degree",
     "learned_bias",
     "learning_curves",
     "paired_differences",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
+from graphtheory.papers.topology.picture import influence_over_degree
 from graphtheory.report.table import Table, pairs
 
 _DEVIATION = "norm of A^s - A*"
@@ -29,7 +29,7 @@ def sampling_picture(rows: Sequence[Row]) -> Any:
         for r in rows
         if r.name == "influence"
     ]
-    return plot.influence_over_degree(curve, title=f"{p['dataset']}, {p['sampling']}")
+    return influence_over_degree(curve, title=f"{p['dataset']}, {p['sampling']}")
 
 
 def _norms(rows: Sequence[Row]) -> Table:

@@ -1,4 +1,4 @@
-"""Test scores of samplers beside that of the full batch."""
+"""Pictures of samplers: their test scores, and how the influence of nodes changes."""
 
 from __future__ import annotations
 
@@ -52,4 +52,38 @@ def score_dots(
     axes.set_xlabel(f"test {metric} (%): mean, runs; grey: {margin:g} point below {reference}")
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+@styled
+def influence_over_degree(rows: Rows, *, title: str = "") -> Figure:
+    """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
+
+    Args:
+        rows: degree (senders of the node), median, q20, q80 (column sum of A* over that of A,
+            dimensionless), optionally series (name of a line).
+        title: Above the picture.
+
+    Raises:
+        ValueError: If there are no rows.
+
+    Source: the columns of A* in eq. (5.6) of Li (2024).
+    """
+    table = [{"series": "nodes of the degree"} | r for r in collected(rows, "rows", "median")]
+    figure, (axes,) = panels(1, height=3.2)
+    for index, series in enumerate(order(table, "series")):
+        mine = sorted((r for r in table if r["series"] == series), key=lambda r: r["degree"])
+        degree, middle, low, high = (
+            [r[name] for r in mine] for name in ("degree", "median", "q20", "q80")
+        )
+        style = look(index)
+        axes.fill_between(degree, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axes.plot(degree, middle, label=series, **style)
+    axes.axhline(1, color=GREY, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_xlabel("degree, the node itself counted")
+    axes.set_ylabel("influence under A* over that under A")
+    axes.grid(axis="y")
+    axes.set_title(title)
+    axes.legend()
     return figure

@@ -59,7 +59,7 @@ def test_groups_are_those_of_the_formulas() -> None:
 def test_what_is_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="sampling: got 'no', expected one of"):
         SamplingDiagnosis(sampling="no").run()
-    with pytest.raises(ValueError, match="p_star: 1 numbers, expected one for each of 3 groups"):
+    with pytest.raises(ValueError, match="p_star: 1 values, expected one for each of 3 groups"):
         SamplingDiagnosis(sampling="uniform", p_star=(1.0,)).run()
     with pytest.raises(ValueError, match="draws"):
         SamplingDiagnosis(draws=1).run()

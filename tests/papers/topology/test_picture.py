@@ -1,7 +1,11 @@
+from collections.abc import Callable
+
 import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
 from graphtheory import plot
-from graphtheory.papers.topology.picture import score_dots
+from graphtheory.papers.topology.picture import influence_over_degree, score_dots
 from tests.test_plot import lines, pixels
 
 SAMPLED = [
@@ -13,15 +17,19 @@ SAMPLED = [
     )
     for s in range(3)
 ]
+INFLUENCE = [{"degree": d, "median": 1 / d, "q20": 0.5 / d, "q80": 2 / d} for d in (2, 30, 5)]
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "score_dots": lambda: score_dots(SAMPLED, reference="whole", title="Karate"),
+    "influence_over_degree": lambda: influence_over_degree(INFLUENCE, title="Karate"),
+}
 
 
-def test_a_picture_has_ink_a_title_and_named_axes() -> None:
-    figure = score_dots(SAMPLED, reference="whole", title="Karate")
-    assert 0.005 < (pixels(figure)[:, :3] < 200).any(1).mean() < 0.7
-    (axes,) = figure.axes
+@pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
+def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) -> None:
+    assert 0.005 < (pixels(draw())[:, :3] < 200).any(1).mean() < 0.7
+    (axes,) = draw().axes
     assert axes.get_title(loc="left") == "Karate" and axes.get_xlabel()
-    again = score_dots(SAMPLED, reference="whole", title="Karate")
-    assert plot.svg(figure) == plot.svg(again)
+    assert plot.svg(draw()) == plot.svg(draw())
 
 
 def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
@@ -32,3 +40,12 @@ def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
     assert tenth < 1 < third  # both beside the line of their series, the second
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
     assert (band.x0, band.x1) == (pytest.approx(79), pytest.approx(81))
+
+
+def test_influence_is_a_line_in_a_band_over_the_degree() -> None:
+    (axes,) = influence_over_degree(INFLUENCE).axes
+    assert lines(axes) == {"nodes of the degree": ([2, 5, 30], [1 / 2, 1 / 5, 1 / 30])}
+    (band,) = (c for c in axes.collections if isinstance(c, PolyCollection))
+    assert band.get_paths()[0].get_extents().ymax == pytest.approx(1)
+    with pytest.raises(ValueError, match="rows: no rows"):
+        influence_over_degree([])
