@@ -1,4 +1,4 @@
-"""Who aggregates from whom, as one immutable object."""
+"""Which nodes each node aggregates from, as one immutable object."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _OF_EDGES = ("weight", "distance")  # what `replace` takes
 class Neighborhood:
     r"""Rows of senders: row :math:`i` lists :math:`T^i`, the nodes that node i aggregates from.
 
-    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]`` to node ``i``. An empty
-    row is allowed: aggregation gives zeros for it. Duplicate edges are kept and count twice.
+    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]``, the source node or
+    sender, to node ``i``, the target node or receiver. An empty row is allowed: aggregation gives
+    zeros for it. Duplicate edges are kept and count twice.
 
     The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. Do not
     change the tensors in place either: the transposed structure is cached.
@@ -145,14 +146,14 @@ class Neighborhood:
 
     @property
     def device(self) -> torch.device:
-        """Where the structure lies."""
+        """Device of the tensors."""
         return self.indptr.device
 
     def to_int32(self) -> Neighborhood:
         """The same with `indices`, `perm` and the transposed structure in 32 bits, half the bytes.
 
         Operations, layers and patterns take both and give the same bits. `receivers`, `edge_index`
-        and what a pattern makes of new edges, such as `AddSelf`, are int64. Itself if it has them.
+        and the result of patterns that add edges, such as `AddSelf`, are int64.
 
         Raises:
             ValueError: If one side has 2^31 nodes or more, or if there are as many edges.
@@ -182,7 +183,7 @@ class Neighborhood:
         return torch.stack([self.indices.long(), self.receivers()])
 
     def groups(self) -> list[Group]:
-        """The `sets` as few dense groups, those without edges left out (cached)."""
+        """The `sets` as a few dense groups, without sets that have no edges (cached)."""
         assert self.sets is not None
         if self._groups is None:
             with _outside_inference():
@@ -191,7 +192,7 @@ class Neighborhood:
         return self._groups
 
     def edge_places(self) -> list[Tensor]:
-        """Which edge stands in each place of each of the `groups` (cached)."""
+        """The edge at each position of each of the `groups` (cached)."""
         groups = self.groups()
         if self._edge_places is None:
             with _outside_inference():
@@ -201,7 +202,7 @@ class Neighborhood:
         return self._edge_places
 
     def transpose(self) -> Neighborhood:
-        """The same edges by sender (cached); its `perm` is each edge's position in this object."""
+        """The same edges by sender (cached); its `perm` is the position of each edge here."""
         if self._transpose is None:
             with _outside_inference():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
@@ -224,7 +225,7 @@ class Neighborhood:
         """Narrow to some edges.
 
         Args:
-            edges: Bool [num_edges], True for an edge that stays.
+            edges: Bool [num_edges], True for edges to keep.
         """
         if edges.dtype != torch.bool or edges.shape != self.indices.shape:
             raise ValueError(
@@ -240,7 +241,7 @@ class Neighborhood:
         return self.pick(*row_places(self.indptr, nodes))
 
     def pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
-        """Rows made of some edges: row pointers [R + 1] into `edges`, int64 ids of edges."""
+        """Rows that consist of some edges: row pointers [R + 1] into `edges`, int64 edge ids."""
         weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
         return Neighborhood(
             indptr, self.indices[edges], self.num_src, weight=weight, distance=distance,
@@ -293,7 +294,7 @@ class Neighborhood:
 
 
 def _outside_inference() -> AbstractContextManager[object]:
-    """What is cached must serve a later backward pass, which inference tensors cannot."""
+    """Leave inference mode: cached tensors must serve a later backward pass."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()
     return torch.inference_mode(False)

@@ -8,9 +8,8 @@ from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effect
 from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
-from graphtheory.patterns.layers import per_layer
 from graphtheory.patterns.normalize import SymmetricNormalize
-from graphtheory.patterns.rows import layers_on_rows, on_rows
+from graphtheory.patterns.rows import layers_on_rows, on_rows, per_layer
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.samplers import Sampler
 from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits

@@ -103,11 +103,15 @@ class DegreeGroups(Sampler):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
         if self.share is not None and self.count is not None:
-            raise ValueError(f"count: got {self.count} beside share={self.share}, expected one")
+            raise ValueError(
+                f"count: got {self.count} together with share={self.share}, expected one"
+            )
         check_boundaries(self.groups)
         if self.assignment is not None:
             if self.groups != 1:
-                raise ValueError(f"groups: got {self.groups} beside assignment, expected one")
+                raise ValueError(
+                    f"groups: got {self.groups} together with assignment, expected one"
+                )
             check_assignment(self.assignment)
             object.__setattr__(self, "assignment_sha256", digest(self.assignment))
 

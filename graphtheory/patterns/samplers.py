@@ -48,7 +48,9 @@ class NodeSampler(Sampler):
     def __post_init__(self) -> None:
         count, share = self.count, self.share
         if count is not None and share is not None:
-            raise ValueError(f"count: got {count} beside share={share}, expected one of the two")
+            raise ValueError(
+                f"count: got {count} together with share={share}, expected one of the two"
+            )
         whole = isinstance(count, int) and not isinstance(count, bool)
         if count is not None and not (whole and count >= 1):
             raise ValueError(f"count: got {count!r}, expected a whole number of nodes, at least 1")

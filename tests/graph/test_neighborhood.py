@@ -400,3 +400,10 @@ def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:
 def test_moves_as_a_part_of_data(nb: Neighborhood) -> None:
     moved = Data(neighborhood=nb).to("meta", non_blocking=True).neighborhood
     assert moved.device.type == "meta"
+
+
+def test_a_batch_that_is_pinned_or_cloned_keeps_it(nb: Neighborhood) -> None:
+    assert Data(neighborhood=nb).pin_memory().neighborhood is nb
+    cloned = Data(neighborhood=nb).clone().neighborhood
+    assert torch.equal(cloned.to_dense(), nb.to_dense())
+    cannot_be_changed(cloned)

@@ -138,14 +138,14 @@ def test_weights_stay_differentiable() -> None:
         ({"groups": 2, "count": (2, 1.5)}, "count: got 1.5 for group 1, expected a whole number"),
         ({"share": 1.5}, "share: got 1.5 for group 0, expected above 0 to 1"),
         ({"share": 0.0}, "share: got 0.0 for group 0"),
-        ({"share": 0.5, "count": 3}, "count: got 3 beside share=0.5"),
+        ({"share": 0.5, "count": 3}, "count: got 3 together with share=0.5"),
         ({"p_star": -0.1}, "p_star: got -0.1 for group 0, expected 0 or more"),
         ({"p_star": (0.5, 0.5)}, "p_star: 2 values, expected one for each of 1 groups"),
         ({"groups": (50.0,)}, r"groups: group 1 of 0\.\.1 has no node"),
         ({"assignment": torch.tensor([0, 1])}, "assignment: 2 nodes, expected the graph's 7"),
         ({"assignment": 2 * HUB_AND_LEAVES}, r"group 1 of 0\.\.2 has no node"),
         ({"assignment": -HUB_AND_LEAVES}, "expected one group of 0 or more per node"),
-        ({"assignment": HUB_AND_LEAVES, "groups": 2}, "groups: got 2 beside assignment"),
+        ({"assignment": HUB_AND_LEAVES, "groups": 2}, "groups: got 2 together with assignment"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:

@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_refused() -> None:
         LADIES()(CLIQUE, receivers=torch.ones(7, dtype=torch.bool))
     with pytest.raises(IndexError, match="receivers: entry 0 is 7"):
         LADIES()(CLIQUE, receivers=torch.tensor([7]))
-    with pytest.raises(ValueError, match="count: got 9 beside share"):
+    with pytest.raises(ValueError, match="count: got 9 together with share"):
         LADIES(count=9, share=0.5)
     with pytest.raises(TypeError, match="generator: got int"):
         LADIES()(CLIQUE, generator=1)

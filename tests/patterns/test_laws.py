@@ -266,7 +266,7 @@ class RowsForColumns(DegreeGroups):
 
 @dataclass(frozen=True)
 class NextColumn(FastGCN):
-    """Each weight is divided by the probability of the node beside."""
+    """Each weight is divided by the probability of the next node."""
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None

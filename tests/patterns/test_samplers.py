@@ -6,7 +6,7 @@ from graphtheory.patterns import UniformNodes
 @pytest.mark.parametrize(
     ("count", "share", "message"),
     [
-        (3, 0.5, "count: got 3 beside share=0.5"),
+        (3, 0.5, "count: got 3 together with share=0.5"),
         (0, None, "count: got 0, expected a whole number of nodes, at least 1"),
         (2.5, None, "count: got 2.5"),
         (None, 0.0, "share: got 0.0, expected a share of the nodes"),
