@@ -61,7 +61,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "triton": ("ops/backends/triton/*",),
     "numba": _KERNEL_PLACES,
     "llvmlite": _KERNEL_PLACES,
-    "matplotlib": ("plot.py", "plot/*", "papers/*/picture.py", "papers/pictures.py"),
+    "matplotlib": ("plot.py", "plot/*", "papers/*/picture.py", "papers/*pictures.py"),
     "ogb": ("data/*", "train/*"),
     "kornia": ("train/augment.py", "train/views.py"),
     "lightning": ("train/*", "cli.py", "cli/*", "bench/*", "papers/*"),

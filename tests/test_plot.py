@@ -61,36 +61,9 @@ BARS = [
     for name, shift in (("found", 0), ("printed", 5))
     for c in (1, 2, 3)
 ]
-ERRORS = [
-    {"series": name, "at": at, "error": error + seed / 10, "panel": panel}
-    for panel, scale in (("SGD", 1.0), ("Adam", 0.5))
-    for name, errors in (("a", (0.9, 0.6)), ("b", (0.8, 0.7)))
-    for at, error in zip((100, 300), (scale * e for e in errors), strict=True)
-    for seed in range(3)
-]
 PATCHES = np.array([[x, y] for y in (1, 3) for x in (1, 3, 5)], dtype=float)
 LINKED = np.array([[0, 1, 2, 4, 4], [1, 1, 1, 1, 5]])  # one of them from a patch to itself
 IMAGE = np.linspace(0.7, 1, 3 * 4 * 6).reshape(3, 4, 6)
-CELLS = [
-    {"case": case, "value": v, "labels": n, "share": min(1.0, n * v / 10), "half": half}
-    for case in ("gt", "gcn")
-    for v, half in ((0.2, 25.0), (0.4, 12.5), (0.8, math.inf))
-    for n in (5, 10, 20, 40)
-]
-LAW = {"factor": 5.0, "exponent": -1.0, "claimed": -2.0}
-LOOKS = [
-    {"case": case, "series": name, "step": step, "loss": top / (1 + step), "seed": seed}
-    for case in ("gt", "gcn")
-    for name, top in (("a", 1.0), ("b", 2.0))
-    for step in (0, 10, 20)
-    for seed in (0, 1)
-]
-NEEDED = [
-    {"case": case, "value": v, "number": 5 / v + seed}
-    for case in ("gt", "gcn")
-    for v in (0.2, 0.4, 0.8)
-    for seed in (0, 1, 2)
-]
 COSTLY = [
     {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
     for name, cost in (("vit", 0.014), ("stvit", 0.007))
@@ -104,13 +77,7 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "learned_bias, accuracy": lambda **o: plot.learned_bias(BIAS, NEAR, **o),
     "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
     "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
-    "error_curves": lambda **o: plot.error_curves(ERRORS, xlabel="labels", **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
-    "phase_diagram": lambda **o: plot.phase_diagram(CELLS, {"gt": LAW}, xlabel="gamma_d", **o),
-    "step_curves": lambda **o: plot.step_curves(LOOKS, value="loss", ylabel="loss", **o),
-    "power_laws": lambda **o: plot.power_laws(
-        NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps", **o
-    ),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
     "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
     "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
@@ -234,24 +201,6 @@ def test_scores_over_labels_are_medians() -> None:
     assert axes.get_ylabel() == "test ROC AUC (%)"
 
 
-def test_errors_are_medians_in_a_panel_each() -> None:
-    first, second = plot.error_curves(ERRORS, xlabel="labels").axes
-    assert lines(first)["a"] == ([100, 300], pytest.approx([1.0, 0.7]))
-    assert lines(second)["b"] == ([100, 300], pytest.approx([0.5, 0.45]))
-    assert (first.get_ylabel(), second.get_ylabel()) == ("SGD", "Adam")
-    named = [{"series": "a", "at": at, "error": 1.0} for at in ("(0.9, 0.1)", "(0.1, 0.9)")]
-    (axes,) = plot.error_curves(named, xlabel="targets").axes
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
-
-
-def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
-    rows = [{"panel": p, "series": s, "at": 1, "error": 0.5} for p in "PQ" for s in "ab"]
-    shared = plot.error_curves(rows, xlabel="labels")
-    assert len(shared.legends) == 1 and not any(axes.get_legend() for axes in shared.axes)
-    apart = plot.error_curves([r | {"series": r["panel"] + r["series"]} for r in rows], xlabel="")
-    assert not apart.legends and all(axes.get_legend() for axes in apart.axes)
-
-
 def test_margins_are_drawn_in_the_order_of_distance() -> None:
     (axes,) = plot.winning_margin(MARGIN).axes
     assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
@@ -307,37 +256,6 @@ def test_heavier_edges_are_wider() -> None:
 def test_a_graph_that_is_not_of_the_image_is_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plot.image_graph(**{"image": IMAGE, "pos": PATCHES, "edge_index": LINKED, **options})
-
-
-def test_phases_are_shares_with_a_boundary_where_there_is_one() -> None:
-    gt, gcn, *_ = plot.phase_diagram(CELLS, {"gt": LAW}, xlabel="gamma_d").axes
-    (mesh,) = gt.collections
-    shares = np.asarray(mesh.get_array())
-    assert shares.shape == (4, 3)
-    assert shares[:, 0].tolist() == [0.1, 0.2, 0.4, 0.8] and shares[3, 2] == 1
-    assert mesh.get_cmap()(0.0)[:3] == (0, 0, 0) and mesh.get_cmap()(1.0)[:3] == (1, 1, 1)
-    drawn = lines(gt)
-    assert drawn["half of the trials"] == ([0.2, 0.4], [25.0, 12.5])
-    x, y = drawn["fitted: -1.00"]
-    assert [a * b for a, b in zip(x, y, strict=True)] == pytest.approx([5.0] * len(x))
-    assert "claimed: -2" in drawn and list(lines(gcn)) == ["half of the trials"]
-
-
-def test_curves_over_steps_are_medians_with_their_marks() -> None:
-    gt, _ = plot.step_curves(LOOKS, value="loss", ylabel="loss", marks={"a": 0.1}).axes
-    drawn = lines(gt)
-    assert drawn["b"] == ([0.0, 10.0, 20.0], pytest.approx([2.0, 2 / 11, 2 / 21]))
-    assert [0.1, 0.1] in [list(line.get_ydata()) for line in gt.get_lines()]
-    cut, _ = plot.step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", boundary=12.0).axes
-    assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
-    assert cut.get_xlabel() == "turns"
-
-
-def test_numbers_are_medians_beside_their_law() -> None:
-    gt, gcn = plot.power_laws(NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps").axes
-    (points,) = gt.containers
-    assert list(points[0].get_ydata()) == pytest.approx([26, 13.5, 7.25])
-    assert "fitted: -1.00" in lines(gt) and "fitted: -1.00" not in lines(gcn)
 
 
 def test_series_differ_in_more_than_colour() -> None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar
 
-from graphtheory import plot
 from graphtheory.papers.claims import Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.phases import SUCCESS, number, short
+from graphtheory.papers.pictures import power_laws, step_curves
 from graphtheory.papers.power_law import Exponent
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import means
@@ -140,9 +140,7 @@ class Speed:
                 ]
         if not points:
             return None
-        return plot.power_laws(
-            points, laws, xlabel=self.setting, ylabel="steps of SGD", title=title
-        )
+        return power_laws(points, laws, xlabel=self.setting, ylabel="steps of SGD", title=title)
 
 
 def attention_claims(relevant: str) -> tuple[Level, Trend]:
@@ -169,6 +167,6 @@ def attention_picture(relevant: str) -> Callable[[Curves, Measurements, str], An
             for one in measured
             for series, mass in ((relevant, one["mass"]), ("all others", 1 - one["mass"]))
         ]
-        return plot.step_curves(curves, value="mass", ylabel="attention", title=title)
+        return step_curves(curves, value="mass", ylabel="attention", title=title)
 
     return picture

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Power, exponent_rows
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Grid, axis
+from graphtheory.papers.pictures import phase_diagram
 from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
 from graphtheory.patterns.draw import derive
 from graphtheory.report.table import Table
@@ -129,7 +129,7 @@ class Boundary:
             law = claim.find(found)
             if law is not None:
                 laws[case] = law.line(self.claimed[place])
-        return plot.phase_diagram(
+        return phase_diagram(
             cells, laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
         )
 

@@ -44,7 +44,7 @@ class Exponent:
         return self.factor * v**self.exponent
 
     def line(self, claimed: float) -> dict[str, float]:
-        """As `plot.phase_diagram` and `plot.power_laws` draw it beside a claimed exponent."""
+        """As the pictures `phase_diagram` and `power_laws` draw it beside a claimed exponent."""
         return {"factor": self.factor, "exponent": self.exponent, "claimed": claimed}
 
 

@@ -12,10 +12,8 @@ from graphtheory.plot.cost import score_over_cost
 from graphtheory.plot.curves import value_curves
 from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
-from graphtheory.plot.phase import phase_diagram, power_laws, step_curves
 from graphtheory.plot.scores import (
     accuracy_over_labels,
-    error_curves,
     paired_differences,
     score_bars,
 )
@@ -28,18 +26,14 @@ __all__ = [
     "accuracy_over_labels",
     "attention_by_depth",
     "attention_mass",
-    "error_curves",
     "grouped_bars",
     "image_graph",
     "learned_bias",
     "learning_curves",
     "paired_differences",
-    "phase_diagram",
-    "power_laws",
     "save",
     "score_bars",
     "score_over_cost",
-    "step_curves",
     "svg",
     "token_assignment",
     "token_attention",

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
 from graphtheory.papers.chain.errors import TrajectoryErrors
@@ -25,6 +24,7 @@ from graphtheory.papers.chain.transitions import (
 )
 from graphtheory.papers.claims import Numbers, exponent_rows, reached, zeros
 from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import Pivot, groups
@@ -140,7 +140,7 @@ _show = Pivot(
 
 
 def _picture(grid: Contexts, measured: Measurements, title: str) -> Any:
-    return plot.error_curves(
+    return error_curves(
         [
             {"panel": f"{row['panel']}: test error", "series": _line(row),
              "at": str(row["contexts"]), "error": row["error"]}

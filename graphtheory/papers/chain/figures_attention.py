@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.chain import training
 from graphtheory.papers.chain.data import ChainData
@@ -22,6 +21,7 @@ from graphtheory.papers.chain.training import Learner, Probe
 from graphtheory.papers.claims import reached
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
+from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import Pivot, groups, last_steps
 from graphtheory.patterns.draw import derive
 
@@ -114,7 +114,7 @@ def _final_error(grid: Dynamics, measured: Measurements) -> Verdict:
 def _picture(grid: Dynamics, measured: Measurements, title: str) -> Any:
     deep = bool(grid.learner.depth)
     ends = [end for end, _ in stages(measured).values() if end < math.inf]
-    return plot.step_curves(
+    return step_curves(
         [
             {"case": f"layer {row['layer']}, head {row['head']}", "series": kind,
              "step": row["step"], "attention": row[kind]}

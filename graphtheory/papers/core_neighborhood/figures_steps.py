@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers import curves, phases
 from graphtheory.papers.claims import Level, Trend
@@ -18,6 +17,7 @@ from graphtheory.papers.curves import Speed
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.phases import seed_of
+from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.stats import means
@@ -124,7 +124,7 @@ def _show_loss(grid: Curves, measured: Measurements) -> Shown:
 
 
 def _draw_loss(grid: Curves, measured: Measurements, title: str) -> Any:
-    return plot.step_curves(
+    return step_curves(
         [
             {"case": one["case"], "series": f"eps_0 = {one['eps_0']:g}", "step": one["step"],
              "hinge": one["hinge"]}

@@ -10,7 +10,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -19,6 +18,7 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, outcomes, train
 from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.pictures import power_laws
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
@@ -213,7 +213,7 @@ def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
         for name, found in fitted.items()
     }
     words = {"xlabel": "alpha of training", "ylabel": "needed", "title": title}
-    return plot.power_laws(points, laws, **words) if points else None
+    return power_laws(points, laws, **words) if points else None
 
 
 def _quick(grid: Growth) -> Growth:

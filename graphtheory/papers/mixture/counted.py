@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Numbers
 from graphtheory.papers.figure import Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture.mixtures import Mixtures, found_rows, found_table, laws
+from graphtheory.papers.pictures import power_laws
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import FEWEST_SEEDS, Array, medians
 
@@ -136,4 +136,4 @@ def picture_of_laws(claim: Claimed, grid: Mixtures, measured: Measurements, titl
     if not points:
         return None
     fitted = laws(claim, {learner: _find(claim, by) for learner, by in numbers.items()})
-    return plot.power_laws(points, fitted, xlabel=grid.name, ylabel=claim.what, title=title)
+    return power_laws(points, fitted, xlabel=grid.name, ylabel=claim.what, title=title)

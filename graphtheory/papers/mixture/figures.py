@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from graphtheory import plot
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training
@@ -26,6 +26,7 @@ from graphtheory.papers.mixture.counted import (
 from graphtheory.papers.mixture.descent import convergence, descend
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
+from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 
 
@@ -92,7 +93,7 @@ def _curves(grid: Mixtures, measured: Measurements, title: str) -> Any:
     ]  # fmt: skip
     if not curves:
         return None
-    return plot.step_curves(
+    return step_curves(
         curves, value="gap", ylabel="distance to the end", xlabel=STEPS, title=title, log=True
     )
 
@@ -112,7 +113,7 @@ def _lines(grid: Mixtures, measured: Measurements, title: str) -> Any:
         for value, of in by.items()
         for error in of
     ]
-    return plot.error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
+    return error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
 
 
 def _quick_rates(grid: Mixtures) -> Mixtures:

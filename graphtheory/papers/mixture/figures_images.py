@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from torch import Generator, Tensor
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.data import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.image_groups import (
@@ -186,7 +186,7 @@ def _picture(grid: Minorities, measured: Measurements, title: str) -> Any:
         for measure, name in _SHOWN.items()
         for row in measured
     ]  # fmt: skip
-    return plot.error_curves(curves, xlabel=_XLABEL[grid.letter], title=title, from_zero=False)
+    return error_curves(curves, xlabel=_XLABEL[grid.letter], title=title, from_zero=False)
 
 
 def _figure(figure: str, summary: str, grid: Minorities, claims: dict[str, Claimed]) -> Figure:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown
@@ -25,6 +24,7 @@ from graphtheory.papers.mixture.mixtures import (
     laws,
 )
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
+from graphtheory.papers.pictures import phase_diagram
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.power_law import Successes, boundary, halves
 from graphtheory.papers.stats import boundaries
@@ -114,7 +114,7 @@ def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) 
             for j, n in enumerate(found.labels.tolist())
         ]  # fmt: skip
     fitted = laws(claim, {name: claim.find(found) for name, found in by.items()})
-    return plot.phase_diagram(cells, fitted, xlabel=grid.name, ylabel="examples", title=title)
+    return phase_diagram(cells, fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
 def _quick(grid: Samples) -> Samples:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
@@ -21,6 +20,7 @@ from graphtheory.papers.mixture.mixtures import STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden
 from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, critical_point, near
+from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 from graphtheory.patterns.draw import derive
 from graphtheory.report.table import Table
@@ -97,7 +97,7 @@ def _picture(grid: Mixtures, measured: Measurements, title: str) -> Any:
         for row in own
         for step, error in zip(row["steps"], row["error"], strict=True)
     ]  # fmt: skip
-    return plot.step_curves(
+    return step_curves(
         curves, value="error", ylabel="relative error", xlabel=STEPS, title=title, log=True
     )
 

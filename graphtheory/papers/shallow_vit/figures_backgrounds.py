@@ -14,6 +14,7 @@ from graphtheory.bench.rows import Row
 from graphtheory.data.image_sets import Images
 from graphtheory.papers.claims import Numbers, Power, Read, Trend, over
 from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.phases import ends
@@ -135,7 +136,7 @@ def _draw_accuracy(grid: Backgrounds, measured: Measurements, title: str) -> Any
          "error": 100 * one["accuracy"], "panel": "test accuracy %"}
         for one in measured
     ]  # fmt: skip
-    return plot.error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
+    return error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
 
 
 def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Read, Trend, over
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.phases import seed_of
@@ -86,7 +86,7 @@ def _picture(grid: Sparsified, measured: Measurements, title: str) -> Any:
         for one in measured
     ]  # fmt: skip
     title = f"{title}, {grid.labels} sets"
-    return plot.error_curves(points, xlabel="tokens that stay", title=title)
+    return error_curves(points, xlabel="tokens that stay", title=title)
 
 
 def _quick(grid: Sparsified) -> Sparsified:

@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.data.image_sets import Images
 from graphtheory.papers.claims import Trend, over
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.phases import ends
@@ -134,7 +134,7 @@ def _picture(grid: Spurious, measured: Measurements, title: str) -> Any:
         for key, name in _SHOWN.items()
         for one in sorted(mine, key=lambda one: (one["alpha_star"], one["seed"]))
     ]  # fmt: skip
-    return plot.error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
+    return error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
 
 
 def better_start(grid: Spurious, measured: Measurements) -> Verdict:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.metrics import infinity_norm
 from graphtheory.papers.claims import Trend, over
+from graphtheory.papers.error_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import groups
@@ -156,7 +156,7 @@ def curves(
     xlabel: str, title: str,
 ) -> Any:  # fmt: skip
     """The readings side by side; what diverged is left out."""
-    return plot.error_curves(
+    return error_curves(
         [
             {"series": series(row), "at": at(row), "error": row["error"],
              "panel": f"{row['reading']}: squared error / variance"}

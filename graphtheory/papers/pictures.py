@@ -1,4 +1,4 @@
-"""Where learning succeeds, how fast, and the power laws of both."""
+"""Pictures that chapters share: where learning succeeds, how fast, and the power laws of both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def phase_diagram(
     value by itself.
 
     Args:
-        cells: One row a cell: case, value (above 0), labels, share (0..1), half (labels; 0 or
+        cells: One row per cell: case, value (above 0), labels, share (0..1), half (labels; 0 or
             infinite where it lies outside the grid).
         laws: Of the cases that have a boundary.
         xlabel: Name of the value.
@@ -44,7 +44,7 @@ def phase_diagram(
         title: Above the picture.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
     """
@@ -93,9 +93,9 @@ def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
         axes.plot(x, line, "--", color=COLOURS[5], label=f"claimed: {claimed:g}")
 
 
-def _edges(centres: Sequence[float]) -> Any:
+def _edges(centers: Sequence[float]) -> Any:
     """Borders of cells on a logarithmic axis."""
-    log = np.log(centres)
+    log = np.log(centers)
     if len(log) == 1:
         return np.exp([log[0] - 0.1, log[0] + 0.1])
     middle = (log[1:] + log[:-1]) / 2
@@ -150,17 +150,17 @@ def step_curves(
     """A measure over the steps of training, a panel for each case: median, band from q20 to q80.
 
     Args:
-        rows: One row a look: case, series (name of a line), step, and the measure.
+        rows: One row per look: case, series (name of a line), step, and the measure.
         value: Key of the measure.
         ylabel: Its name.
         title: Above the picture.
         xlabel: Name of the steps.
-        marks: Height of a dotted line in the colour of a series.
+        marks: Height of a dotted line in the color of a series.
         boundary: Step of a dashed vertical line.
         log: Whether the measure's axis is logarithmic.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
@@ -204,14 +204,14 @@ def power_laws(
     """Numbers over a letter on two logarithmic axes, with fitted (solid) and claimed (dashed) laws.
 
     Args:
-        points: One row a trial: case, value, number (finite).
+        points: One row per trial: case, value, number (finite).
         laws: Of the cases that have a fit.
         xlabel: Name of the value.
         ylabel: Name of the number.
         title: Above the picture.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figures 3.7 and B.6 of Li (2024).
     """
@@ -224,9 +224,9 @@ def power_laws(
         bands = [band([r["number"] for r in mine if r["value"] == v]) for v in values]
         middle = [m for _, m, _ in bands]
         spread = [[m - low for low, m, _ in bands], [high - m for _, m, high in bands]]
-        colour = COLOURS[index % len(COLOURS)]
+        color = COLOURS[index % len(COLOURS)]
         axes.set(xscale="log", yscale="log")
-        axes.errorbar(values, middle, yerr=spread, fmt="o", color=colour, capsize=3,
+        axes.errorbar(values, middle, yerr=spread, fmt="o", color=color, capsize=3,
                       label="median, q20 to q80")  # fmt: skip
         if case in laws:
             _line(axes, values, laws[case])
