@@ -62,7 +62,7 @@ class FunctionFamily(ABC):
             labels: Embeddings of the outputs -1 and +1, [2, d_y]; None is the number itself.
 
         Raises:
-            ValueError: A negative noise.
+            ValueError: If the noise is negative.
         """
         if noise < 0:
             raise ValueError(f"noise: got {noise}, expected 0 or more")
@@ -94,7 +94,7 @@ class SparseLinear(FunctionFamily):
     r""":math:`f(x) = w^\top x` with w ~ N(0, I) but for all coordinates except a few, which are 0.
 
     Args:
-        nonzero: How many are not; drawn afresh for each prompt. All where x has fewer.
+        nonzero: Number of other coordinates, drawn for each prompt; all where x has fewer.
     """
 
     nonzero: int = 3

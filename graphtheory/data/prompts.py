@@ -21,13 +21,13 @@ class Prompts:
     Attributes:
         x: Inputs, floating [P, l + 1, d_x].
         y: Outputs [P, l + 1]: +1 or -1, or any number of a regression; that of the query is the
-            answer, which no column holds.
+            answer, which is in no column.
         labels: Embeddings of the outputs -1 and +1, [2, d_y]; other numbers lie on their line.
         pattern: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
         task: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
 
     Raises:
-        ValueError: Tensors whose shapes do not go together.
+        ValueError: If the shapes do not fit.
 
     Source:
         Li (2024), eq. (6.1).
@@ -56,10 +56,10 @@ class Prompts:
         return len(self.x)
 
     def __getitem__(self, chosen: int | slice | Tensor) -> Prompts:
-        """Some of the prompts, or one of them, which are prompts too.
+        """Some of the prompts, or one of them, as `Prompts`.
 
         Raises:
-            IndexError: No prompt of that number.
+            IndexError: If there is no prompt of that number.
         """
         if isinstance(chosen, int):
             at = range(len(self))[chosen]
@@ -95,7 +95,7 @@ class Prompts:
         """Whether a context has the query's relevant pattern, bool [P, l].
 
         Raises:
-            ValueError: The prompts have no patterns.
+            ValueError: If the prompts have no patterns.
         """
         if self.pattern is None:
             raise ValueError("prompts: have no patterns, expected those of a PromptSource")
@@ -116,10 +116,10 @@ class Prompts:
         ]
 
     def batch(self) -> Batch:
-        """The graphs of `data` as one.
+        """The graphs of `data` as one batch.
 
         Raises:
-            ValueError: No prompt.
+            ValueError: If there is no prompt.
         """
         if not len(self):
             raise ValueError("prompts: got none, expected at least one of a batch")

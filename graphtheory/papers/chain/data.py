@@ -1,130 +1,23 @@
-"""Prompts of reasoning tasks in several steps: chains of patterns that an example shows."""
+"""Data of chapter 7: patterns, reasoning tasks, and the prompts drawn from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
-from torch_geometric.data import Batch, Data
 
 from graphtheory.papers.chain import checks
 from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.prompts import ChainPrompts
 from graphtheory.papers.chain.transitions import trajectories
-
-
-class ChainPrompts(NamedTuple):
-    """B prompts of l examples of K steps each, and the right steps of their queries.
-
-    Attributes:
-        context: x_i, y_i1, .., y_iK of each example, [B, l, K + 1, d].
-        context_pattern: Their patterns [B, l, K + 1].
-        query: z_0, .., z_K [B, K + 1, d].
-        query_pattern: Their patterns [B, K + 1].
-        vocabulary: The patterns [M, d], which are also the possible outputs.
-    """
-
-    context: Tensor
-    context_pattern: Tensor
-    query: Tensor
-    query_pattern: Tensor
-    vocabulary: Tensor
-
-    @property
-    def steps(self) -> int:
-        """K."""
-        return self.context.size(2) - 1
-
-    def columns(self) -> Tensor:
-        """E_1..E_l of eqs. (7.1) and (7.4), [B, l K, 2 d]."""
-        return self._columns(0)
-
-    def icl_columns(self) -> Tensor:
-        """E_1..E_l of eq. (7.8): x_i and y_iK alone, K - 1 columns of zeros after; as long."""
-        ends = torch.cat([self.context[:, :, 0], self.context[:, :, -1]], 2)
-        out = ends.new_zeros(*ends.shape[:2], self.steps, ends.size(2))
-        out[:, :, 0] = ends
-        return out.flatten(1, 2)
-
-    def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The prompts that ask for a step of the query, after its right steps before: eq. (7.1).
-
-        Args:
-            step: k of each prompt, in 1..K [B].
-
-        Returns:
-            Columns [B, l K + K, 2 d], of which the last ones are not part of prompts with k < K;
-            how many are, [B]; labels z_k [B, d].
-        """
-        checks.check_step(step, len(self.query), self.steps)
-        own, dim = torch.arange(self.steps, device=step.device), self.query.size(2)
-        out = self._columns(self.steps)
-        asked = out[:, -self.steps :]
-        asked[..., :dim] = self.query[:, :-1]
-        asked[..., dim:] = self.query[:, 1:] * (own < step[:, None] - 1)[..., None]
-        sizes = self.context.size(1) * self.steps + step
-        return out, sizes, self.query[torch.arange(len(step), device=step.device), step]
-
-    def _columns(self, more: int) -> Tensor:
-        """E_1..E_l and room for more columns, each number written once."""
-        count, length, states, dim = self.context.shape
-        size = length * self.steps
-        out = self.context.new_empty(count, size + more, 2 * dim)
-        shape = (count, length, self.steps, 2 * dim)
-        parts = out.as_strided(shape, (out.stride(0), 2 * dim * (states - 1), 2 * dim, 1))
-        parts[..., :dim], parts[..., dim:] = self.context[:, :, :-1], self.context[:, :, 1:]
-        return out
-
-    def relation(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every example column: is it of the query's step, has it the query's pattern?
-
-        Args:
-            step: k of each prompt, in 1..K [B].
-
-        Returns:
-            Two bool tensors [B, l K].
-        """
-        count, length = self.context_pattern.shape[:2]
-        checks.check_step(step, count, self.steps)
-        own = torch.arange(self.steps, device=step.device).repeat(length)
-        same_step = own[None] == step[:, None] - 1
-        now = self.query_pattern[torch.arange(count, device=step.device), step - 1]
-        return same_step, self.context_pattern[:, :, :-1].flatten(1) == now[:, None]
-
-    def to_pyg(self, step: Tensor) -> Batch:
-        """The prompts of `at` as PyG graphs: an edge from every column to the last, the query.
-
-        Args:
-            step: k of each prompt, in 1..K [B].
-
-        Returns:
-            A batch with x [columns, 2 d], edge_index, and labels y [B, d].
-        """
-        columns, sizes, label = self.at(step)
-        graphs = []
-        for x, size, y in zip(columns, sizes.tolist(), label, strict=True):
-            senders = torch.arange(size - 1, device=x.device)
-            edges = torch.stack([senders, torch.full_like(senders, size - 1)])
-            graphs.append(Data(x=x[:size], edge_index=edges, y=y[None]))
-        return Batch.from_data_list(graphs)
-
-
-def orthonormal(count: int, dim: int, generator: Generator) -> Tensor:
-    """Random orthonormal rows [count, dim].
-
-    Raises:
-        ValueError: More than the dimension.
-    """
-    if not 0 < count <= dim:
-        raise ValueError(f"count: got {count}, expected 1 to dim={dim}")
-    return torch.linalg.qr(torch.randn(dim, count, generator=generator))[0].t().contiguous()
+from graphtheory.papers.orthonormal import orthonormal
 
 
 def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor:
     """c_1..c_K, orthonormal, in the upper half of a column and orthogonal to all patterns there.
 
-    The lower half, which values are read from, is left alone.
+    The lower half, which holds the values, is 0.
 
     Args:
         patterns: Orthonormal [M, d].
@@ -135,9 +28,9 @@ def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor
         [K, 2 d]
 
     Raises:
-        ValueError: No room for K, not a step, or patterns that are not orthonormal.
+        ValueError: If there is no room for K, no step, or patterns are not orthonormal.
 
-    Source: Li (2024), sections 7.2.2 and 7.3.2, which ask for no more than orthogonality.
+    Source: Li (2024), sections 7.2.2 and 7.3.2, which only ask for orthogonality.
     """
     checks.check_count(steps=steps)
     checks.check_orthonormal(patterns)
@@ -160,7 +53,7 @@ def shift_tasks(count: int, patterns: int, steps: int, generator: Generator) -> 
         generator: Source of randomness.
 
     Returns:
-        int64 [B, K, M], entry (k, i) the pattern that step k makes of pattern i.
+        int64 [B, K, M], entry (k, i) the pattern that follows pattern i in step k.
 
     Source: Li (2024), section 7.5.
     """
@@ -184,9 +77,9 @@ def draw_prompts(
     r"""Prompts of given tasks, one of each.
 
     A share of the examples, rounded to a whole number, starts at the query's pattern, the others at
-    any other one; they come in random order. Steps of examples follow the transition matrices, and
-    all their vectors have noise :math:`\delta \perp \mathcal M'` of fixed length. The query is
-    right and has none.
+    other patterns, in random order. Steps of examples follow the transition matrices, and their
+    vectors have noise :math:`\delta \perp \mathcal M'` of fixed length. The query has right steps
+    and no noise.
 
     Args:
         patterns: [M, d], orthonormal where there is noise.
@@ -194,12 +87,12 @@ def draw_prompts(
         contexts: l.
         share: alpha or alpha', 0 to 1.
         generator: Source of randomness.
-        transitions: [B, K, M, M]; None is right steps.
+        transitions: [B, K, M, M]; None for right steps.
         noise: Length of delta.
 
     Raises:
-        ValueError: A number out of range; tasks or matrices that do not fit; noise where the
-            patterns leave no room for it or are not orthonormal.
+        ValueError: If a number is out of range, tasks or matrices do not fit, or there is noise
+            and the patterns span the space or are not orthonormal.
 
     Source: Li (2024), eqs. (7.10) to (7.12).
     """
@@ -210,7 +103,7 @@ def draw_prompts(
     count, steps, known = task.shape
     dim = patterns.size(1)
     if noise and known == dim:
-        raise ValueError(f"noise: got {noise}, expected 0, for {known} patterns fill the space")
+        raise ValueError(f"noise: got {noise}, expected 0, since {known} patterns span the space")
     if noise:
         checks.check_orthonormal(patterns)
     start = torch.randint(known, (count, 1), generator=generator)
@@ -233,8 +126,8 @@ def draw_prompts(
 
 
 def _moved(matrix: Tensor, at: Tensor, generator: Generator) -> Tensor:
-    """Draw the next pattern of each example, [B, l], by the rows of [B, M, M]."""
-    reach = matrix.cumsum(2)[..., :-1]  # the last one takes what is left
+    """The next pattern of each example [B, l], drawn from its row of [B, M, M]."""
+    reach = matrix.cumsum(2)[..., :-1]  # the last pattern takes the rest
     rows = reach.gather(1, at[..., None].expand(-1, -1, reach.size(2)))
     return (torch.rand(*at.shape, 1, generator=generator) >= rows).sum(2)
 
@@ -246,18 +139,18 @@ class ChainData:
     Args:
         dim: d_X.
         num_patterns: M, patterns of training.
-        num_test_patterns: M', random orthonormal combinations of those.
+        num_test_patterns: M', random orthonormal combinations of them.
         steps: K.
         share: alpha, of training.
         contexts: l_tr (not in the source).
         noise: Length of the noise of test examples.
 
     Raises:
-        ValueError: Patterns that do not fit, or a number out of range.
+        ValueError: If patterns do not fit or a number is out of range.
 
     Source:
-        Li (2024), section 7.5. Every prompt, in training too, has a task of its own; the source
-        draws "a set of numbers of permutations" and does not say how many.
+        Li (2024), section 7.5. Every prompt has a task of its own, in training, too; the source
+        does not say how many permutations it draws.
 
     Example:
         >>> data, generator = ChainData(), Generator().manual_seed(0)
@@ -294,7 +187,7 @@ class ChainData:
         return orthonormal(self.num_test_patterns, self.num_patterns, generator) @ patterns
 
     def training(self, patterns: Tensor, count: int, generator: Generator) -> ChainPrompts:
-        """Prompts without noise or error."""
+        """Prompts without noise and errors."""
         task = shift_tasks(count, len(patterns), self.steps, generator)
         return draw_prompts(patterns, task, self.contexts, self.share, generator)
 

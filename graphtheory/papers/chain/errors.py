@@ -15,13 +15,13 @@ from graphtheory.papers.chain.transitions import trajectories
 
 @dataclass(frozen=True)
 class TrajectoryErrors:
-    r"""Examples that jump, at a wrong step, onto the right trajectory of another start.
+    r"""Examples that move, in a wrong step, to the right trajectory of another start.
 
-    With :math:`s_k(i)` the place of start i after k right steps, an example that is at
+    With :math:`s_k(i)` the pattern of start i after k right steps, an example that is at
     :math:`s_{k-1}(i)` goes on to :math:`s_k(i)` with probability :math:`p_k`, to :math:`s_k(j)` of
-    the rival j of i with :math:`q_k`, and to each other with as much of the rest. "pairs": starts
-    2n and 2n + 1 are rivals, so a second jump can mend the first. "next": the rival of i is i + 1,
-    after the last the first, so jumps add up.
+    the rival j of i with probability :math:`q_k`, and to each other pattern with an equal part of
+    the rest. "pairs": starts 2n and 2n + 1 are rivals, so that a second error can undo the first.
+    "next": the rival of i is i + 1, cyclically, so that errors add up.
 
     Args:
         right: p_1..p_K.
@@ -29,10 +29,10 @@ class TrajectoryErrors:
         onto: "pairs" or "next".
 
     Raises:
-        ValueError: Probabilities out of range or not as many.
+        ValueError: If probabilities are out of range or of different number.
 
     Source:
-        Not in the source, which gives tau^f and rho^f but no matrices. They decide much: with
+        Our choice: the source gives tau^f and rho^f but no matrices. The choice matters: with
         "pairs" condition 7.3.2 always holds, with "next" it may fail at the same tau_o and rho_o.
 
     Example:
@@ -63,7 +63,7 @@ class TrajectoryErrors:
 
     @classmethod
     def even(cls, tau: float, rho: float, steps: int, patterns: int) -> TrajectoryErrors:
-        """Given tau^f and rho^f, with the errors spread evenly over all steps, onto pairs.
+        """For given tau^f and rho^f, with errors in pairs, spread evenly over all steps.
 
         Args:
             tau: Probability that all steps are right.
@@ -72,8 +72,8 @@ class TrajectoryErrors:
             patterns: M', even.
 
         Raises:
-            ValueError: A rho that cannot go with tau, the message gives the range; a tau that is
-                no probability above 0; not a step.
+            ValueError: If rho is impossible with this tau (the message gives the range), tau is
+                no probability above 0, or there is no step.
         """
         check_count(steps=steps)
         check_probability("tau", tau)
@@ -83,9 +83,9 @@ class TrajectoryErrors:
 
     @classmethod
     def first(cls, tau: float, rho: float, steps: int, patterns: int) -> TrajectoryErrors:
-        """The same with all errors in the first step, which leaves rho^f more room.
+        """The same with all errors in the first step, which allows a smaller rho^f.
 
-        Then B^f is A_1^f but for the names of the ends: tau_o^f = tau^f and rho_o^f = rho^f.
+        B^f is then A_1^f with renamed columns: tau_o^f = tau^f and rho_o^f = rho^f.
         """
         check_count(steps=steps)
         check_probability("tau", tau)
@@ -98,18 +98,18 @@ class TrajectoryErrors:
         cls, tau_o: float, rho_o: float, steps: int, patterns: int, *,
         holds: bool = True, wrong: int | None = None,
     ) -> TrajectoryErrors:  # fmt: skip
-        """Given tau_o^f and rho_o^f.
+        """For given tau_o^f and rho_o^f.
 
         Args:
             tau_o: Probability of the most probable end.
-            rho_o: Its primacy over the next one.
+            rho_o: Its primacy over the second most probable one.
             steps: K.
             patterns: M', even.
-            holds: Whether condition 7.3.2 does; where not, two steps have errors, onto the next.
-            wrong: Steps with errors, the first ones; default all, or 2 where `holds` is False.
+            holds: Whether condition 7.3.2 holds; else two steps have errors, onto the next start.
+            wrong: How many steps have errors, the first ones; None for all, or 2 unless `holds`.
 
         Raises:
-            ValueError: Numbers that no such matrices have.
+            ValueError: If no such matrices have these numbers.
         """
         check_count(steps=steps)
         check_probability("tau_o", tau_o)
@@ -130,8 +130,8 @@ class TrajectoryErrors:
         """Step-wise transition matrices, float32 [..., K, M, M], of tasks int64 [..., K, M].
 
         Raises:
-            ValueError: Another number of steps, pairs of an odd number of patterns, or steps that
-                make one pattern of two.
+            ValueError: If the number of steps differs, pairs are asked of an odd number of
+                patterns, or a step maps two patterns to one.
         """
         *_, steps, patterns = task.shape
         if steps != len(self.right):
@@ -139,15 +139,15 @@ class TrajectoryErrors:
         if self.onto == "pairs" and patterns % 2:
             raise ValueError(f"task: {patterns} patterns, expected an even number, for pairs")
         place = trajectories(task)
-        start = place.argsort(-1)  # whose trajectory it is, [..., K + 1, M]
+        start = place.argsort(-1)  # of the trajectory through each pattern, [..., K + 1, M]
         if not torch.equal(place.gather(-1, start), place[..., :1, :].expand_as(place)):
-            raise ValueError("task: a step makes one pattern of two, expected permutations")
+            raise ValueError("task: a step maps two patterns to one, expected permutations")
         by_start = self._by_start(patterns).to(task.device)  # [K, M, M]
         step = torch.arange(steps, device=task.device)[:, None, None]
         return by_start[step, start[..., :-1, :, None], start[..., 1:, None, :]]
 
     def _by_start(self, patterns: int) -> Tensor:
-        """The matrices in terms of whose trajectory it is."""
+        """The matrices [K, M, M] between trajectories, which are numbered by their start."""
         eye = torch.eye(patterns)
         rival = torch.arange(patterns)
         rival = rival ^ 1 if self.onto == "pairs" else (rival + 1) % patterns
@@ -159,21 +159,21 @@ class TrajectoryErrors:
 
 
 def _check_rho(p: float, rho: float, patterns: int) -> None:
-    """Raise unless the next one has at least an even part of the rest, and no more than all."""
+    """Raise unless the rival has between an equal part of the rest and all of it."""
     if patterns < 2:
         raise ValueError(f"patterns: got {patterns}, expected at least 2")
     low, high = 2 - 1 / p, 1 - (1 - p) / ((patterns - 1) * p)
     if not (0 < p <= 1 and max(low, 0) - 1e-9 <= rho <= high + 1e-9):
         raise ValueError(
-            f"rho: got {rho}, expected {max(low, 0):.3f} to {high:.3f} where the right one has "
-            f"probability {p:.3f} among {patterns}"
+            f"rho: got {rho}, expected {max(low, 0):.3f} to {high:.3f} where the right one of "
+            f"{patterns} patterns has probability {p:.3f}"
         )
 
 
 def _root_of_pairs(tau: float, rho: float, count: int, patterns: int) -> tuple[float, float]:
-    """P and q of a matrix onto pairs whose power `count` has tau and (1 - rho) tau.
+    """P and q of a matrix of pairs whose power `count` has the entries tau and (1 - rho) tau.
 
-    Such matrices have the eigenvalues 1, p + q - 2 r, p - q, where r is each other's part.
+    Such matrices have the eigenvalues 1, p + q - 2 r and p - q, where r are the other entries.
     """
     q = (1 - rho) * tau
     r = max(1 - tau - q, 0.0) / (patterns - 2)
@@ -183,10 +183,10 @@ def _root_of_pairs(tau: float, rho: float, count: int, patterns: int) -> tuple[f
 
 
 def _two_steps_to_the_next(tau: float, rho: float, patterns: int) -> tuple[float, float]:
-    """P and q whose square has tau on the next start, and (1 - rho) tau on the right one.
+    """P and q of a matrix whose square has tau at the next start, (1 - rho) tau at the right one.
 
-    With P = p - r, Q = q - r and S = P + Q the square has 2 r - M r^2 everywhere, and besides
-    P^2, 2 P Q and Q^2 on the start itself, on the next and on the one after.
+    With P = p - r, Q = q - r and S = P + Q the square has 2 r - M r^2 everywhere, plus P^2, 2 P Q
+    and Q^2 at the start itself, at the next one and at the one after.
     """
     gap = rho * tau
 

@@ -1,4 +1,4 @@
-"""Reasoning in steps with a trained model: chain of thought, and its one-step form, ICL."""
+"""Answers of a trained model: step by step with chain of thought, or at once with ICL."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torch import Tensor
 
 
 class ChainModel(Protocol):
-    """What answers prompts: `ChainAttention`, `ChainTransformer`."""
+    """A model of prompts: `ChainAttention` or `ChainTransformer`."""
 
     def __call__(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
         """F [B, d] of prompts [B, L, 2 d]."""
         ...
 
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
-        """Weights of the last column in each layer [B, heads, L]."""
+        """Attention weights of the last column, [B, heads, L] for each layer."""
         ...
 
 
 class Generated(NamedTuple):
-    """What a model answered.
+    """Answers of a model.
 
     Attributes:
-        pattern: Entries of the vocabulary, of each step [B, K].
-        attention: For each step the weights of the query in each layer, [B, heads, columns so far];
+        pattern: Index in the vocabulary of each step's answer [B, K].
+        attention: Of each step, the weights of the query in each layer, [B, heads, columns so far];
             empty unless asked for.
     """
 
@@ -34,7 +34,7 @@ class Generated(NamedTuple):
 
 
 def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
-    r"""Greedy decoding, :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`, entries [B].
+    r"""Greedy decoding, :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`, indices [B].
 
     Args:
         out: F [B, d].
@@ -50,14 +50,14 @@ def cot_generate(
     model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int,
     *, attention: bool = False,
 ) -> Generated:  # fmt: skip
-    r"""K steps of reasoning: each answer completes its column and is the next column's input.
+    r"""K steps of reasoning: each answer completes its column and is the input of the next.
 
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
 
     Args:
         model: Trained.
-        context: E_1..E_l, as of `ChainPrompts.columns`.
+        context: E_1..E_l of `ChainPrompts.columns`.
         query: x_query.
         vocabulary: The possible outputs.
         steps: K.
@@ -67,7 +67,7 @@ def cot_generate(
         context [B, l K, 2 d], query [B, d], vocabulary [M, d].
 
     Raises:
-        ValueError: Not a step, no column of an example, or another number or width of queries.
+        ValueError: If there is no step, no example, or queries of another number or width.
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
 
@@ -96,7 +96,7 @@ def cot_generate(
 
 
 def _check_prompts(context: Tensor, query: Tensor) -> None:
-    """Raise unless each query has columns of its own, of two vectors as wide as it."""
+    """Raise unless every query has columns, twice as wide as the query."""
     if context.dim() != 3 or not context.size(1):
         shape = tuple(context.shape)
         raise ValueError(f"context: shape {shape}, expected [B, l K, 2 d] with l K at least 1")
@@ -107,11 +107,11 @@ def _check_prompts(context: Tensor, query: Tensor) -> None:
 
 @torch.no_grad()
 def icl_infer(model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor) -> Tensor:
-    """The last step's answer at once, from examples without steps between; entries [B].
+    """The last step's answer at once, from examples without the steps between; indices [B].
 
     Args:
         model: Trained.
-        context: E_1..E_l of eq. (7.8), as of `ChainPrompts.icl_columns`.
+        context: E_1..E_l of eq. (7.8), `ChainPrompts.icl_columns`.
         query: x_query.
         vocabulary: The possible outputs.
 

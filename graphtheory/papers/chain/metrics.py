@@ -1,4 +1,4 @@
-"""Reasoning in steps: errors of the answers, and where the query's attention goes."""
+"""Errors of reasoning in steps, and the attention of the query on each kind of column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
         [B]
 
     Raises:
-        ValueError: Shapes that differ.
+        ValueError: If the shapes differ.
 
     Source: Li (2024), eq. (7.7), before its mean.
 
@@ -47,7 +47,7 @@ def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
         [B]
 
     Raises:
-        ValueError: Shapes that differ.
+        ValueError: If the shapes differ.
 
     Source: Li (2024), eq. (7.9), before its mean.
     """
@@ -61,15 +61,15 @@ def _check(found: Tensor, wanted: Tensor) -> None:
 
 
 def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict[str, Tensor]:
-    """Attention of the query on four kinds of example columns, and on its own, of each head.
+    """Attention of the query, per head, on four kinds of example columns and on its own columns.
 
     Args:
         weights: Of the query on all columns [B, heads, L].
-        same_step: Whether an example column is of the query's step, [B, n]; these are the first n.
+        same_step: Whether an example column, the first n, is of the query's step, [B, n].
         same_pattern: Whether it has the query's pattern, [B, n].
 
     Returns:
-        Means over the prompts [heads]: those of `MASSES`, and "own columns", n to L - 1.
+        Means over the prompts [heads] for each of `MASSES`, and "own columns" n to L - 1.
 
     Source: Li (2024), eq. (7.23) and figure 7.6.
 

@@ -31,12 +31,12 @@ class ChainAttention(nn.Module):
         generator: Source of the start.
 
     Shapes:
-        columns [B, L, 2 d], of T models those of the first one first; sizes int64 [B], how many of
-        the L columns are a prompt's, at least 2; default all -> [B, d].
+        columns [B, L, 2 d], those of the first of T models first; sizes int64 [B], how many of
+        the L columns belong to each prompt, at least 2, None for all -> [B, d].
 
     Raises:
-        ValueError: Columns of another width or fewer than two; prompts that T does not divide; a
-            size out of range; no model.
+        ValueError: If columns have another width or are fewer than two, T does not divide the
+            prompts, a size is out of range, or there is no model.
 
     Source:
         Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
@@ -62,7 +62,7 @@ class ChainAttention(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw W anew."""
+        """Draw W from N(0, xi^2)."""
         self.W.normal_(0, self.xi, generator=generator)
 
     @torch.no_grad()
@@ -75,8 +75,8 @@ class ChainAttention(nn.Module):
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
         """F of each prompt."""
         query, nodes, rows = self._parts(columns, sizes)
-        heard = ops.attention(query, nodes, nodes, rows, scale=1.0)
-        return heard[:, 0, columns.size(2) // 2 :]
+        out = ops.attention(query, nodes, nodes, rows, scale=1.0)
+        return out[:, 0, columns.size(2) // 2 :]
 
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
         """Weights of the query, [B, 1, L]; 0 on itself and beyond. A list of this one layer."""
@@ -87,7 +87,7 @@ class ChainAttention(nn.Module):
         return [out[:, None]]
 
     def _parts(self, columns: Tensor, sizes: Tensor | None) -> tuple[Tensor, Tensor, Neighborhood]:
-        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and which it hears."""
+        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and those that it attends to."""
         _check(columns, sizes, self.W.size(1))
         count, length, width = columns.shape
         if count % self.trials:
@@ -95,7 +95,7 @@ class ChainAttention(nn.Module):
         x = columns + self.position(torch.arange(length, device=columns.device))
         own = x[torch.arange(count, device=x.device), _last(columns, sizes)]
         query = own.view(self.trials, -1, width) @ self.W.transpose(1, 2)
-        # Columns that are nobody's stay where they are: to take them out would copy the rest.
+        # Unused columns stay where they are: removing them would copy the rest.
         rows = token_bipartite(count, 1, length, x.device).keep(_before(columns, sizes).flatten())
         return query.flatten(0, 1)[:, None], x.flatten(0, 1)[:, None], rows
 
@@ -104,7 +104,7 @@ class ChainTransformer(nn.Module):
     """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
 
     Args:
-        position: Makes vectors [L, 2 d] of places: `nn.PeriodicPlaces`, `nn.SinusoidalPlaces` or
+        position: Gives vectors [L, 2 d] of positions: `nn.PeriodicPlaces`, `nn.SinusoidalPlaces` or
             `nn.LearnedPlaces`.
         dim: Features of a column, 2 d.
         depth: Layers.
@@ -114,16 +114,16 @@ class ChainTransformer(nn.Module):
         generator: Source of the start.
 
     Shapes:
-        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns are a prompt's, at least 2;
-        default all -> [B, d].
+        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns belong to each prompt, at
+        least 2, None for all -> [B, d].
 
     Raises:
-        ValueError: A width that is odd or that the heads do not divide; columns of another width or
-            fewer than two; a size out of range.
+        ValueError: If the width is odd or the heads do not divide it, columns have another width
+            or are fewer than two, or a size is out of range.
 
     Source:
-        Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3; what else it is made
-        of is not said there.
+        Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3, which give no other
+        detail.
 
     Example:
         >>> model = ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=2, heads=2)
@@ -145,14 +145,14 @@ class ChainTransformer(nn.Module):
         self.gpt.reset_parameters(generator)
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """What the last column of each prompt gives."""
+        """F of each prompt, from its last column."""
         _check(columns, sizes, self.dim)
         out = self.gpt(columns, _mask(columns, sizes))
         return out[torch.arange(len(out), device=out.device), _last(columns, sizes)]
 
     @torch.no_grad()
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
-        """Of each layer the weights of the last column on all, itself too, [B, heads, L]."""
+        """Of each layer, the weights of the last column on all, itself included, [B, heads, L]."""
         _check(columns, sizes, self.dim)
         mask = _mask(columns, sizes)
         shown = columns.new_ones(columns.shape[:2], dtype=torch.bool) if mask is None else mask
@@ -170,7 +170,7 @@ class ChainTransformer(nn.Module):
 
 
 def _check(columns: Tensor, sizes: Tensor | None, width: int) -> None:
-    """Raise unless every prompt has the query's column, and one before it, of that width."""
+    """Raise unless every prompt has at least two columns of that width."""
     shape = tuple(columns.shape)
     if columns.dim() != 3 or shape[2] != width or shape[1] < 2:
         raise ValueError(f"columns: shape {shape}, expected [B, L, {width}] with L at least 2")
@@ -186,14 +186,14 @@ def _check(columns: Tensor, sizes: Tensor | None, width: int) -> None:
 
 
 def _mask(columns: Tensor, sizes: Tensor | None) -> Tensor | None:
-    """Bool [B, L] of the columns that are a prompt's."""
+    """Bool [B, L]: the columns that belong to a prompt."""
     if sizes is None:
         return None
     return torch.arange(columns.size(1), device=columns.device) < sizes[:, None]
 
 
 def _last(columns: Tensor, sizes: Tensor | None) -> Tensor:
-    """Place of the last column of each prompt, [B]."""
+    """Index of the last column of each prompt, [B]."""
     if sizes is None:
         return torch.full((len(columns),), columns.size(1) - 1, device=columns.device)
     return sizes - 1

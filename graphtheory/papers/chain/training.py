@@ -1,4 +1,4 @@
-"""Models of chapter 7: drawn, trained on prompts of reasoning steps, tested on new tasks."""
+"""Train the models of chapter 7 on prompts of reasoning steps, and test them on new tasks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Learner:
         depth: Layers of a `ChainTransformer`, trained by Adam; 0 is the one-layer `ChainAttention`,
             trained by SGD.
         heads: Of each layer.
-        position: Vectors of places; sinusoids are scaled to length 1, as patterns and the
-            orthonormal ones have.
+        position: Vectors of positions; sinusoids are scaled to length 1, that of the orthonormal
+            vectors and of the patterns.
         norm: Whether the transformer has layer norms.
         mlp_ratio: Width of its MLPs over that of a column; 0 for none.
         step_size: eta.
@@ -82,16 +82,16 @@ class Trained(NamedTuple):
 def train(
     learner: Learner, data: ChainData, trials: int, seed: int, watch: Watch = lambda *_: None
 ) -> tuple[ChainAttention | ChainTransformer, Tensor]:
-    r"""Minimise :math:`\frac12 \|z - F\|^2` over fresh prompts of every step; also the patterns.
+    r"""Minimize :math:`\frac12 \|z - F\|^2` over new prompts in every step; also the patterns.
 
     The one-layer models of all trials train at once. They share the patterns: the start of W and
-    the loss do not change when the space is turned, so other patterns would be the same experiment.
+    the loss are invariant under rotations, so that other patterns would be the same experiment.
 
     Args:
-        learner: The model.
-        data: Its prompts.
-        trials: Models, 1 of a transformer.
-        seed: Of everything.
+        learner: Model and training.
+        data: Of the prompts.
+        trials: Models; 1 for a transformer.
+        seed: Of patterns, start and prompts.
         watch: Called before each step and after the last.
     """
     generator = Generator().manual_seed(derive(seed, trials))
@@ -114,7 +114,7 @@ def train(
 
 @lru_cache(maxsize=1)
 def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trained:
-    """Trained one-layer models, kept for the next case of the same study."""
+    """Trained one-layer models, kept for the next case of the same figure."""
     model, mu = train(learner, data, trials, seed)
     assert isinstance(model, ChainAttention)
     return Trained(tuple(model.trial(i) for i in range(trials)), mu)
@@ -122,13 +122,13 @@ def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trai
 
 @dataclass(frozen=True)
 class Probe:
-    """What a model is asked.
+    """Prompts of a test, and how they are answered.
 
     Attributes:
-        inference: "CoT", all K steps, or "ICL", the last one at once.
+        inference: "CoT" for all K steps, or "ICL" for the last one at once.
         share: alpha'.
         errors: Of the examples.
-        prompts: How many, each a task of its own.
+        prompts: How many, each of a task of its own.
     """
 
     inference: Inference
@@ -139,7 +139,7 @@ class Probe:
     def error(
         self, model: ChainModel, data: ChainData, mu: Tensor, contexts: int, seed: int
     ) -> float:
-        """Mean of (7.7) or (7.9) with so many examples, on test patterns of that seed."""
+        """Mean of (7.7) or (7.9) with `contexts` examples, on test patterns of the seed."""
         generator = Generator().manual_seed(derive(seed, contexts))
         patterns = data.test_patterns(mu, generator)
         found: list[Tensor] = []
@@ -167,9 +167,9 @@ class Probe:
 def masses(
     model: ChainModel, data: ChainData, mu: Tensor, probe: Probe, seed: int
 ) -> list[list[dict[str, float]]]:
-    """Attention of each layer and head on the kinds of columns, over the query's right steps.
+    """Attention of each layer and head on each kind of column, given the query's right steps.
 
-    The same prompts for a seed, with as many examples as in training.
+    The prompts follow from the seed and have as many examples as in training.
     """
     generator = Generator().manual_seed(derive(seed, 0))
     patterns = data.test_patterns(mu, generator)

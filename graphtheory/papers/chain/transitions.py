@@ -1,4 +1,4 @@
-"""What follows from the transition matrices of a reasoning task: chances of ends and of errors."""
+"""Probabilities of ends and of errors from the transition matrices of a reasoning task."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def trajectories(task: Tensor) -> Tensor:
-    r"""Where each pattern is after each step, :math:`f_k \circ \dots \circ f_1(\mu_i)`.
+    r"""Where each start is after each step, :math:`f_k \circ \dots \circ f_1(\mu_i)`.
 
     Args:
-        task: int64 [..., K, M], entry (k, i) the pattern that step k makes of pattern i.
+        task: int64 [..., K, M], entry (k, i) the pattern that follows pattern i in step k.
 
     Returns:
         int64 [..., K + 1, M], the first row 0..M-1.
@@ -26,7 +26,7 @@ def trajectories(task: Tensor) -> Tensor:
 
 
 def k_step_matrix(transitions: Tensor) -> Tensor:
-    r""":math:`B^f = \prod_k A^f_k`, the chance of each end after K steps from each start.
+    r""":math:`B^f = \prod_k A^f_k`, the probability of each end after K steps from each start.
 
     Args:
         transitions: [..., K, M, M], rows sum to 1.
@@ -49,11 +49,11 @@ def k_step_matrix(transitions: Tensor) -> Tensor:
 
 
 def primacy(transitions: Tensor, task: Tensor) -> Tensor:
-    r"""The largest :math:`\rho^f` of eq. (7.12): how far the right step is ahead of the next one.
+    r"""The largest :math:`\rho^f` of eq. (7.12): how far the right step leads.
 
     .. math:: \rho^f = 1 - \max_{k, i} \max_{j \ne j^*} A^f_{k(i,j)} / A^f_{k(i,j^*)}
 
-    0 or below where a wrong step is as probable.
+    It is at most 0 where a wrong step is at least as probable.
 
     Args:
         transitions: [..., K, M, M]
@@ -68,7 +68,7 @@ def primacy(transitions: Tensor, task: Tensor) -> Tensor:
 
 
 def output_primacy(matrix: Tensor) -> Tensor:
-    r"""The largest :math:`\rho_o^f` of eq. (7.13), likewise of the K-step matrix's largest entries.
+    r"""The largest :math:`\rho_o^f` of eq. (7.13), likewise of the most probable ends.
 
     Args:
         matrix: B^f [..., M, M].
@@ -81,7 +81,7 @@ def output_primacy(matrix: Tensor) -> Tensor:
 
 
 def trajectory_probability(transitions: Tensor, task: Tensor) -> Tensor:
-    r""":math:`\tau^f`, the least probability over the starts that all K steps are right.
+    r""":math:`\tau^f`, the probability that all K steps are right, the least over the starts.
 
     Args:
         transitions: [..., K, M, M]
@@ -103,7 +103,7 @@ def trajectory_probability(transitions: Tensor, task: Tensor) -> Tensor:
 
 
 def output_probability(matrix: Tensor) -> Tensor:
-    r""":math:`\tau_o^f`, the least probability over the starts of the most probable end.
+    r""":math:`\tau_o^f`, the probability of the most probable end, the least over the starts.
 
     Args:
         matrix: B^f [..., M, M].
@@ -125,7 +125,7 @@ def right_end_leads(matrix: Tensor, task: Tensor) -> Tensor:
 
     .. math:: \mathrm{TSR}(f(\mu'_i)) = \arg\max_j B^f_{(i,j)}
 
-    The condition holds for a task where it does for all starts. Equal entries do not count.
+    The condition holds for a task where it holds for all starts. Equal entries fail it.
 
     Args:
         matrix: B^f [..., M, M].

@@ -13,13 +13,13 @@ from graphtheory.papers.icl.tasks import check_tasks
 
 
 def _check_asked(count: int, task: Tensor | None, tasks: int) -> None:
-    """Raise unless so many prompts can be drawn, of these tasks."""
+    """Raise unless `count` prompts of these tasks can be drawn."""
     if count < 0:
         raise ValueError(f"count: got {count}, expected 0 or more")
     if task is None:
         return
     if task.shape != (count,):
-        raise ValueError(f"task: shape {tuple(task.shape)}, expected ({count},), one of a prompt")
+        raise ValueError(f"task: shape {tuple(task.shape)}, expected ({count},), one per prompt")
     if not bool(((task >= 0) & (task < tasks)).all()):
         raise ValueError(
             f"task: from {int(task.min())} to {int(task.max())}, expected 0 to {tasks - 1}"
@@ -33,22 +33,22 @@ class PromptSource:
     A prompt has a task, drawn evenly. Its query has one of the two decisive patterns, evenly. A
     context has each decisive pattern with probability alpha / 2 and each other one with
     (1 - alpha) / (M1 - 2). Outputs are +1 and -1 of the decisive patterns, random of the others.
-    Every input has an irrelevant pattern, drawn evenly, besides.
+    Every input also has an irrelevant pattern, drawn evenly.
 
     Args:
         patterns: mu, nu and K.
         tasks: Patterns mapped to +1 and -1, int64 [U, 2].
         labels: Embeddings of -1 and +1, [2, d_y].
-        alpha: Share of contexts with a decisive pattern, above 0 to 1; 1 where M1 = 2. The same
-            letter with a dash in tests.
+        alpha: Share of contexts with a decisive pattern, above 0, at most 1; 1 where M1 = 2;
+            alpha' in tests.
         length: Contexts of a prompt, l, at least 1.
 
     Raises:
-        ValueError: Tasks or labels of another shape, or a number out of its range.
+        ValueError: If tasks or labels have another shape or a number is out of its range.
 
     Source:
-        Li (2024), eqs. (6.6) to (6.8) and section 6.3.2; that tests draw contexts so too,
-        section 6.5; that patterns of the queries come evenly, subroutine 2 of appendix E.
+        Li (2024), eqs. (6.6) to (6.8) and section 6.3.2; tests draw contexts in the same way,
+        section 6.5; patterns of queries are drawn evenly, subroutine 2 of appendix E.
 
     Example:
         >>> from graphtheory.papers.icl.patterns import label_embedding
@@ -83,10 +83,10 @@ class PromptSource:
         Args:
             count: P.
             generator: Source of randomness.
-            task: Index in `tasks` of every prompt, int64 [P], where they are not to be drawn.
+            task: Index in `tasks` of every prompt, int64 [P]; None draws them.
 
         Raises:
-            ValueError: A number below 0, or tasks that are not as many or not there.
+            ValueError: If the number is below 0 or `task` has another shape or no such index.
         """
         _check_asked(count, task, len(self.tasks))
         if task is None:

@@ -12,6 +12,7 @@ from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, beca
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import gpt
 from graphtheory.papers.icl.gpt import GptLearner
+from graphtheory.papers.icl.patterns import section_6_5, unmet_conditions
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import LINEAR, ROOT, Learner, outcomes, train
 from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, world
@@ -125,13 +126,13 @@ def _sums(grid: Errors, measured: Measurements) -> Shown:
 
 
 def sum_decides(grid: Errors, measured: Measurements) -> Verdict:
-    """Figure 6.3a: the error is small where S_1 is at least 1."""
+    """Figure 6.3a: the error is small where theorem 6.3.4 applies: for S_1 of at least 1."""
     told = []
     for (name,), mine in groups(measured, "method").items():
         error = {s_1: fmean(r["error"] for r in of) for (s_1,), of in groups(mine, "s_1").items()}
         inside = error.pop(None)
-        above = max(value for s_1, value in error.items() if s_1 >= 1)
-        below = {s_1: value for s_1, value in error.items() if s_1 < 1}
+        below = {s_1: value for s_1, value in error.items() if unmet_conditions(section_6_5(s_1))}
+        above = max(value for s_1, value in error.items() if s_1 not in below)
         largest, nearest = max(below.values()), max(below)
         holds = inside < UNSEEN and above < SMALL and largest >= LARGE
         told.append(
@@ -150,12 +151,8 @@ def percent(share: float) -> str:
 
 def _picture(grid: Errors, measured: Measurements, title: str) -> Any:
     return prompt_errors(
-        [
-            {"panel": one["domain"], "series": one["method"], "at": one["s_1"],
-             "error": one["error"]}
-            for one in measured
-            if one["domain"] == OUTSIDE
-        ],
+        [one for one in measured if one["domain"] == OUTSIDE],
+        panel="{domain}", series="{method}", at="s_1",
         xlabel="S_1 (dotted: 1)", title=title, marks=(100 * SMALL,), upright=1.0,
     )  # fmt: skip
 

@@ -92,12 +92,8 @@ def _count(value: float) -> str:
 
 def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
     return prompt_errors(
-        [
-            {"panel": one["domain"], "series": f"alpha' = {one['alpha']:g}", "at": one["length"],
-             "error": one["error"]}
-            for one in measured
-        ],
-        xlabel="contexts", title=title, marks=(100 * ENOUGH,), log=True,
+        measured, panel="{domain}", series="alpha' = {alpha:g}", at="length", log=True,
+        xlabel="contexts", title=title, marks=(100 * ENOUGH,),
     )  # fmt: skip
 
 

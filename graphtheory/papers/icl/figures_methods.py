@@ -114,12 +114,8 @@ def _standard_error(values: list[float]) -> float:
 
 def _picture(grid: Errors, measured: Measurements, title: str) -> Any:
     return prompt_errors(
-        [
-            {"panel": one["domain"], "series": one["method"], "at": one["length"],
-             "error": one["error"]}
-            for one in named(grid, measured)
-        ],
-        xlabel="contexts", title=f"{title}, alpha' = {grid.tests[0].alpha:g}", log=True,
+        named(grid, measured), panel="{domain}", series="{method}", at="length", log=True,
+        xlabel="contexts", title=f"{title}, alpha' = {grid.tests[0].alpha:g}",
     )  # fmt: skip
 
 

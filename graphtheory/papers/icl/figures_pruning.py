@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -97,17 +96,14 @@ def small_shares(measured: Measurements) -> dict[int, list[float]]:
     }
 
 
-_NAMES: dict[str, Callable[[Any], str]] = {
-    "rule": str,
-    "alpha": lambda value: f"alpha' = {value:g}",
-}
+_SERIES = {"rule": "{rule}", "alpha": "alpha' = {alpha:g}"}
 
 
 def _show(axis: str, grid: Pruned, measured: Measurements) -> Shown:
     shown = Pivot(
         "test error % out of domain over the share of neurons that are removed",
         {"error": "test error"}, {"width": "width", axis: axis}, "rate", heads=("", axis), words=2,
-        begin=lambda one: [f"m = {one['width']}", _NAMES[axis](one[axis])],
+        begin=lambda one: [f"m = {one['width']}", _SERIES[axis].format(**one)],
         column="{:.0%}", cell=percent_spread, note="Mean ± standard deviation over networks.",
     )(grid, of_kind(measured, "error"))  # fmt: skip
     order = ("width", "rate", axis)
@@ -149,14 +145,15 @@ def larger_shares_are_better(grid: Pruned, measured: Measurements) -> Verdict:
 def small_ones_are_free(axis: str, grid: Pruned, measured: Measurements) -> Verdict:
     """The largest rate up to which nothing is lost, beside the share of small neurons."""
     told, small = [], small_shares(measured)
-    for (width, kind), mine in groups(of_kind(measured, "error"), "width", axis).items():
+    for (width, _), mine in groups(of_kind(measured, "error"), "width", axis).items():
         errors = {rate: [r["error"] for r in of] for (rate,), of in groups(mine, "rate").items()}
         free, last = free_rate(errors), max(errors)
         reaches = "as far as" if free >= fmean(small[width]) - 0.05 else "less far than"
         told.append(
-            f"m = {width}, {_NAMES[axis](kind)}: nothing is lost up to {100 * free:g} %, {reaches} "
-            f"the small neurons reach; error {100 * fmean(errors[0.0]):.2f} % unpruned, "
-            f"{100 * fmean(errors[last]):.2f} % with {100 * last:g} % removed."
+            f"m = {width}, {_SERIES[axis].format(**mine[0])}: nothing is lost up to "
+            f"{100 * free:g} %, {reaches} the small neurons reach; error "
+            f"{100 * fmean(errors[0.0]):.2f} % unpruned, {100 * fmean(errors[last]):.2f} % with "
+            f"{100 * last:g} % removed."
         )
     return Verdict(" ".join(told))
 
@@ -174,16 +171,9 @@ def free_rate(errors: dict[float, list[float]]) -> float:
 
 
 def _picture(axis: str, grid: Pruned, measured: Measurements, title: str) -> Any:
-    drawn = [
-        {"panel": f"m = {one['width']}", "at": one["rate"], "error": one["error"],
-         "series": _NAMES[axis](one[axis])}
-        for one in of_kind(measured, "error")
-    ]  # fmt: skip
-    return pruning_curves(
-        drawn, [one | {"panel": f"m = {one['width']}"} for one in of_kind(measured, "norm")],
-        title=title,
-        small={f"m = {width}": fmean(of) for width, of in small_shares(measured).items()},
-    )  # fmt: skip
+    small = {width: fmean(of) for width, of in small_shares(measured).items()}
+    rows, norms = (of_kind(measured, kind) for kind in ("error", "norm"))
+    return pruning_curves(rows, norms, series=_SERIES[axis], title=title, small=small)
 
 
 def _quick(grid: Pruned) -> Pruned:

@@ -121,11 +121,8 @@ def enough_tasks(grid: TaskCounts, measured: Measurements) -> Verdict:
 
 def _picture(grid: TaskCounts, measured: Measurements, title: str) -> Any:
     return prompt_errors(
-        [
-            {"panel": f"M1 = {one['relevant']}", "series": "unseen tasks",
-             "at": one["tasks"] - one["relevant"], "error": one["error"]}
-            for one in measured
-        ],
+        [one | {"beyond": one["tasks"] - one["relevant"]} for one in measured],
+        panel="M1 = {relevant}", series="unseen tasks", at="beyond",
         xlabel="training tasks - M1", title=title, marks=(100 * SMALL,),
     )  # fmt: skip
 

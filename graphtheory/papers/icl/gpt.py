@@ -23,10 +23,10 @@ class GptLearner:
     """A network of blocks as GPT-2 has them and how it is trained, by Adam on the hinge loss.
 
     Attributes:
-        tokens: What a token is: "columns" are p_i of (6.1), "in turn" are x_1, y_1, x_2 and so on.
+        tokens: "columns" p_i of eq. (6.1), or "in turn" x_1, y_1, x_2 and so on.
         depth: Layers.
         heads: Of each layer.
-        dim: Features of a token inside.
+        dim: Hidden features of a token.
         norm: Whether the blocks have layer norms.
         step_size: Of Adam; it falls to 0 along a cosine.
         steps: T.
@@ -34,7 +34,7 @@ class GptLearner:
         alpha: Share of training contexts with a decisive pattern.
         length: l_tr.
         relevant: M1.
-        blocks: U, of condition 6.3.2.
+        blocks: U of condition 6.3.2.
     """
 
     tokens: Tokens = "columns"

@@ -1,4 +1,4 @@
-"""How an in-context learner answers: where its query looks, and what keys and neurons point at."""
+"""How an in-context learner answers: attention of its query, directions of its keys and neurons."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torch import Tensor
 
 
 def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, float]:
-    r"""Mean attention on the contexts of each kind, beside how many contexts are of that kind.
+    r"""Mean attention on the contexts of each kind, and the share of contexts of that kind.
 
     Kinds: "same", with the query's relevant pattern; "rival", with the task's other decisive
-    pattern; "other", with one that decides nothing. Prompts without a context of the query's
-    pattern are left out: their mass cannot be on it.
+    pattern; "other", with a pattern that decides nothing. Prompts without a context of the query's
+    pattern are left out.
 
     Args:
-        attention: Weights [..., P, l], such as [T, P, l] of `models.icl_predict`.
+        attention: Weights [..., P, l], such as [T, P, l] of `icl_predict`.
         pattern: Relevant patterns int64 [..., P, l + 1], the query's last.
         task: Decisive patterns int64 [..., P, 2], one of them the query's.
 
     Returns:
-        same, rival, other: Mass, together 1; uniform same, uniform rival, uniform other: shares of
-        the contexts.
+        "same", "rival" and "other": attention, together 1; "uniform same", "uniform rival" and
+        "uniform other": shares of the contexts.
 
     Raises:
-        ValueError: No prompt has a context of the query's pattern.
+        ValueError: If no prompt has a context of the query's pattern.
 
     Source:
         Li (2024), corollary 6.4.3, whose left side is "same".
@@ -71,7 +71,7 @@ def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor)
         own: Which of them is in each column, int64 [N].
 
     Raises:
-        ValueError: Directions longer than the embedding.
+        ValueError: If directions are longer than the embedding.
 
     Source:
         Li (2024), proposition 6.4.1 and figure 6.2a.
@@ -90,7 +90,7 @@ def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor)
 
 
 class Alignment(NamedTuple):
-    """Of every neuron; zero rows have cosine 0.
+    """Length and direction of every neuron; zero rows have cosine 0.
 
     Attributes:
         input_norm: Length of the first d_x entries of its row of W_O W_V.
@@ -106,14 +106,14 @@ class Alignment(NamedTuple):
 
 
 def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Alignment:
-    r"""Whether neurons read the mean pattern and the label embedding.
+    r"""How far neurons align with the mean pattern and the label embedding.
 
     .. math:: r_{d_x} \bar\mu / (\|r_{d_x}\| \|\bar\mu\|), \quad
         r_{d_y} q_e / (\|r_{d_y}\| \|q_e\|)
 
     Args:
         rows: W_O W_V, [..., m, d_x + d_y].
-        sign: `a`, [..., m]; its sign alone matters.
+        sign: `a`, [..., m]; only its sign matters.
         mean: mu-bar, [d_x].
         q: Embedding of the label +1, [d_y].
 

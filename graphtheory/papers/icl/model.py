@@ -1,4 +1,4 @@
-"""The in-context learner of the theory: its network, its start, and what it says of prompts."""
+"""The in-context learner of the theory: its start, and its answers to prompts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class DiagonalStart:
     entries of W_O ~ N(0, xi^2).
 
     Args:
-        features: d_x; what lies below, the label, is in no key and no query.
+        features: d_x; the entries below, of the label, are in no key and no query.
         delta: Above 0; the source has at most 0.2.
         xi: Spread of W_O; None is 1 / sqrt(m).
 
     Raises:
-        ValueError: A number out of its range, or more features than the embedding has room for.
+        ValueError: If a number is out of its range or features exceed the embedding.
 
     Source:
         Li (2024), section 6.2.3.
@@ -67,11 +67,11 @@ class DiagonalStart:
 
 
 class PromptPrediction(NamedTuple):
-    """What a network makes of prompts.
+    """Answers of networks to prompts.
 
     Attributes:
         value: F, [T, P]; its sign is the answer.
-        attention: Weights of the contexts [T, P, l]; None where not asked for.
+        attention: Weights of the contexts [T, P, l]; None unless asked for.
     """
 
     value: Tensor
@@ -86,17 +86,17 @@ class PromptPrediction(NamedTuple):
 def icl_predict(
     model: ShallowAttention, columns: Tensor, *, attention: bool = True, chunk: int = 4096
 ) -> PromptPrediction:
-    """F(Psi; P) of eq. (6.2) of many prompts, and where each query looks.
+    """F(Psi; P) of eq. (6.2) for many prompts, and the attention weights of each query.
 
     Args:
         model: T networks.
-        columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d] for all networks alike or
-            [T, P, l + 1, d] for each its own; `data.prompts.Prompts.columns` makes them.
-        attention: Whether to give the weights too.
-        chunk: Prompts that are computed at once.
+        columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d], the same for all networks, or
+            [T, P, l + 1, d]; `data.prompts.Prompts.columns` makes them.
+        attention: Whether to return the weights, too.
+        chunk: Prompts computed at once.
 
     Raises:
-        ValueError: Columns of another shape.
+        ValueError: If columns have another shape.
 
     Source:
         Li (2024), eq. (6.2).

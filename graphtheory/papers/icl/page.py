@@ -1,4 +1,4 @@
-"""Where the query of a prompt looks: a page in one file, a drawing for each prompt."""
+"""Attention of the query of each prompt, drawn on one page."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def prompt_page(
     pattern: Namer | Sequence[str] = lambda j: f"μ{j + 1}",
     lead: str = "",
 ) -> Page:
-    """A drawing for each prompt: its contexts, their labels, and how much the query hears of each.
+    """A drawing for each prompt: its contexts, their labels, and the query's attention on each.
 
-    A column is a context, in the order of the prompt; the pointer over a bar shows its number. The
-    highest bar of a row is the largest weight of that prompt.
-    A bar is blue for the label +1, orange for -1, green for another number; a dark frame marks the
-    contexts with the query's relevant pattern. Nothing is loaded from elsewhere and no script runs.
+    A column is a context, in the order of the prompt; pointing at a bar shows its weight. The
+    highest bar of a row is the largest weight of that prompt. A bar is blue for the label +1,
+    orange for -1, green for another number; a dark frame marks contexts with the query's relevant
+    pattern. The page is one file without scripts.
 
     Args:
-        prompts: What was asked; a few dozen at most, the rest makes the page long.
+        prompts: A few dozen at most.
         attention: Weights [P, l], or the weights of several heads or layers by name.
         value: F of each prompt [P]; its sign is the answer.
         title: Of the page.
-        pattern: Name of each relevant pattern, from 0.
-        lead: The sentence below the title; "" counts the right answers.
+        pattern: Names of the relevant patterns, by their number.
+        lead: The sentence below the title; "" gives the number of right answers.
 
     Raises:
-        ValueError: Weights or values of another shape, weights that are not finite, or prompts
-            without a context.
+        ValueError: If weights or values have another shape, weights are not finite, or prompts
+            have no context.
 
     Example:
         >>> import torch
@@ -72,7 +72,7 @@ def prompt_page(
 
 
 def _check(prompts: Prompts, rows: Mapping[str, Tensor], value: Tensor) -> None:
-    """Raise unless there is something to draw of every prompt."""
+    """Raise unless there are contexts and finite weights to draw."""
     if not prompts.length:
         raise ValueError("prompts: got no contexts, expected at least one")
     for name, weights in rows.items():
@@ -91,7 +91,7 @@ def _check(prompts: Prompts, rows: Mapping[str, Tensor], value: Tensor) -> None:
 
 
 def _summary(prompts: Prompts, rows: Mapping[str, Tensor]) -> Table:
-    """How much each head hears of contexts with the query's pattern, where there are patterns."""
+    """Attention of each head on contexts with the query's pattern, where there are patterns."""
     columns = ["", "largest weight of a context, mean"]
     lines = [[name, f"{float(w.amax(1).mean()):.3f}"] for name, w in rows.items()]
     if prompts.pattern is not None:
@@ -138,7 +138,7 @@ def _drawing(prompts: Prompts, rows: Mapping[str, Tensor], p: int, names: Namer)
 def _context(prompts: Prompts, p: int, i: int, left: float, cell: float, names: Namer) -> str:
     """Name of the pattern and label of a context."""
     if cell < 14:
-        return ""  # no room for letters; the bars tell the label by their colour
+        return ""  # no room for letters; the bars tell the label by their color
     middle = left + cell / 2
     out = ""
     if prompts.pattern is not None:
@@ -147,7 +147,7 @@ def _context(prompts: Prompts, p: int, i: int, left: float, cell: float, names: 
         out += _text(middle, 16, names(int(prompts.pattern[p, i])), "middle", ink, bold=own)
     y = float(prompts.y[p, i])
     shown = {1.0: "+", -1.0: "\u2212"}.get(y, f"{y:.1f}")
-    return out + _text(middle, 38, shown, "middle", _colour(y))
+    return out + _text(middle, 38, shown, "middle", _color(y))
 
 
 def _bar(
@@ -161,11 +161,11 @@ def _bar(
     return _element(
         "rect", f"<title>{escape(about)}</title>", x=round(left + 0.12 * cell, 1),
         y=round(base - high, 1), width=round(0.76 * cell, 1), height=round(high, 1),
-        fill=_colour(y), **frame,
+        fill=_color(y), **frame,
     )  # fmt: skip
 
 
-def _colour(y: float) -> str:
+def _color(y: float) -> str:
     return {1.0: _PLUS, -1.0: _MINUS}.get(y, _NUMBER)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.papers.orthonormal import orthonormal
+
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
@@ -16,12 +18,12 @@ class Patterns:
     .. math:: x = \mu_j + \kappa \nu_k, \quad \kappa \sim U(-K, K)
 
     Args:
-        relevant: :math:`\mu_j`, floating [M1, d_x]; any vectors, the user's own too.
-        irrelevant: :math:`\nu_k`, [M2, d_x]; M2 = 0 leaves them out.
+        relevant: :math:`\mu_j`, floating [M1, d_x]; any vectors.
+        irrelevant: :math:`\nu_k`, [M2, d_x]; M2 may be 0.
         spread: K, 0 or more.
 
     Raises:
-        ValueError: Fewer than two relevant patterns, other dimensions, or a negative spread.
+        ValueError: If relevant patterns are fewer than two, dimensions differ or K is negative.
 
     Source:
         Li (2024), eqs. (6.6) and (6.8), where "U(K', K')" is printed for U(-K', K').
@@ -57,7 +59,7 @@ class Patterns:
         spread: float = 0.5,
         generator: Generator,
     ) -> Patterns:
-        """Random pairwise orthogonal patterns of one norm.
+        """Random orthogonal patterns of equal norm.
 
         Args:
             relevant: M1.
@@ -68,7 +70,7 @@ class Patterns:
             generator: Source of randomness.
 
         Raises:
-            ValueError: More patterns than dimensions, a number below 0, or a norm not above 0.
+            ValueError: If patterns exceed the dimensions or a number is out of its range.
         """
         if irrelevant < 0:
             raise ValueError(f"irrelevant: got {irrelevant}, expected 0 or more")
@@ -77,8 +79,7 @@ class Patterns:
         count = relevant + irrelevant
         if count > dim:
             raise ValueError(f"dim: got {dim}, expected at least M1 + M2 = {count}")
-        basis = torch.linalg.qr(torch.randn(dim, count, generator=generator))[0].t() * norm
-        mu, nu = basis.contiguous().split((relevant, irrelevant))
+        mu, nu = (orthonormal(count, dim, generator) * norm).split((relevant, irrelevant))
         return cls(mu, nu, spread)
 
     def combined(
@@ -88,12 +89,12 @@ class Patterns:
 
         Args:
             coefficients: k, floating [M1', M1].
-            irrelevant: M2', the first so many irrelevant patterns stay; None keeps M1' of them.
+            irrelevant: M2', how many irrelevant patterns stay, the first ones; None is M1'.
             spread: K'.
 
         Raises:
-            ValueError: Coefficients of another number of patterns, or more irrelevant patterns
-                than there are.
+            ValueError: If coefficients are of another number of patterns, or there are fewer
+                irrelevant patterns.
 
         Source:
             Li (2024), eq. (6.12) and section 6.5.
@@ -120,7 +121,7 @@ def section_6_5(total: float, rest: float = 0.3) -> Tensor:
         rest: The 0.3.
 
     Raises:
-        ValueError: A sum that no a and b of that norm have.
+        ValueError: If no a and b of that norm have this sum.
 
     Example:
         >>> [f"{total:.2f}" for total in section_6_5(1.28).sum(1)]
@@ -135,17 +136,17 @@ def section_6_5(total: float, rest: float = 0.3) -> Tensor:
     return torch.tensor(rows, dtype=torch.float32)
 
 
-def objections(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]:
-    """Why theorem 6.3.4 says nothing about these patterns; none where it does.
+def unmet_conditions(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]:
+    """Conditions of theorem 6.3.4 that these patterns fail; none where it applies.
 
-    It asks for sums S_j of at least 1 and, of the patterns, one norm and right angles.
+    It asks for sums S_j of at least 1 and for orthogonal patterns of norm beta.
 
     Args:
         coefficients: k [M1', M1] of eq. (6.12).
         tolerance: Of sums, norms and products.
 
     Example:
-        >>> objections(section_6_5(1.0)), objections(section_6_5(0.5))
+        >>> unmet_conditions(section_6_5(1.0)), unmet_conditions(section_6_5(0.5))
         ([], ['S_1 = 0.5, expected at least 1'])
     """
     found = [

@@ -1,4 +1,4 @@
-"""In-context learning: errors of prompts, what is inside the learner, and what pruning leaves."""
+"""Pictures of in-context learning: test errors, attention and neurons, pruning."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ _SHADES = "viridis"
 def prompt_errors(
     rows: Rows,
     *,
+    panel: str,
+    series: str,
+    at: str,
     xlabel: str,
     title: str = "",
     marks: Sequence[float] = (),
@@ -46,7 +49,10 @@ def prompt_errors(
     The axis of the error is logarithmic down to 0.1 % and linear below.
 
     Args:
-        rows: One row a seed: panel, series (name of a line), at (a number), error (0..1).
+        rows: One row per seed, with an error (0..1).
+        panel: Name of a row's panel, with keys of the row in braces, such as "M1 = {relevant}".
+        series: Name of its line, likewise.
+        at: Key of the setting, a number.
         xlabel: Name of the setting.
         title: Above the picture.
         marks: Errors with a dotted line.
@@ -54,22 +60,22 @@ def prompt_errors(
         log: Whether the setting's axis is logarithmic.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
     """
-    runs = collected(rows, "rows", "error")
-    names, series = order(runs, "panel"), order(runs, "series")
+    runs = _named(collected(rows, "rows", "error"), panel, series)
+    names, lines = order(runs, "panel"), order(runs, "series")
     figure, every = panels(len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)), sharey=True)
     for name, axes in zip(names, every, strict=True):
         mine = [row for row in runs if row["panel"] == name]
-        for index, line in enumerate(series):
-            _curve(axes, [r for r in mine if r["series"] == line], look(index), line)
+        for index, line in enumerate(lines):
+            _curve(axes, [r for r in mine if r["series"] == line], look(index), line, at)
         for height in marks:
             axes.axhline(height, color=GREY, linestyle=":", linewidth=1)
         if upright is not None:
             axes.axvline(upright, color=GREY, linestyle=":", linewidth=1)
-        _settings(axes, sorted(order(mine, "at")), log)
+        _settings(axes, sorted(order(mine, at)), log)
         axes.set_title(name, fontsize=9.5, fontweight="normal")
         axes.set_xlabel(xlabel)
         _error_axis(axes, max(r["error"] for r in runs))
@@ -79,24 +85,37 @@ def prompt_errors(
         for axes in every
         for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    shown = [name for name in series if name in handles]
+    shown = [name for name in lines if name in handles]
     legend_below(figure, [handles[name] for name in shown], shown)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 
 
-def _curve(axes: Axes, rows: list[dict[str, Any]], style: dict[str, Any], name: str) -> None:
+def _named(rows: list[dict[str, Any]], panel: str, series: str) -> list[dict[str, Any]]:
+    """The rows with the names of their panels and lines."""
+    return [row | {"panel": panel.format(**row), "series": series.format(**row)} for row in rows]
+
+
+def _curve(
+    axes: Axes,
+    rows: list[dict[str, Any]],
+    style: dict[str, Any],
+    name: str,
+    at: str,
+    scale: float = 1,
+) -> None:
     if not rows:
         return
-    at = sorted(order(rows, "at"))
-    bands = [band([100 * r["error"] for r in rows if r["at"] == x]) for x in at]
+    settings = sorted(order(rows, at))
+    bands = [band([100 * r["error"] for r in rows if r[at] == x]) for x in settings]
     low, middle, high = zip(*bands, strict=True)
-    axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(at, middle, label=name, **style)
+    places = [scale * x for x in settings]
+    axes.fill_between(places, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(places, middle, label=name, **style)
 
 
 def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
-    """Ticks at the settings; of those that stand too close every second."""
+    """Ticks at the settings that are not too close to the one before."""
     if log:
         axes.set_xscale("log")
     place = np.log(values) if log else np.asarray(values, float)
@@ -127,14 +146,14 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     """Keys and queries, attention and neurons in the course of training, in four panels.
 
     Args:
-        looks: One row a seed, step and domain: step, seed, domain, same (mass), and whole, along
+        looks: One row per seed, step and domain: step, seed, domain, same (mass), and whole, along
             and across of "query" and of "key". The last domain's keys and queries are drawn.
-        neurons: One row a neuron and step: step, neuron, sign, input norm, input cosine, label
+        neurons: One row per neuron and step: step, neuron, sign, input norm, input cosine, label
             norm, label cosine.
         title: Above the picture.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figure 6.2 of Li (2024).
     """
@@ -186,7 +205,7 @@ def _over_steps(
 
 
 def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
-    """Every neuron's way, the colour of the steps, a circle where a > 0 and a cross where not."""
+    """The path of every neuron, colored by steps; circles where a > 0, crosses where a < 0."""
     for neuron in order(rows, "neuron"):
         mine = [row for row in rows if row["neuron"] == neuron]
         x, y = ([row[f"{part} {what}"] for row in mine] for what in ("cosine", "norm"))
@@ -204,35 +223,42 @@ def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) 
 
 @styled
 def pruning_curves(
-    rows: Rows, norms: Rows = (), *, title: str = "", small: Mapping[str, float] | None = None
+    rows: Rows,
+    norms: Rows = (),
+    *,
+    series: str = "{rule}",
+    title: str = "",
+    small: Mapping[int, float] | None = None,
 ) -> Figure:
-    """Error over the share of neurons that went, a panel for each width; their norms as bars.
+    """Error over the share of neurons removed, a panel for each width; their norms as bars.
 
     Args:
-        rows: One row a seed: panel, series (name of a line), at (share, 0..1), error (0..1).
-        norms: One row a seed and part of the neurons: panel, rank (share of smaller ones), norm.
+        rows: One row per seed: width, rate (share removed, 0..1), error (0..1).
+        norms: One row per seed and part of the neurons: width, rank (share of smaller ones), norm.
+        series: Name of a row's line, with keys of the row in braces.
         title: Above the picture.
-        small: Share of small neurons of a panel, a dotted line.
+        small: Share of small neurons for each width, a dotted line.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
 
     Source: figure 6.5 of Li (2024).
     """
     runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
-    names = order(runs, "panel")
-    figure, every = panels(len(names), height=3.6, width=max(WIDTH, 4.2 * len(names)))
-    for name, axes in zip(names, every, strict=True):
-        mine = [row for row in runs if row["panel"] == name]
+    runs = _named(runs, "", series)
+    widths = order(runs, "width")
+    figure, every = panels(len(widths), height=3.6, width=max(WIDTH, 4.2 * len(widths)))
+    for width, axes in zip(widths, every, strict=True):
+        mine = [row for row in runs if row["width"] == width]
         for index, line in enumerate(order(mine, "series")):
-            own = [row | {"at": 100 * row["at"]} for row in mine if row["series"] == line]
-            _curve(axes, own, look(index), line)
-        if name in (small or {}):
-            axes.axvline(100 * (small or {})[name], color=GREY, linestyle=":", linewidth=1.2)
+            own = [row for row in mine if row["series"] == line]
+            _curve(axes, own, look(index), line, "rate", 100)
+        if width in (small or {}):
+            axes.axvline(100 * (small or {})[width], color=GREY, linestyle=":", linewidth=1.2)
         _error_axis(axes, max(row["error"] for row in runs))
-        _bars(axes, [row for row in sizes if row["panel"] == name])
-        axes.set(xlabel="neurons taken away (%); bars: smallest first", xlim=(-3, 100))
-        axes.set_title(name, fontsize=9.5, fontweight="normal")
+        _bars(axes, [row for row in sizes if row["width"] == width])
+        axes.set(xlabel="neurons removed (%); bars: smallest first", xlim=(-3, 100))
+        axes.set_title(f"m = {width}", fontsize=9.5, fontweight="normal")
     every[0].set_ylabel("test error (%)")
     legend_below(figure, *every[0].get_legend_handles_labels())
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)

@@ -27,7 +27,7 @@ def all_tasks(patterns: int) -> Tensor:
 
 
 def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
-    """M1 tasks a block that satisfy condition 6.3.2: block k maps a_j to +1 and a_(j+k) to -1.
+    """M1 tasks per block that satisfy condition 6.3.2: block k maps mu_j to +1, mu_(j+k) to -1.
 
     Args:
         patterns: M1.
@@ -37,7 +37,7 @@ def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
         int64 [U M1, 2].
 
     Raises:
-        ValueError: Too many blocks, or none.
+        ValueError: If there are too many blocks, or none.
 
     Source:
         Li (2024), section 6.5.
@@ -56,7 +56,7 @@ def unseen_tasks(tasks: Tensor, patterns: int) -> Tensor:
     """The tasks that are not among `tasks`, int64 [V, 2].
 
     Raises:
-        ValueError: There are none.
+        ValueError: If there are none.
     """
     check_tasks(tasks, patterns)
     code = torch.tensor([patterns, 1])
@@ -71,7 +71,7 @@ def check_tasks(tasks: Tensor, patterns: int) -> None:
     """Raise unless these are pairs of different patterns.
 
     Raises:
-        ValueError: Another shape or type, no task, an unknown pattern, or one pattern twice.
+        ValueError: If shape or type differ, there is no task, a pattern is unknown or twice in one.
     """
     if tasks.dim() != 2 or tasks.size(1) != 2 or not len(tasks) or tasks.dtype != torch.int64:
         raise ValueError(
@@ -96,7 +96,7 @@ def uncovered(tasks: Tensor, patterns: int) -> list[str]:
         patterns: M1.
 
     Raises:
-        ValueError: No such tasks.
+        ValueError: If these are no tasks of so many patterns.
 
     Example:
         >>> uncovered(training_tasks(4), 4)

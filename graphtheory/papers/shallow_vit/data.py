@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.papers.orthonormal import orthonormal
+
 
 class TokenSets(NamedTuple):
     """N sets of L tokens.
@@ -95,8 +97,7 @@ class TokenPatterns:
 
     def patterns(self, generator: Generator) -> Tensor:
         """Orthonormal mu, [M, d]."""
-        shape = (self.dim, self.num_patterns)
-        return torch.linalg.qr(torch.randn(shape, generator=generator))[0].t().contiguous()
+        return orthonormal(self.num_patterns, self.dim, generator)
 
     def sample(self, count: int, mu: Tensor, generator: Generator) -> TokenSets:
         """Draw `count` sets with the patterns [M, d]; labels alternate, +1 first."""

@@ -33,7 +33,7 @@ TASK = torch.tensor([[[1, 0]]])
         ),
         (
             lambda: checks.check_transitions(3 * torch.eye(2)[None, None] - 1, TASK),
-            "transitions: entries from -1 on",
+            "transitions: smallest entry -1",
         ),
     ],
 )

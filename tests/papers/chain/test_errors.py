@@ -71,7 +71,7 @@ def test_what_cannot_be_is_named() -> None:
         TrajectoryErrors.even(0.5, 0.8, 0, 10)
     with pytest.raises(ValueError, match="patterns: got 1, expected at least 2"):
         TrajectoryErrors.first(0.5, 0.8, 3, 1)
-    with pytest.raises(ValueError, match="makes one pattern of two"):
+    with pytest.raises(ValueError, match="maps two patterns to one"):
         TrajectoryErrors((0.7,), (0.2,))(torch.tensor([[0, 0]]))
     with pytest.raises(ValueError, match="expected an even number"):
         TrajectoryErrors((0.7,), (0.2,))(torch.tensor([[1, 2, 0]]))

@@ -1,15 +1,11 @@
 """Chapter 6 from the command line to its files, and what figure 6.3a says of errors."""
 
-import json
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from graphtheory.cli import main
-from graphtheory.papers import index
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.icl import (
     figures,
@@ -23,6 +19,7 @@ from graphtheory.papers.icl.baselines import BASELINES
 from graphtheory.papers.icl.figures_methods import Method
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.training import Learner
+from tests.papers.conftest import Reproduced
 
 MODULES = (
     figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning, figures_tasks,
@@ -57,23 +54,10 @@ def tiny(grid: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "steps-6-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"],
+    "name", ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"]
 )
-def test_a_figure_prints_and_draws(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figure = BY_ID[name]
-    figure = replace(figure, quick=tiny, grid=replace(figure.grid, first=0))
-    monkeypatch.setattr(index, "figures", lambda: {name: figure})
-    assert main(["reproduce", name, "--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{name}.json").read_text())
-    assert found["verdict"] in printed
-    assert {row["seed"] for row in found["rows"] if "seed" in row} == {3, 4}
-    if not name.startswith("steps"):
-        assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / f"{name}.csv").exists()
+def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
+    reproduced(name, tiny)
 
 
 @pytest.mark.parametrize("figure", BY_ID.values(), ids=BY_ID)

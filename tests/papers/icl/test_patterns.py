@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from graphtheory.papers.icl.patterns import Patterns, objections, section_6_5
+from graphtheory.papers.icl.patterns import Patterns, section_6_5, unmet_conditions
 
 DRAW = torch.Generator()
 
@@ -21,12 +21,12 @@ def test_patterns_of_the_thesis(generator: torch.Generator) -> None:
     assert a + b == pytest.approx(1.1) and a**2 + b**2 + 2 * 0.3**2 == pytest.approx(1)
 
 
-def test_why_a_theorem_says_nothing() -> None:
+def test_conditions_that_a_theorem_asks_for() -> None:
     most = math.sqrt(2 * 0.82)
-    assert all(not objections(section_6_5(total)) for total in (1.0, 1.2, most))
-    assert objections(section_6_5(0.9)) == ["S_1 = 0.9, expected at least 1"]
+    assert all(not unmet_conditions(section_6_5(total)) for total in (1.0, 1.2, most))
+    assert unmet_conditions(section_6_5(0.9)) == ["S_1 = 0.9, expected at least 1"]
     skewed = torch.tensor([[2.0, 0.0], [1.0, 0.5]])
-    told = objections(skewed)
+    told = unmet_conditions(skewed)
     assert "pattern 1 has the norm 2 beta, expected beta" in told
     assert "patterns 1 and 2 are not orthogonal" in told
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from matplotlib.figure import Figure
 from graphtheory.papers.icl.picture import prompt_errors, prompt_mechanism, pruning_curves
 
 ERRORS = [
-    {"panel": panel, "series": name, "at": at, "error": error + 0.01 * seed}
-    for panel in ("in domain", "out of domain")
+    {"domain": domain, "method": name, "length": at, "error": error + 0.01 * seed}
+    for domain in ("in domain", "out of domain")
     for name, errors in (("ICL", (0.2, 0.0)), ("1-NN", (0.3, 0.1)))
     for at, error in zip((5, 40), errors, strict=True)
     for seed in range(3)
@@ -33,11 +34,21 @@ NEURONS = [
     for n in (0, 1)
     for step in (0, 5, 10)
 ]  # fmt: skip
-NORMS = [{"panel": "in domain", "rank": r, "norm": 2 * r} for r in (0.25, 0.75)]
+PRUNED = [
+    {"width": width, "rule": rule, "rate": rate, "error": rate * seed / 10}
+    for width in (60, 200)
+    for rule in ("random", "smallest first")
+    for rate in (0.0, 0.5)
+    for seed in range(3)
+]
+NAMES: Any = {
+    "panel": "{domain}", "series": "by {method}", "at": "length", "xlabel": "contexts",
+}  # fmt: skip
+NORMS = [{"width": 60, "rank": r, "norm": 2 * r} for r in (0.25, 0.75)]
 PICTURES: dict[str, Callable[[], Figure]] = {
-    "prompt_errors": lambda: prompt_errors(ERRORS, xlabel="contexts", title="T", log=True),
+    "prompt_errors": lambda: prompt_errors(ERRORS, **NAMES, title="T", log=True),
     "prompt_mechanism": lambda: prompt_mechanism(LOOKS, NEURONS, title="T"),
-    "pruning_curves": lambda: pruning_curves(ERRORS, NORMS, title="T"),
+    "pruning_curves": lambda: pruning_curves(PRUNED, NORMS, title="T"),
 }
 
 
@@ -52,9 +63,9 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) ->
 
 
 def test_errors_are_medians_in_per_cent_and_nought_has_a_place() -> None:
-    inside, _ = prompt_errors(ERRORS, xlabel="contexts", marks=(1.0,)).axes
+    inside, _ = prompt_errors(ERRORS, **NAMES, marks=(1.0,)).axes
     drawn = {str(n.get_label()): list(n.get_ydata()) for n in inside.get_lines()}
-    assert drawn["ICL"] == pytest.approx([21, 1]) and drawn["1-NN"] == pytest.approx([31, 11])
+    assert drawn["by ICL"] == pytest.approx([21, 1]) and drawn["by 1-NN"] == pytest.approx([31, 11])
     assert inside.get_ylim()[0] < 0 < 33 < inside.get_ylim()[1]
     assert [1.0, 1.0] in [list(n.get_ydata()) for n in inside.get_lines()]
 
@@ -69,7 +80,7 @@ def test_keys_and_queries_are_those_of_the_last_domain() -> None:
 
 
 def test_bars_stand_behind_the_curves() -> None:
-    first, second, twin = pruning_curves(ERRORS, NORMS, small={"in domain": 0.4}).axes
+    first, second, twin = pruning_curves(PRUNED, NORMS, small={60: 0.4}).axes
     assert [bar.get_height() for bar in twin.patches] == [0.5, 1.5]
     assert first.get_zorder() > twin.get_zorder() and not second.patches
     assert [40.0, 40.0] in [list(n.get_xdata()) for n in first.get_lines()]

@@ -1,0 +1,107 @@
+"""Prompts of reasoning tasks in several steps: examples, and a query with its right steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from graphtheory.papers.chain import checks
+
+
+class ChainPrompts(NamedTuple):
+    """B prompts of l examples with K steps each, and the right steps of their queries.
+
+    Attributes:
+        context: x_i, y_i1, .., y_iK of each example, [B, l, K + 1, d].
+        context_pattern: Their patterns [B, l, K + 1].
+        query: z_0, .., z_K [B, K + 1, d].
+        query_pattern: Their patterns [B, K + 1].
+        vocabulary: The patterns [M, d], which are also the possible outputs.
+    """
+
+    context: Tensor
+    context_pattern: Tensor
+    query: Tensor
+    query_pattern: Tensor
+    vocabulary: Tensor
+
+    @property
+    def steps(self) -> int:
+        """K."""
+        return self.context.size(2) - 1
+
+    def columns(self) -> Tensor:
+        """E_1..E_l of eqs. (7.1) and (7.4), [B, l K, 2 d]."""
+        return self._columns(0)
+
+    def icl_columns(self) -> Tensor:
+        """E_1..E_l of eq. (7.8), [B, l K, 2 d]: x_i and y_iK, then K - 1 columns of zeros."""
+        ends = torch.cat([self.context[:, :, 0], self.context[:, :, -1]], 2)
+        out = ends.new_zeros(*ends.shape[:2], self.steps, ends.size(2))
+        out[:, :, 0] = ends
+        return out.flatten(1, 2)
+
+    def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The prompts that ask for a step of the query, given its right steps so far: eq. (7.1).
+
+        Args:
+            step: k of each prompt, in 1..K [B].
+
+        Returns:
+            Columns [B, l K + K, 2 d], of which the last K - k do not count; the number of columns
+            that count [B]; labels z_k [B, d].
+        """
+        checks.check_step(step, len(self.query), self.steps)
+        own, dim = torch.arange(self.steps, device=step.device), self.query.size(2)
+        out = self._columns(self.steps)
+        asked = out[:, -self.steps :]
+        asked[..., :dim] = self.query[:, :-1]
+        asked[..., dim:] = self.query[:, 1:] * (own < step[:, None] - 1)[..., None]
+        sizes = self.context.size(1) * self.steps + step
+        return out, sizes, self.query[torch.arange(len(step), device=step.device), step]
+
+    def _columns(self, more: int) -> Tensor:
+        """E_1..E_l and uninitialized room for more columns; every entry is written once."""
+        count, length, states, dim = self.context.shape
+        size = length * self.steps
+        out = self.context.new_empty(count, size + more, 2 * dim)
+        shape = (count, length, self.steps, 2 * dim)
+        parts = out.as_strided(shape, (out.stride(0), 2 * dim * (states - 1), 2 * dim, 1))
+        parts[..., :dim], parts[..., dim:] = self.context[:, :, :-1], self.context[:, :, 1:]
+        return out
+
+    def relation(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """Which example columns are of the query's step, and which have the query's pattern.
+
+        Args:
+            step: k of each prompt, in 1..K [B].
+
+        Returns:
+            Two bool tensors [B, l K].
+        """
+        count, length = self.context_pattern.shape[:2]
+        checks.check_step(step, count, self.steps)
+        own = torch.arange(self.steps, device=step.device).repeat(length)
+        same_step = own[None] == step[:, None] - 1
+        now = self.query_pattern[torch.arange(count, device=step.device), step - 1]
+        return same_step, self.context_pattern[:, :, :-1].flatten(1) == now[:, None]
+
+    def to_pyg(self, step: Tensor) -> Batch:
+        """The prompts of `at` as PyG graphs, with an edge from every column to the last, the query.
+
+        Args:
+            step: k of each prompt, in 1..K [B].
+
+        Returns:
+            A batch with x [columns, 2 d], edge_index, and labels y [B, d].
+        """
+        columns, sizes, label = self.at(step)
+        graphs = []
+        for x, size, y in zip(columns, sizes.tolist(), label, strict=True):
+            senders = torch.arange(size - 1, device=x.device)
+            edges = torch.stack([senders, torch.full_like(senders, size - 1)])
+            graphs.append(Data(x=x[:size], edge_index=edges, y=y[None]))
+        return Batch.from_data_list(graphs)
