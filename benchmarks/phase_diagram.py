@@ -67,8 +67,8 @@ def fresh(graph: Graph, hops: Tensor, batch_size: int, generator: Generator) -> 
     near = ((hops == 1) | (hops == 2)).float()
 
     def draw(step: int) -> tuple[Tensor, Tensor]:
-        order = torch.randperm(len(graph.labelled), generator=generator)
-        nodes = graph.labelled[order[:batch_size]]
+        order = torch.randperm(len(graph.labeled), generator=generator)
+        nodes = graph.labeled[order[:batch_size]]
         senders = torch.multinomial(near[nodes], SENDERS, generator=generator)
         return nodes, torch.cat([nodes[:, None], senders], 1)
 

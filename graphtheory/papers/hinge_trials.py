@@ -41,13 +41,14 @@ class HingeTask(NamedTuple):
     Attributes:
         x: Features [T N, d].
         y: Labels +1 or -1 [T N].
-        labelled: Ids of the labelled nodes [T, L].
-        candidates: [T N, T N], whom a node may hear; only rows of labelled nodes are read.
+        labeled: Ids of the labeled nodes [T, L].
+        candidates: [T N, T N], what a node may aggregate from; only rows of labeled nodes are
+            read.
     """
 
     x: Tensor
     y: Tensor
-    labelled: Tensor
+    labeled: Tensor
     candidates: Neighborhood
 
 
@@ -57,7 +58,7 @@ class HingeBatch(NamedTuple):
     Attributes:
         x: Features of all nodes of all trials [N, d].
         y: Labels +1 or -1 of the receivers [T, B].
-        rows: Whom the receivers hear, [T B, N], those of trial 0 first.
+        rows: What the receivers aggregate from, [T B, N], those of trial 0 first.
         receivers: Ids of the receivers [T B].
     """
 
@@ -74,11 +75,11 @@ class Algorithm4:
     Args:
         step_size: eta.
         steps: T, the steps on `first` included.
-        batch_size: B labelled nodes a step; all of them where there are fewer.
+        batch_size: B labeled nodes a step; all of them where there are fewer.
         first_steps: T_0, steps on the parameters named `first` alone.
-        pattern: Draws S^{n,t} from the candidates of each node of the batch, afresh in each step.
-        quiet: Training ends early when no node of any trial's batch had a loss for so many steps in
-            a row; 0 never ends early.
+        pattern: Draws S^{n,t} from the candidates of each node of the batch, again in each step.
+        quiet: Training ends early after so many steps in a row without a loss on any node of any
+            trial's batch; 0 never ends early.
 
     Source:
         Li (2024), algorithm 4; 60 nodes and the node itself, section 3.5.1.
@@ -114,8 +115,8 @@ def train_hinge(
         options: Step size, batches, samples.
         generator: Source of randomness.
         first: Parameters that are trained alone for the first steps.
-        watch: Called with the number of steps taken, before each step and after the last; where it
-            says True, training ends.
+        watch: Called with the number of steps taken, before each step and after the last;
+            training ends where it returns True.
 
     Returns:
         Steps taken.
@@ -125,7 +126,7 @@ def train_hinge(
     """
 
     def draw(step: int) -> HingeBatch:
-        batch = _batch(task.labelled, options.batch_size, generator)  # [T, B]
+        batch = _batch(task.labeled, options.batch_size, generator)  # [T, B]
         nodes = batch.flatten()
         rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
         return HingeBatch(task.x, task.y[batch], rows, nodes)
@@ -148,7 +149,7 @@ def descend(
         network: All T networks.
         draw: Gives the batch of each step.
         parameters: What is trained, changed in place.
-        options: Step size and steps; its `batch_size` and `pattern` are the drawer's concern.
+        options: Step size and steps; its `batch_size` and `pattern` are not read.
         first: Parameters that are trained alone for the first steps.
         watch: As of `train_hinge`.
 
@@ -179,9 +180,9 @@ def descend(
     return options.steps
 
 
-def _batch(labelled: Tensor, size: int, generator: Generator) -> Tensor:
-    """Different labelled nodes of each trial, [T, min(B, L)]."""
-    if size >= labelled.size(1):
-        return labelled
-    key = torch.rand(labelled.shape, generator=generator)
-    return labelled.gather(1, key.topk(size, dim=1).indices)
+def _batch(labeled: Tensor, size: int, generator: Generator) -> Tensor:
+    """Different labeled nodes of each trial, [T, min(B, L)]."""
+    if size >= labeled.size(1):
+        return labeled
+    key = torch.rand(labeled.shape, generator=generator)
+    return labeled.gather(1, key.topk(size, dim=1).indices)

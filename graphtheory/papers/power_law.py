@@ -83,7 +83,7 @@ def boundary(found: Successes, resamples: int = 400, seed: int = 0) -> Exponent:
 
     .. math:: \mathrm{logit}\,P = w (\log L - \log c - \beta \log v)
 
-    The interval is that of a parametric bootstrap over trials: successes drawn anew in each cell.
+    The interval is that of a parametric bootstrap over trials: successes drawn again in each cell.
     Where no v has a boundary, or only one has, the exponent is nan.
     """
     inside = halves(found)
@@ -137,7 +137,7 @@ def _fit(found: Successes, design: Array, start: Array | None = None) -> tuple[A
 
 
 def _ones(design: Array) -> Array:
-    """Coefficients of the design's constant column, as log labels are centred."""
+    """Coefficients of the design's constant column, as log labels are centered."""
     return np.asarray(np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0], np.float64)
 
 

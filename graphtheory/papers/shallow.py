@@ -33,12 +33,12 @@ class ShallowAttention(nn.Module):
         \mathrm{softmax}_n\big( (W_K x_s)^\top W_Q x_n + u_{(s,n)}^\top b \big) \Big)
 
     The graphs of the T trials are a disjoint union with N nodes each, those of trial 0 first. One
-    network serves every neighbourhood: a sampled ball of a graph with distances, token sets (the
+    network serves every neighborhood: a sampled ball of a graph with distances, token sets (the
     output of a set is the mean over its receivers), a star of contexts around a query. `a` is drawn
-    once and stays. A node with an empty row hears nothing: its output is 0.
+    once and stays. The output of a node with an empty row is 0.
 
     Keys and values are the features themselves: :math:`W_K^\top W_Q x_n` is formed for the
-    receivers, and W_V and W_O are applied to what they hear. That is the same sum in another order,
+    receivers, and W_V and W_O are applied to what they aggregate: the same sum in another order,
     at the cost of the receivers instead of all senders.
 
     Starts at W_Q, W_K, W_V ~ N(0, 1/d), W_O ~ N(0, 1/m), b = 0; `PatternStart` gives the start of
@@ -46,7 +46,7 @@ class ShallowAttention(nn.Module):
 
     Args:
         dim: Features of a node, d.
-        embedding: m_a of keys and queries and m_b of values, or one number for both.
+        embedding: m_a of keys and queries and m_b of values, or one size for both.
         width: Neurons, m.
         trials: Networks, T.
         buckets: Z of eq. (3.2), 0 for no bias: z hops have b_z, Z - 1 hops or more the last one.
@@ -62,7 +62,7 @@ class ShallowAttention(nn.Module):
         - **output:** [T, R].
 
     Raises:
-        ValueError: A number below 1 (buckets below 0), or shapes that do not fit.
+        ValueError: If a number is below 1 (buckets below 0), or shapes do not fit.
 
     Source:
         Li (2024), eqs. (3.1), (2.1) before the mean over receivers, and (6.2).
@@ -108,7 +108,7 @@ class ShallowAttention(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw everything afresh, `a` too."""
+        """Draw everything again, `a` too."""
         for weight in (self.W_Q, self.W_K, self.W_V):
             weight.normal_(0, weight.size(2) ** -0.5, generator=generator)
         self.W_O.normal_(0, self.W_O.size(1) ** -0.5, generator=generator)
@@ -118,7 +118,7 @@ class ShallowAttention(nn.Module):
 
     @torch.no_grad()
     def without_attention(self) -> ShallowAttention:
-        """W_Q = W_K = 0 and b = 0: every receiver hears the mean of its row, as in a GCN.
+        """W_Q = W_K = 0 and b = 0: every receiver takes the mean of its row, as in a GCN.
 
         Source:
             Li (2024), theorem 3.4.6.
@@ -149,13 +149,13 @@ class ShallowAttention(nn.Module):
         query = self._query(x, neighborhood, receivers)
         nodes = x[:, None]  # [T N, 1, d]
         bias = self._bias(neighborhood)
-        heard = ops.attention(query, nodes, nodes, neighborhood, bias=bias, scale=1.0)
-        value = heard.view(self.trials, -1, x.size(1)) @ self.W_V.transpose(1, 2)  # [T, R, m_b]
+        mixed = ops.attention(query, nodes, nodes, neighborhood, bias=bias, scale=1.0)
+        value = mixed.view(self.trials, -1, x.size(1)) @ self.W_V.transpose(1, 2)  # [T, R, m_b]
         hidden = torch.relu(self.W_O @ value.transpose(1, 2))  # [T, m, R]
         if self.positions == 1:
             return (self.a @ hidden)[:, 0]
         if position is None:
-            raise ValueError(f"position: not given, expected one of {self.positions} a receiver")
+            raise ValueError(f"position: not given, expected one of {self.positions} per receiver")
         place = position.view(self.trials, -1, 1).expand(-1, -1, self.a.size(2))
         return (self.a.gather(1, place) * hidden.transpose(1, 2)).sum(2)
 
@@ -251,7 +251,7 @@ class PatternStart:
             generator: Source of randomness.
 
         Raises:
-            ValueError: More patterns than the embeddings have room for.
+            ValueError: If the embeddings have no room for that many patterns.
         """
         patterns, matched = mu.size(1), self.matched
         matched = patterns if matched is None else min(matched, patterns)

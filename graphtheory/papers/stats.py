@@ -120,7 +120,7 @@ def levels(sample: tuple[Array, Array]) -> list[Estimate]:
 
 
 def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:
-    """`halves` at each setting [V], and again of successes drawn anew in each cell [R, V]."""
+    """`halves` at each setting [V], and again of successes drawn again in each cell [R, V]."""
     random = np.random.default_rng(seed)
     share = found.counts / found.trials
     drawn = []

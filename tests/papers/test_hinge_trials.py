@@ -21,9 +21,9 @@ def task(labels: int = 6) -> HingeTask:
     edges = torch.cat([torch.randint(NODES, (2, 40), generator=drawn(t)) + NODES * t
                        for t in range(TRIALS)], 1)  # fmt: skip
     x = torch.randn(TRIALS * NODES, DIM, generator=drawn(5))
-    labelled = torch.arange(labels) + NODES * torch.arange(TRIALS)[:, None]
+    labeled = torch.arange(labels) + NODES * torch.arange(TRIALS)[:, None]
     graph = Neighborhood.from_edge_index(edges, TRIALS * NODES)
-    return HingeTask(x, x[:, 0].sign(), labelled, AddSelf()(graph))
+    return HingeTask(x, x[:, 0].sign(), labeled, AddSelf()(graph))
 
 
 def net() -> ShallowAttention:
@@ -39,7 +39,7 @@ def test_steps_are_those_of_sgd_on_each_trial_alone() -> None:
         own = torch.arange(NODES) + NODES * t
         rows = given.candidates.rows(own)
         mine = Neighborhood(rows.indptr, rows.indices - NODES * t, NODES)
-        nodes = given.labelled[t] - NODES * t
+        nodes = given.labeled[t] - NODES * t
         for _ in range(WHOLE.steps):
             out = alone(given.x[own], mine)[0, nodes]
             optimizer.zero_grad()
@@ -58,7 +58,7 @@ def test_first_steps_leave_the_others_alone() -> None:
     assert changed == {"W_O"}
 
 
-def test_batches_hold_different_labelled_nodes_and_fresh_senders() -> None:
+def test_batches_hold_different_labeled_nodes_and_fresh_senders() -> None:
     given, seen = task(), []
 
     def network(x: Tensor, rows: Neighborhood, nodes: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def test_batches_hold_different_labelled_nodes_and_fresh_senders() -> None:
     options = Algorithm4(steps=300, batch_size=2, pattern=Compose(Sample(1), AddSelf()))
     assert train_hinge(network, given, [weight], options, drawn()) == 300
     counts = Counter(int(n) for nodes, _ in seen for n in nodes.flatten())
-    assert set(counts) == set(given.labelled.flatten().tolist())
+    assert set(counts) == set(given.labeled.flatten().tolist())
     assert all(60 < count < 140 for count in counts.values())
     assert all(len(set(row.tolist())) == 2 for nodes, _ in seen for row in nodes)
     own, rows = seen[0]
@@ -115,9 +115,9 @@ def test_batches_may_be_new_data_in_every_step() -> None:
 
     def draw(step: int) -> HingeBatch:
         asked.append(step)
-        nodes = given.labelled.flatten()
+        nodes = given.labeled.flatten()
         rows = given.candidates.rows(nodes)
-        return HingeBatch(given.x, given.y[given.labelled], rows, nodes)
+        return HingeBatch(given.x, given.y[given.labeled], rows, nodes)
 
     assert descend(model, draw, list(model.parameters()), WHOLE) == WHOLE.steps
     assert asked == list(range(WHOLE.steps))

@@ -27,8 +27,9 @@ class Learner:
     """A network and how it is trained, in the letters of section 3.5.1.
 
     Attributes:
-        network: "GT" hears itself and the nodes at one and two hops, in training 60 of these; "GCN"
-            has W_K = W_Q = 0 and b = 0 and hears the core neighbourhood, in training 60 of it.
+        network: "GT" attends to itself and the nodes at one and two hops, in training to 60 of
+            these; "GCN" has W_K = W_Q = 0 and b = 0 and takes the mean of the core neighborhood,
+            in training of 60 nodes of it.
         scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
         step_size: eta.
         steps: T.
@@ -95,7 +96,7 @@ class Graph(NamedTuple):
         y: Labels +1 or -1 [N].
         pattern: 0 for mu_1, 1 for mu_2, higher otherwise [N].
         mu: Patterns [M, d].
-        labelled: Ids [L].
+        labeled: Ids [L].
         ball: T^n of the GT, all nodes within two hops.
     """
 
@@ -103,10 +104,10 @@ class Graph(NamedTuple):
     y: Tensor
     pattern: Tensor
     mu: Tensor
-    labelled: Tensor
+    labeled: Tensor
     ball: Neighborhood
 
-    def heard(self, network: str) -> Neighborhood:
+    def neighbors(self, network: str) -> Neighborhood:
         """T^n of every node."""
         if network == GT:
             return self.ball
@@ -114,8 +115,8 @@ class Graph(NamedTuple):
         return self.ball.keep(self.ball.distance == CORE)
 
     def candidates(self, network: str) -> Neighborhood:
-        """T^n without n, of the labelled nodes alone."""
-        mine = self.labelled.sort().values
+        """T^n without n, of the labeled nodes alone."""
+        mine = self.labeled.sort().values
         rows = self.ball.rows(mine)
         assert rows.distance is not None
         rows = rows.keep(rows.distance == CORE if network == GCN else rows.distance > 0)
@@ -125,8 +126,8 @@ class Graph(NamedTuple):
         )
 
     def rest(self) -> Tensor:
-        """Bool [N], the nodes that are not labelled."""
-        return torch.ones(len(self.y), dtype=torch.bool).index_fill(0, self.labelled, False)
+        """Bool [N], the nodes that are not labeled."""
+        return torch.ones(len(self.y), dtype=torch.bool).index_fill(0, self.labeled, False)
 
 
 def capped(graph: CoreNeighborhoodGraph, degree: int = 120) -> CoreNeighborhoodGraph:
@@ -166,7 +167,7 @@ def run(
     task = HingeTask(
         torch.cat([g.x for g in graphs]),
         torch.cat([g.y for g in graphs]),
-        torch.stack([g.labelled for g in graphs]) + sizes[:, None],
+        torch.stack([g.labeled for g in graphs]) + sizes[:, None],
         union([g.candidates(learner.network) for g in graphs]),
     )
     steps = train_hinge(
@@ -178,24 +179,24 @@ def run(
 
 @torch.no_grad()
 def evaluate(model: ShallowAttention, graphs: Sequence[Graph], network: str) -> list[Outcome]:
-    """Of each trial's network on its unlabelled nodes, each hearing all of its T^n."""
+    """Of each trial's network on its unlabeled nodes, each with all of its T^n."""
     found = []
     for index, graph in enumerate(graphs):
         rest = graph.rest()
-        margin = (graph.y * model.trial(index)(graph.x, graph.heard(network))[0])[rest]
+        margin = (graph.y * model.trial(index)(graph.x, graph.neighbors(network))[0])[rest]
         found.append(Outcome.of(margin))
     return found
 
 
 @torch.no_grad()
 def relevant_mass(model: ShallowAttention, graphs: Sequence[Graph]) -> list[dict[str, float]]:
-    """Attention on class-relevant nodes, left side of (3.11), averaged over labelled nodes.
+    """Attention on class-relevant nodes, left side of (3.11), averaged over labeled nodes.
 
-    Also of the labelled nodes with and without a discriminative pattern alone.
+    Also of the labeled nodes with and without a discriminative pattern alone.
     """
     found = []
     for index, graph in enumerate(graphs):
-        rows, ids = graph.ball.rows(graph.labelled), graph.labelled
+        rows, ids = graph.ball.rows(graph.labeled), graph.labeled
         weights = model.trial(index).attention(graph.x, rows, ids)
         own = torch.where(graph.y > 0, 0, 1)[ids][rows.receivers()]  # D_1 for +1, D_2 for -1
         relevant = graph.pattern[rows.indices] == own

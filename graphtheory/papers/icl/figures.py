@@ -14,9 +14,10 @@ from graphtheory.papers.icl import gpt
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.patterns import section_6_5, unmet_conditions
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import LINEAR, ROOT, Learner, outcomes, train
+from graphtheory.papers.icl.training import Learner, outcomes, train
 from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, world
 from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.papers.shallow import LINEAR, ROOT
 from graphtheory.report.table import mean_spread, percent_spread
 
 LEARNER = Learner()

@@ -14,10 +14,8 @@ from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, descend
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.model import DiagonalStart, icl_predict
 from graphtheory.papers.icl.world import DIM, World, prompts_of
-from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.shallow import LINEAR, ShallowAttention, Watch, output_scale
 from graphtheory.patterns.draw import derive
-
-LINEAR, ROOT = "1/m", "1/sqrt(m)"
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,12 @@ class Learner:
         """Networks at their start."""
         model = ShallowAttention(
             2 * DIM, self.embedding, self.width, trials=trials,
-            scale=self.width ** (-1 if self.scale == LINEAR else -0.5), generator=generator,
+            scale=output_scale(self.scale, self.width), generator=generator,
         )  # fmt: skip
         DiagonalStart(DIM, self.delta)(model, generator)
         return model
 
 
-Watch = Callable[[int, ShallowAttention], bool]
 Choose = Callable[[int, Generator], Tensor]
 """(prompts of each network, generator) -> index in the source's tasks, int64 [T B]."""
 

@@ -46,7 +46,7 @@ class TokenPatterns:
         c_noisy: See there.
 
     Raises:
-        ValueError: A parameter out of its range, or shares that leave no majority.
+        ValueError: If a parameter is out of its range, or the shares leave no majority.
 
     Source:
         Li (2024), sections 2.3.2 and 2.4.1. `noisy` is not in the source, whose figure 2.5 removes

@@ -14,7 +14,7 @@ class ShallowViT:
     .. math:: F(X^n) = \frac{1}{|S^n|} \sum_{l \in S^n} a_{(l)}^\top \mathrm{ReLU}\big(
         W_O W_V X^n \mathrm{softmax}_{S^n}(X^{n\top} W_K^\top W_Q x_l^n) \big)
 
-    Rows of a neighbourhood say which tokens of each set are heard, so that a pattern that samples
+    Rows of a neighborhood are the tokens of each set that stay, so that a pattern that samples
     them is token sparsification at random; tokens attend to each other within their row.
 
     Args:
@@ -22,7 +22,7 @@ class ShallowViT:
         place: Of each token in its set, int64 [tokens]; None where `a` is shared.
 
     Raises:
-        ValueError: A network with places but none given.
+        ValueError: If the network has an `a` for each place, but no places are given.
 
     Source:
         Li (2024), eq. (2.1).
@@ -44,7 +44,7 @@ class ShallowViT:
         self._cliques: dict[tuple[int, int], Neighborhood] = {}
 
     def __call__(self, x: Tensor, rows: Neighborhood, sets: Tensor) -> Tensor:
-        """Outputs [T, B] of sets, as `train.Network`.
+        """Outputs [T, B] of sets, as a `hinge_trials.Network`.
 
         Args:
             x: Tokens of all trials [tokens, d].
@@ -52,7 +52,7 @@ class ShallowViT:
             sets: Ids of the sets; not read.
 
         Raises:
-            ValueError: Sets of different sizes.
+            ValueError: If the sets have different sizes.
         """
         tokens, inside, place = self._of(x, rows)
         out = self.network(tokens, inside, position=place)  # [T, B S]

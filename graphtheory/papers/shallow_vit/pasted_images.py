@@ -18,9 +18,9 @@ class Pasted:
 
     A patch then belongs to the image or to the background, and of all tokens the share
     :math:`\alpha_* = (\text{region} / \text{size})^2` is label-relevant. The pictures have one more
-    channel than the images, which says what an oracle knows of each patch: 255 for the image, and
-    for the background one of 0..199, drawn for each patch. Leaving the tokens of least rank thus
-    removes background at random before anything else.
+    channel than the images, the rank of each patch for an oracle: 255 for the image, and for the
+    background one of 0..199, drawn for each patch. Removing the tokens of least rank thus removes
+    background at random before anything else.
 
     Args:
         size: Rows and columns of the canvas, in pixels.
@@ -28,7 +28,7 @@ class Pasted:
         patch: Those of a patch; divides both.
 
     Raises:
-        ValueError: Sizes that do not fit.
+        ValueError: If sizes do not fit.
 
     Source:
         Li (2024), section 2.4.2: CIFAR-10 images in regions of 26 x 26 pixels of ImageNet plants of
@@ -112,7 +112,7 @@ class Pasted:
 
 
 def textures(count: int, channels: int, size: int, generator: Generator) -> Tensor:
-    """Blotches of two sizes and grain around a colour of each picture, uint8 [N, C, size, size]."""
+    """Blotches of two sizes and grain around a color of each picture, uint8 [N, C, size, size]."""
     total = 128 + _SPREAD * torch.randn(count, channels, 1, 1, generator=generator)
     for blotches in (*_OCTAVES, size):
         noise = torch.randn(count, channels, blotches, blotches, generator=generator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -181,7 +181,7 @@ def run(
         trials: Its data.
         tokens: L, places in a set before sparsification.
         seed: Of start and batches.
-        watch: As of `train.train_hinge`, with the networks.
+        watch: As of `train_hinge`, with the networks.
     """
     generator = Generator().manual_seed(derive(seed, len(trials)))
     model = learner.model(torch.stack([t.mu for t in trials]), tokens, generator)
@@ -210,26 +210,29 @@ def joined(sets: Sequence[Sets]) -> Sets:
     return Sets(*(torch.cat(of) for of in zip(*sets, strict=True)))
 
 
+def _tested(
+    model: ShallowAttention, trials: Sequence[Trial]
+) -> Iterator[tuple[ShallowViT, Sets, Tensor]]:
+    """Each trial's network, its test sets and their tokens [tokens, d]."""
+    for index, trial in enumerate(trials):
+        sets = trial.test
+        yield ShallowViT(model.trial(index), sets.place.flatten()), sets, sets.x.flatten(0, 1)
+
+
 @torch.no_grad()
 def evaluate(model: ShallowAttention, trials: Sequence[Trial]) -> list[Outcome]:
     """Of each trial's network on its test sets."""
-    found = []
-    for index, trial in enumerate(trials):
-        sets = trial.test
-        vit = ShallowViT(model.trial(index), sets.place.flatten())
-        out = vit(sets.x.flatten(0, 1), sets.rows(), torch.arange(len(sets.y)))[0]
-        margin = sets.y * out
-        found.append(Outcome.of(margin))
-    return found
+    return [
+        Outcome.of(sets.y * vit(x, sets.rows(), torch.arange(len(sets.y)))[0])
+        for vit, sets, x in _tested(model, trials)
+    ]
 
 
 @torch.no_grad()
 def relevant_mass(model: ShallowAttention, trials: Sequence[Trial]) -> list[float]:
     """Attention on label-relevant tokens, left side of (2.15), averaged over tokens and sets."""
     found = []
-    for index, trial in enumerate(trials):
-        sets = trial.test
-        vit = ShallowViT(model.trial(index), sets.place.flatten())
-        weights, inside, ids = vit.attention(sets.x.flatten(0, 1), sets.rows())
+    for vit, sets, x in _tested(model, trials):
+        weights, inside, ids = vit.attention(x, sets.rows())
         found.append(mass_on(weights, inside, sets.relevant.flatten()[ids][inside.indices]))
     return found

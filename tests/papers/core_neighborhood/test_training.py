@@ -26,22 +26,22 @@ def test_the_core_distance_is_one(variant: str) -> None:
 
 def test_a_trial_is_that_of_its_seed_whatever_the_labels() -> None:
     few, more = (core.draw(SMALL, labels, seed=3) for labels in (5, 9))
-    assert torch.equal(few.x, more.x) and torch.equal(few.labelled, more.labelled[:5])
+    assert torch.equal(few.x, more.x) and torch.equal(few.labeled, more.labeled[:5])
     assert not torch.equal(few.x, core.draw(SMALL, 5, seed=4).x)
     assert set(few.y.tolist()) == {1.0, -1.0}
     assert bool((few.y[few.pattern == 0] == 1).all() and (few.y[few.pattern == 1] == -1).all())
-    assert few.rest().sum() == 75 and not few.rest()[few.labelled].any()
+    assert few.rest().sum() == 75 and not few.rest()[few.labeled].any()
 
 
 def test_whom_the_networks_hear() -> None:
     graph = core.draw(SMALL, 5, seed=0)
-    gt, gcn = graph.heard(core.GT), graph.heard(GCN)
+    gt, gcn = graph.neighbors(core.GT), graph.neighbors(GCN)
     assert gt.distance is not None and gt.distance.unique().tolist() == [0, 1, 2]
     assert gcn.distance is not None and gcn.distance.unique().tolist() == [1]
     for network, distances in ((core.GT, {1, 2}), (GCN, {1})):
         rows = graph.candidates(network)
         assert rows.distance is not None and set(rows.distance.tolist()) == distances
-        assert set(rows.receivers().tolist()) == set(graph.labelled.tolist())
+        assert set(rows.receivers().tolist()) == set(graph.labeled.tolist())
 
 
 def test_no_more_links_than_there_are_nodes() -> None:
@@ -69,7 +69,7 @@ def test_loss_error_and_attention_by_hand() -> None:
     with torch.no_grad():
         out = model(graph.x, graph.ball)[0]
         weights = model.attention(graph.x, graph.ball)[:, 0]
-    rest = [n for n in range(80) if n not in graph.labelled.tolist()]
+    rest = [n for n in range(80) if n not in graph.labeled.tolist()]
     margins = [float(graph.y[n] * out[n]) for n in rest]
     (found,) = core.evaluate(model, [graph], core.GT)
     assert found.hinge == pytest.approx(sum(max(1 - m, 0) for m in margins) / 74, rel=1e-4)
@@ -80,9 +80,9 @@ def test_loss_error_and_attention_by_hand() -> None:
 
 def _mass(graph: Graph, rows: Neighborhood, weights: Tensor) -> float:
     total = 0.0
-    for n in graph.labelled.tolist():
+    for n in graph.labeled.tolist():
         for e in range(int(rows.indptr[n]), int(rows.indptr[n + 1])):
             own = 0 if graph.y[n] > 0 else 1
             if graph.pattern[rows.indices[e]] == own:
                 total += float(weights[e])
-    return total / len(graph.labelled)
+    return total / len(graph.labeled)

@@ -5,6 +5,7 @@ import torch
 from graphtheory.papers.icl import training as icl
 from graphtheory.papers.icl.training import Learner
 from graphtheory.papers.icl.world import PromptTest, prompts_of, world
+from graphtheory.papers.shallow import LINEAR, ROOT
 
 SMALL = Learner(steps=3, batch_size=8, width=10, length=4)
 
@@ -28,7 +29,7 @@ def test_networks_learn_what_sgd_on_the_same_prompts_gives() -> None:
 
 def test_scales_of_the_output_layer() -> None:
     generator = torch.Generator().manual_seed(0)
-    for scale, size in ((icl.LINEAR, 0.1), (icl.ROOT, 10**-0.5)):
+    for scale, size in ((LINEAR, 0.1), (ROOT, 10**-0.5)):
         a = replace(SMALL, scale=scale).model(1, generator).a
         torch.testing.assert_close(a.abs(), torch.full_like(a, size))
 

@@ -29,7 +29,7 @@ def by_hand(model: ShallowAttention, t: int, x: Tensor, places: list[int]) -> Te
 
 @pytest.mark.parametrize("positions", [1, TOKENS])
 def test_sets_are_the_formula_on_the_tokens_that_stay(positions: int) -> None:
-    """Two trials with two sets of four tokens; of each set three are heard."""
+    """Two trials with two sets of four tokens; of each set three stay."""
     model, x = net(positions), torch.randn(16, DIM, generator=drawn(1))
     place = torch.arange(16) % TOKENS
     stay = torch.tensor([[0, 2, 3], [5, 4, 7], [8, 9, 11], [12, 13, 14]])
