@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
-
-import numpy as np
 
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Power, exponent_rows
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Grid, axis
 from graphtheory.papers.pictures import phase_diagram
+from graphtheory.papers.pivot import groups
 from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
 from graphtheory.patterns.draw import derive
 from graphtheory.report.table import Table
@@ -82,19 +81,20 @@ class Boundary:
 
     def successes(self, grid: Phases, measured: Measurements) -> dict[str, Successes]:
         """Counts of each case."""
-        values = sorted({one[self.setting] for one in measured})
         labels = sorted({one["labels"] for one in measured})
-        shown = np.array([self.shown(value) for value in values])
-        found = {
-            case.name: Successes(
-                shown, np.array(labels, float), np.zeros((len(values), len(labels))), grid.seeds
+        shown = [self.shown(value) for value in sorted({one[self.setting] for one in measured})]
+        return {
+            case: Successes.counted(
+                shown, labels,
+                [
+                    (self.shown(one[self.setting]), one["labels"])
+                    for one in mine
+                    if one["hinge"] < SUCCESS
+                ],
+                grid.seeds,
             )
-            for case in grid.cases
-        }
-        for one in measured:
-            place = values.index(one[self.setting]), labels.index(one["labels"])
-            found[one["case"]].counts[place] += one["hinge"] < SUCCESS
-        return found
+            for (case,), mine in groups(measured, "case").items()
+        }  # fmt: skip
 
     def show(self, grid: Phases, measured: Measurements) -> Shown:
         """The labels at which half of the trials succeed; rows of every cell."""
@@ -103,7 +103,7 @@ class Boundary:
             law, claimed = claim.find(found), self.claimed[place]
             half = [number(labels) for labels in halves(found).tolist()]
             lines.append([case, *half, short(law), "-" if math.isnan(claimed) else f"{claimed:g}"])
-            for at, labels, share in _cells(found):
+            for at, labels, share in found.shares():
                 cell = [
                     one["hinge"] for one in measured
                     if one["case"] == case and one["labels"] == labels
@@ -119,31 +119,31 @@ class Boundary:
 
     def picture(self, grid: Phases, measured: Measurements, title: str) -> Any:
         """The share of successes of each cell, with the laws."""
-        claim, cells, laws = self.claim, [], {}
-        for place, (case, found) in enumerate(self.successes(grid, measured).items()):
-            half = dict(zip(found.values.tolist(), halves(found).tolist(), strict=True))
-            cells += [
-                {"case": case, "value": at, "labels": labels, "share": share, "half": half[at]}
-                for at, labels, share in _cells(found)
-            ]
+        by, claim, laws = self.successes(grid, measured), self.claim, {}
+        for claimed, (case, found) in zip(self.claimed, by.items(), strict=True):
             law = claim.find(found)
             if law is not None:
-                laws[case] = law.line(self.claimed[place])
+                laws[case] = law.line(claimed)
         return phase_diagram(
-            cells, laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
+            cells(by), laws, xlabel=claim.letter, ylabel=self.labels, title=f"{title} a cell"
         )
 
 
-def _cells(found: Successes) -> Iterator[tuple[float, float, float]]:
-    """Value, labels and share of successes of each cell."""
-    for i, value in enumerate(found.values.tolist()):
-        for j, labels in enumerate(found.labels.tolist()):
-            yield value, labels, found.counts[i, j] / found.trials
+def cells(by: Mapping[str, Successes]) -> list[dict[str, Any]]:
+    """Successes of each case as `pictures.phase_diagram` takes them."""
+    out = []
+    for case, found in by.items():
+        half = dict(zip(found.values.tolist(), halves(found).tolist(), strict=True))
+        out += [
+            {"case": case, "value": value, "labels": labels, "share": share, "half": half[value]}
+            for value, labels, share in found.shares()
+        ]
+    return out
 
 
-def number(value: float) -> str:
+def number(value: float, digits: str = ".1f") -> str:
     """A number of labels or steps in a table; infinite where none is enough."""
-    return "none" if math.isinf(value) else "all" if value == 0 else f"{value:.1f}"
+    return "none" if math.isinf(value) else "all" if value == 0 else f"{value:{digits}}"
 
 
 def short(law: Exponent | None) -> str:

@@ -26,7 +26,7 @@ def phase_diagram(
     laws: Mapping[str, Law],
     *,
     xlabel: str,
-    ylabel: str = "labelled nodes",
+    ylabel: str = "labeled nodes",
     title: str = "",
 ) -> Figure:
     """Share of trials that succeed, a panel for each case: black none, white all.

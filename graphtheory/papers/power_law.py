@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,26 @@ class Successes:
     labels: Array
     counts: Array
     trials: int
+
+    @classmethod
+    def counted(
+        cls,
+        values: Sequence[float],
+        labels: Sequence[float],
+        succeeded: Iterable[tuple[float, float]],
+        trials: int,
+    ) -> Successes:
+        """Counts of trials, from the value and labels of each that succeeded."""
+        counts = np.zeros((len(values), len(labels)))
+        for value, of in succeeded:
+            counts[values.index(value), labels.index(of)] += 1
+        return cls(np.array(values, float), np.array(labels, float), counts, trials)
+
+    def shares(self) -> Iterator[tuple[float, float, float]]:
+        """Value, labels and share of successes of each cell."""
+        for value, counts in zip(self.values.tolist(), self.counts.tolist(), strict=True):
+            for labels, count in zip(self.labels.tolist(), counts, strict=True):
+                yield value, labels, count / self.trials
 
 
 def halves(found: Successes) -> Array:

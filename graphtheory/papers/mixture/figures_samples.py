@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
@@ -24,6 +21,7 @@ from graphtheory.papers.mixture.mixtures import (
     laws,
 )
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
+from graphtheory.papers.phases import cells, number
 from graphtheory.papers.pictures import phase_diagram
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.power_law import Successes, boundary, halves
@@ -70,15 +68,13 @@ def _succeeded(row: Measured) -> bool:
 
 def successes(grid: Samples, measured: Measurements) -> dict[str, Successes]:
     """Learner -> the number of trials with V_W of at most `SUCCESS`, by value and n."""
-    out = {}
-    for (learner,), own in groups(measured, "learner").items():
-        counts = np.zeros((len(grid.places), len(grid.counts)))
-        for row in filter(_succeeded, own):
-            counts[grid.places.index(grid.shown(row["value"])), grid.counts.index(row["n"])] += 1
-        out[learner] = Successes(
-            np.array(grid.places), np.array(grid.counts, float), counts, grid.seeds
+    return {
+        learner: Successes.counted(
+            grid.places, grid.counts,
+            [(grid.shown(row["value"]), row["n"]) for row in own if _succeeded(row)], grid.seeds,
         )
-    return out
+        for (learner,), own in groups(measured, "learner").items()
+    }  # fmt: skip
 
 
 def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
@@ -87,7 +83,7 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
     for name, succeeded in successes(grid, measured).items():
         half = zip(grid.places, halves(succeeded), strict=True)
         found, line = claim.find(succeeded), f"{name}, {claim.what}"
-        lines[line] = ({place: _number(n) for place, n in half}, found)
+        lines[line] = ({place: number(n, ".4g") for place, n in half}, found)
         for (learner, value, n), cell in by.items():
             if learner == name:
                 about = {grid.name: round(grid.shown(value), 6), "n": n}
@@ -99,22 +95,10 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
     return Shown(found_table("examples that trials need", grid.name, grid.places, lines), rows)
 
 
-def _number(value: float) -> str:
-    return "none" if math.isinf(value) else "all" if value == 0 else f"{value:.4g}"
-
-
 def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) -> Any:
-    by, cells = successes(grid, measured), []
-    for name, found in by.items():
-        half = halves(found)
-        cells += [
-            {"case": name, "value": value, "labels": n, "half": half[i],
-             "share": found.counts[i, j] / found.trials}
-            for i, value in enumerate(found.values.tolist())
-            for j, n in enumerate(found.labels.tolist())
-        ]  # fmt: skip
+    by = successes(grid, measured)
     fitted = laws(claim, {name: claim.find(found) for name, found in by.items()})
-    return phase_diagram(cells, fitted, xlabel=grid.name, ylabel="examples", title=title)
+    return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
 def _quick(grid: Samples) -> Samples:
