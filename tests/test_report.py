@@ -14,7 +14,7 @@ from graphtheory.bench.diagnose import Diagnosis
 from graphtheory.bench.node_benchmark import Benchmark, Run
 from graphtheory.bench.rows import Environment
 from graphtheory.bench.search import Judged
-from graphtheory.bench.trial import Trial
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.report import (
     BenchmarkReport,
     Page,
@@ -229,8 +229,8 @@ def test_distance_rows_become_bias_and_accuracy() -> None:
 
 
 def test_search_log_is_sorted_and_shown() -> None:
-    log = [Judged("karate", Trial("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)]
-    table = search_table([*log, Judged("karate", Trial("gat"), 0.1, 50, 1.0, 1, 60, 20)])
+    log = [Judged("karate", NodeTrial("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)]
+    table = search_table([*log, Judged("karate", NodeTrial("gat"), 0.1, 50, 1.0, 1, 60, 20)])
     assert [(row[0], row[2]) for row in table.rows] == [
         ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
     ]  # fmt: skip
@@ -238,8 +238,8 @@ def test_search_log_is_sorted_and_shown() -> None:
 
 
 def test_options_are_those_that_differ_from_the_default() -> None:
-    assert options(Trial("gt")) == "hidden=64, layers=2, lr=0.01"
-    assert options(Trial("gt", degree=True)).endswith("degree=True")
+    assert options(NodeTrial("gt")) == "hidden=64, layers=2, lr=0.01"
+    assert options(NodeTrial("gt", degree=True)).endswith("degree=True")
 
 
 def test_settings_name_every_option() -> None:

@@ -41,7 +41,7 @@ _SPLIT, _PROBE, _DRAW = 0, 1, 2  # streams of randomness
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ContrastiveRecipe:
     """How features of a data set are learned.
 
     Attributes:
@@ -77,14 +77,14 @@ class Recipe:
     limit: int | None = None
 
 
-GRAPH = Recipe(
+GRAPH = ContrastiveRecipe(
     "Cora", graph=True, encoder="gcn", temperature=0.4, batch_size=512, epochs=150, lr=1e-3,
     weight_decay=1e-5, limit=1,
 )  # fmt: skip
 """The recipe of graphs."""
 
 
-def recipe_for(dataset: str, root: Path | None, head: str = TRANSFORMER) -> Recipe:
+def recipe_for(dataset: str, root: Path | None, head: str = TRANSFORMER) -> ContrastiveRecipe:
     """The recipe of a data set, by its name; "digits" is images.
 
     An epoch of larger images is 20 batches, so that they take as many steps as "digits";
@@ -93,7 +93,7 @@ def recipe_for(dataset: str, root: Path | None, head: str = TRANSFORMER) -> Reci
     if dataset.lower() not in image_sets.names():
         epochs = 100 if dataset.lower() == LARGE else GRAPH.epochs
         return replace(GRAPH, dataset=dataset, root=root, head=head, epochs=epochs)
-    made = Recipe(dataset.lower(), root, head=head)
+    made = ContrastiveRecipe(dataset.lower(), root, head=head)
     return made if made.dataset == "digits" else replace(made, epochs=10, limit=20)
 
 
@@ -127,7 +127,7 @@ class Prepared(NamedTuple):
     embed: Callable[[], tuple[Tensor, Tensor]]
 
 
-def make_head(recipe: Recipe, in_channels: int) -> nn.Module:
+def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
     """The head of a recipe; an MLP is as wide as it takes to have a transformer's parameters."""
     if recipe.head in (NONE, DGI, UNTRAINED):
         return nn.Identity()
@@ -151,7 +151,7 @@ def make_head(recipe: Recipe, in_channels: int) -> nn.Module:
     return MLPHead(in_channels, hidden, recipe.width, depth)
 
 
-def prepare(recipe: Recipe, seed: int) -> Prepared:
+def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     """Model and data of a recipe; the seed fixes the split, the parameters and the labels.
 
     Raises:
@@ -164,7 +164,7 @@ def prepare(recipe: Recipe, seed: int) -> Prepared:
         return _on_graph(recipe, seed) if recipe.graph else _on_images(recipe, seed)
 
 
-def _on_images(recipe: Recipe, seed: int) -> Prepared:
+def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     found = image_sets.load(recipe.dataset, recipe.root)
     images, y = found.training()
     split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
@@ -200,7 +200,7 @@ def features_of(encoder: nn.Module, images: Tensor, batch: int = 1024) -> Tensor
     return found
 
 
-def _on_graph(recipe: Recipe, seed: int) -> Prepared:
+def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     data = graphs.load(recipe.dataset, recipe.root, seed=seed)
     nodes = torch.arange(data.num_nodes)
     graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
@@ -231,7 +231,7 @@ def _on_graph(recipe: Recipe, seed: int) -> Prepared:
     return Prepared(task, _batches(nodes, recipe, seed), score, embed)
 
 
-def _batches(samples: Tensor, recipe: Recipe, seed: int) -> Unlabeled:
+def _batches(samples: Tensor, recipe: ContrastiveRecipe, seed: int) -> Unlabeled:
     return Unlabeled(samples, recipe.batch_size, seed, recipe.limit)
 
 

@@ -15,8 +15,7 @@ from graphtheory.metrics import count_macs
 from graphtheory.models import image_zoo
 from graphtheory.train import Augmentation, FitResult, ImageData, ImageTask, Recipe, fit
 from graphtheory.train.score import accuracy
-
-EpochRow = dict[str, float]
+from graphtheory.train.watch import EpochRow
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.bench.finished import Finished, Settings
-from graphtheory.bench.trial import Outcome, Trial, load, run_trial
+from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, run_trial
 from graphtheory.bench.tuned import is_tuned, tuned_trial
 from graphtheory.data.catalogue import key
 from graphtheory.metrics.attention_mass import mass_by_distance
@@ -102,7 +102,7 @@ class Benchmark:
         """How many runs there are."""
         return self.seeds * len(self.models)
 
-    def trial(self, model: str) -> tuple[Trial, int, int]:
+    def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The tuned trial of a model here, with epochs and patience."""
         trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
         epochs = epochs if self.epochs is None else self.epochs
@@ -163,7 +163,7 @@ class Benchmark:
         )  # fmt: skip
 
 
-def _findings(outcome: Outcome) -> dict[str, Any]:
+def _findings(outcome: NodeOutcome) -> dict[str, Any]:
     model, batch = outcome.model, outcome.batches.evaluation_batch()
     if not isinstance(model, GraphTransformer):
         return {}

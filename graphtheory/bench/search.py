@@ -10,7 +10,7 @@ from typing import Any
 
 from graphtheory.bench.finished import Finished, Settings
 from graphtheory.bench.spaces import space_of
-from graphtheory.bench.trial import Trial, load, run_trial
+from graphtheory.bench.trial import NodeTrial, load, run_trial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import COMPARED
 
@@ -33,7 +33,7 @@ class Judged:
     """
 
     dataset: str
-    trial: Trial
+    trial: NodeTrial
     val: float
     parameters: int
     seconds: float
@@ -52,7 +52,7 @@ class SearchLog(Finished[Judged]):
 
     def read(self, line: dict[str, Any]) -> tuple[Settings, Judged]:
         """The inverse of `line`; options that an older log does not know have their defaults."""
-        judged = Judged(**line | {"trial": Trial.from_dict(line["trial"])})
+        judged = Judged(**line | {"trial": NodeTrial.from_dict(line["trial"])})
         return {name: asdict(judged)[name] for name in _SETTINGS}, judged
 
 
@@ -102,7 +102,7 @@ class Search:
             out.append(judged)
         return out
 
-    def _judge(self, trial: Trial, seeds: int, epochs: int, patience: int) -> Judged:
+    def _judge(self, trial: NodeTrial, seeds: int, epochs: int, patience: int) -> Judged:
         scores, seconds, parameters = [], 0.0, 0
         for seed in range(seeds):
             data = load(self.dataset, self.root, self.split, seed, **trial.inputs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.bench.trial import Trial
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NetworkConfig
 from graphtheory.train import AdamOptions
@@ -37,14 +37,14 @@ class Space:
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
     search_epochs: int | None = None
 
-    def candidates(self, model: str, budget: int) -> list[Trial]:
+    def candidates(self, model: str, budget: int) -> list[NodeTrial]:
         """`budget` different trials, drawn uniformly.
 
         Candidate i of one network shares candidate i's options with every other network, as far as
         both have them: gt and gt-plain differ in the encoding alone.
         """
         axes = self.shared | self.extra.get(model, {})
-        found: dict[str, Trial] = {}
+        found: dict[str, NodeTrial] = {}
         for candidate in range(50 * budget):
             if len(found) == budget:
                 break
@@ -57,7 +57,7 @@ class Space:
         return list(found.values())
 
 
-def make_trial(model: str, **options: Any) -> Trial:
+def make_trial(model: str, **options: Any) -> NodeTrial:
     """A trial from flat options.
 
     Raises:
@@ -70,7 +70,7 @@ def make_trial(model: str, **options: Any) -> Trial:
         known = ", ".join(sorted(_NETWORK | _OPTIMIZER | _INPUTS))
         raise ValueError(f"options: unknown {sorted(unknown)[0]!r}, expected some of {known}")
     inputs = {k: v for k, v in options.items() if k in _INPUTS}
-    return Trial(model, NetworkConfig(**network), AdamOptions(**optimizer), **inputs)
+    return NodeTrial(model, NetworkConfig(**network), AdamOptions(**optimizer), **inputs)
 
 
 _ATTENTION: dict[str, tuple[Any, ...]] = {"heads": (1, 4), "attention_dropout": (0.0, 0.3)}

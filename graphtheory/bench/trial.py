@@ -20,7 +20,7 @@ _SPARSE_BELOW = 0.1
 
 
 @dataclass(frozen=True)
-class Trial:
+class NodeTrial:
     """Everything that is chosen on validation.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trial:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Trial:
+    def from_dict(cls, values: dict[str, Any]) -> NodeTrial:
         """The inverse of `as_dict`."""
         return cls(
             values["model"],
@@ -59,7 +59,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class NodeOutcome:
     """What a trained trial gives: the fit, the network, its data, and its trainable numbers."""
 
     fit: FitResult
@@ -100,20 +100,24 @@ def load(
     return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
 
 
-def run_trial(trial: Trial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:
-    """Train once; everything random follows from `seed`."""
+def task_of(trial: NodeTrial, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
+    """The task of a trial and its batches; weights and draws follow from `seed`."""
+    classes = int(data.num_classes)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
         model = zoo.build(
-            trial.model,
-            trial.network,
-            num_features=data.x.size(1),
-            num_classes=int(data.num_classes),
+            trial.model, trial.network, num_features=data.x.size(1), num_classes=classes
         )
     batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
-    task = NodeTask(
-        model, num_classes=int(data.num_classes), metric=data.metric, optimizer=trial.optimizer
-    )
+    task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
+    return task, batches
+
+
+def run_trial(
+    trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience: int
+) -> NodeOutcome:
+    """Train once; everything random follows from `seed`."""
+    task, batches = task_of(trial, data, seed)
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return Outcome(result, task.evaluated, batches, trained)
+    trained = sum(p.numel() for p in task.model.parameters() if p.requires_grad)
+    return NodeOutcome(result, task.evaluated, batches, trained)

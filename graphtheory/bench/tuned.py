@@ -8,7 +8,7 @@ from typing import Any
 
 from graphtheory.bench.search import Judged
 from graphtheory.bench.spaces import make_trial, space_of
-from graphtheory.bench.trial import Trial
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NAMES
 
@@ -19,7 +19,7 @@ def _read() -> dict[str, dict[str, Any]]:
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Trial, int, int]:
+def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[NodeTrial, int, int]:
     """The trial to run for a model on a data set, with its epochs and patience.
 
     A pair that was never searched gets default options: the same residual stack, width, dropout and
@@ -33,7 +33,7 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Tri
     space = space_of(dataset)
     kept = _read().get(key(dataset), {}).get(model)
     if kept is not None:
-        return Trial.from_dict(kept["trial"]), space.epochs, space.patience
+        return NodeTrial.from_dict(kept["trial"]), space.epochs, space.patience
     default = make_trial(
         model,
         residual=True,

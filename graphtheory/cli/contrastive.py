@@ -22,7 +22,7 @@ from graphtheory.cli.show import (
 from graphtheory.cli.train_images import refuse_earlier
 
 if TYPE_CHECKING:
-    from graphtheory.bench.contrastive import Recipe
+    from graphtheory.bench.contrastive import ContrastiveRecipe
     from graphtheory.cli.train import Train
 
 
@@ -60,7 +60,7 @@ def learn(asked: Train, screen: Screen) -> None:
     _report(screen, out, recipe, found | {"history": trained.history})
 
 
-def _recipe(asked: Train) -> Recipe:
+def _recipe(asked: Train) -> ContrastiveRecipe:
     from graphtheory.bench import contrastive as c
 
     kinds(asked.dataset)
@@ -74,7 +74,7 @@ def _recipe(asked: Train) -> Recipe:
     return replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
 
 
-def _report(screen: Screen, out: Path, recipe: Recipe, found: dict[str, Any]) -> None:
+def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[str, Any]) -> None:
     from graphtheory.bench.rows import Environment
 
     screen.say(

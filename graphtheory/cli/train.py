@@ -88,7 +88,7 @@ class Train(Command):
             self._on_graph(screen)
 
     def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.bench.trial import load
+        from graphtheory.bench.trial import load, task_of
         from graphtheory.bench.tuned import tuned_trial
         from graphtheory.report import options
         from graphtheory.train import CheckpointError, fit
@@ -97,7 +97,7 @@ class Train(Command):
         with refusing():
             trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
             data = load(self.dataset, root, self.split, self.seed, **trial.inputs)
-            task, batches = _prepared(trial, data, self.seed)
+            task, batches = task_of(trial, data, self.seed)
         out = self.out or Path(f"runs/train-{data.name}-{model}-{data.split}-{self.seed}")
         refuse_earlier(out, self.resume)
         screen.say(
@@ -132,18 +132,3 @@ class Train(Command):
         kept = {"command": screen.command, "options": trial, "result": found}
         write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
         screen.say(f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json.")
-
-
-def _prepared(trial: Any, data: Any, seed: int) -> tuple[Any, Any]:
-    """The task and the batches of `experiments.trial.run_trial`, for a run with checkpoints."""
-    import torch
-
-    from graphtheory.models import zoo
-    from graphtheory.train import FullGraph, NodeTask
-
-    torch.manual_seed(seed)
-    classes = int(data.num_classes)
-    model = zoo.build(trial.model, trial.network, num_features=data.x.size(1), num_classes=classes)
-    batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
-    task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
-    return task, batches

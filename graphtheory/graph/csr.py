@@ -122,3 +122,13 @@ def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor
 @csr_transpose.register_fake
 def _(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     return indptr.new_empty(num_src + 1), torch.empty_like(indices), torch.empty_like(indices)
+
+
+def take_rows(value: Tensor, nodes: Tensor) -> Tensor:
+    """Rows of a dense or sparse CSR tensor."""
+    if value.layout != torch.sparse_csr:
+        return value.index_select(0, nodes)  # half the time of value[nodes]
+    indptr, at = row_places(value.crow_indices(), nodes)
+    size = (len(nodes), value.size(1))
+    parts = (indptr, value.col_indices()[at], value.values()[at])
+    return torch.sparse_csr_tensor(*parts, size, check_invariants=True)

@@ -10,7 +10,7 @@ from graphtheory import plot
 from graphtheory.bench.node_benchmark import Benchmark, Run
 from graphtheory.bench.rows import Environment
 from graphtheory.bench.search import Judged
-from graphtheory.bench.trial import Trial
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.report.page import Page
 from graphtheory.report.summary import (
     difference_table,
@@ -220,9 +220,9 @@ def figure_3_8(
     return bias, accuracy
 
 
-def options(trial: Trial) -> str:
+def options(trial: NodeTrial) -> str:
     """The options of a trial on one line, those that are not what they are by default."""
-    plain = Trial(trial.model).as_dict()
+    plain = NodeTrial(trial.model).as_dict()
     chosen = trial.as_dict()
     pairs = [
         (name, value)

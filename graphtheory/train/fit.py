@@ -18,7 +18,7 @@ from graphtheory.train.folder import Keep, RunFolder, describe_run
 from graphtheory.train.progress import Listener, Show, Tell
 from graphtheory.train.seeds import borrowed_randomness
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
-from graphtheory.train.watch import Row, Watch
+from graphtheory.train.watch import EpochRow, Watch
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FitResult:
     epochs: int
     seconds_per_epoch: float
     peak_mb: float
-    history: list[Row] = field(repr=False)
+    history: list[EpochRow] = field(repr=False)
 
 
 def fit(

@@ -23,7 +23,7 @@ from graphtheory.train.checkpoint import (
     replace_file,
 )
 from graphtheory.train.contract import Source, Task
-from graphtheory.train.watch import Row, Watch
+from graphtheory.train.watch import EpochRow, Watch
 
 _LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
 _LOGGED_WITHOUT_LABELS = ("epoch", "train_loss", "seconds")
@@ -101,12 +101,12 @@ class RunFolder:
         watch.load_state_dict(content["callbacks"][watch.state_key])
         return content
 
-    def rewrite_log(self, history: list[Row]) -> None:
+    def rewrite_log(self, history: list[EpochRow]) -> None:
         """The log of these epochs and no others."""
         lines = [",".join(self.columns) + "\n", *map(self.line, history)]
         replace_file(self.log, "".join(lines).encode())
 
-    def line(self, row: Row) -> str:
+    def line(self, row: EpochRow) -> str:
         """An epoch as a line of the log."""
         return ",".join(repr(row[name]) for name in self.columns) + "\n"
 

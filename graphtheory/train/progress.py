@@ -8,9 +8,9 @@ from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from graphtheory.train.watch import Row, Watch
+from graphtheory.train.watch import EpochRow, Watch
 
-Listener = Callable[[Row], None]
+Listener = Callable[[EpochRow], None]
 _LINES = 10  # of a whole run, where the output is not a terminal
 
 

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.csr import row_places
+from graphtheory.graph.csr import take_rows
 from graphtheory.patterns import Pattern
 from graphtheory.signals import leave_signals_to_parent
 from graphtheory.train.batch import NodeBatch
@@ -158,13 +158,3 @@ def _check_sampler() -> None:
             "SampledGraph: PyG's neighbour sampling needs torch-sparse or pyg-lib, found neither; "
             "install graphtheory[scatter]"
         )
-
-
-def take_rows(x: Tensor, nodes: Tensor) -> Tensor:
-    """Rows of a dense or sparse CSR matrix."""
-    if x.layout != torch.sparse_csr:
-        return x[nodes]
-    indptr, places = row_places(x.crow_indices(), nodes)
-    columns, values = x.col_indices()[places], x.values()[places]
-    size = (len(nodes), x.size(1))
-    return torch.sparse_csr_tensor(indptr, columns, values, size, check_invariants=True)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphtheory.graph.csr import take_rows
 from graphtheory.patterns import Pattern
 from graphtheory.patterns.rows import layers_on_rows
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.contract import Batches
 from graphtheory.train.full_graph import FullGraph
-from graphtheory.train.sampled_graph import take_rows
 from graphtheory.train.seeds import derive
 
 _ORDER, _LAYERS = 2, 5  # streams of randomness; the others are FullGraph's and SampledGraph's

@@ -14,7 +14,7 @@ from graphtheory.train.contract import Source, Task
 from graphtheory.train.memory import PeakMemory
 from graphtheory.train.seeds import derive, seed_all
 
-Row = dict[str, float]
+EpochRow = dict[str, float]
 
 
 class Watch(Callback):
@@ -34,8 +34,8 @@ class Watch(Callback):
     def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
         self.memory = PeakMemory()
-        self.history: list[Row] = []
-        self.best: Row | None = None
+        self.history: list[EpochRow] = []
+        self.best: EpochRow | None = None
         self.best_state: dict[str, Tensor] = {}
         self._losses: list[tuple[Tensor, int]] = []
         self._began = 0.0
@@ -71,7 +71,7 @@ class Watch(Callback):
         if self.out_of_patience:
             trainer.should_stop = True
 
-    def _row(self, task: Task, epoch: int) -> Row:
+    def _row(self, task: Task, epoch: int) -> EpochRow:
         found = task.evaluate(self.data.evaluation_batch())
         row = {"epoch": epoch, "train_loss": self._mean_loss(weighted=found is not None)}
         row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
@@ -107,5 +107,5 @@ class Watch(Callback):
         self.memory.megabytes = state_dict["peak_mb"]
 
 
-def _rank(row: Row) -> tuple[float, float]:
+def _rank(row: EpochRow) -> tuple[float, float]:
     return row["val"], -row["val_loss"]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from graphtheory.bench.spaces import SPACES, Space
-from graphtheory.bench.trial import Outcome, Trial, run_trial
+from graphtheory.bench.trial import NodeOutcome, NodeTrial, run_trial
 
-Listen = Callable[[ModuleType], list[tuple[Trial, int]]]
+Listen = Callable[[ModuleType], list[tuple[NodeTrial, int]]]
 
 
 def nearly(rows: Any) -> Any:
@@ -30,10 +30,10 @@ def nearly(rows: Any) -> Any:
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
     """`listen(module)` is a list that every training the module asks for is added to."""
 
-    def to(module: ModuleType) -> list[tuple[Trial, int]]:
-        heard: list[tuple[Trial, int]] = []
+    def to(module: ModuleType) -> list[tuple[NodeTrial, int]]:
+        heard: list[tuple[NodeTrial, int]] = []
 
-        def told(trial: Trial, data: object, *, seed: int, **options: Any) -> Outcome:
+        def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> NodeOutcome:
             heard.append((trial, seed))
             return run_trial(trial, data, seed=seed, **options)
 

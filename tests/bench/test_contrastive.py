@@ -8,14 +8,14 @@ from graphtheory.bench.contrastive import (
     IMAGE_HEADS,
     MLP,
     TRANSFORMER,
-    Recipe,
+    ContrastiveRecipe,
     make_head,
     prepare,
     recipe_for,
 )
 from graphtheory.train import fit
 
-SMALL = Recipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
+SMALL = ContrastiveRecipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
 
 
 def count(head: torch.nn.Module) -> int:
@@ -24,7 +24,7 @@ def count(head: torch.nn.Module) -> int:
 
 @pytest.mark.parametrize("depth", [2, 5])
 def test_an_mlp_has_the_parameters_of_the_transformer(depth: int) -> None:
-    recipe = Recipe(depth=depth)
+    recipe = ContrastiveRecipe(depth=depth)
     ours, theirs = (make_head(replace(recipe, head=h), 128) for h in (TRANSFORMER, MLP))
     assert abs(count(theirs) / count(ours) - 1) < 0.01
     assert all(

@@ -9,7 +9,7 @@ import pytest
 from graphtheory.bench import search
 from graphtheory.bench.search import Judged, Search, SearchLog, best
 from graphtheory.bench.spaces import Space, make_trial
-from graphtheory.bench.trial import Outcome, Trial, load, run_trial
+from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, run_trial
 from tests.bench.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")
@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runs(listen: Listen) -> list[tuple[Trial, int]]:
+def runs(listen: Listen) -> list[tuple[NodeTrial, int]]:
     """Every training that a search asks for."""
     return listen(search)
 
@@ -52,7 +52,7 @@ def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Spa
         assert j.seconds > 0
 
 
-def test_nothing_runs_twice(log: Path, runs: list[tuple[Trial, int]]) -> None:
+def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
     first = Search("karate", MODELS, budget=2, log=log).run()
     assert len(runs) == 2 * 2 * 2  # models, candidates, splits
     more = Search("karate", MODELS, budget=4, log=log).run()
@@ -63,7 +63,7 @@ def test_nothing_runs_twice(log: Path, runs: list[tuple[Trial, int]]) -> None:
     assert sorted(map(str, list(SearchLog(log)))) == sorted(map(str, more))
 
 
-def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[Trial, int]]) -> None:
+def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
     def stop_in_the_third(model: str, done: int, total: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
@@ -79,7 +79,7 @@ def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[Trial, int]]) -> N
 
 
 def test_lines_of_another_data_set_or_split_do_not_count(
-    log: Path, runs: list[tuple[Trial, int]]
+    log: Path, runs: list[tuple[NodeTrial, int]]
 ) -> None:
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
@@ -162,7 +162,7 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
 ) -> None:
     scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
 
-    def scored(*args: Any, **options: Any) -> Outcome:
+    def scored(*args: Any, **options: Any) -> NodeOutcome:
         outcome = run_trial(*args, **options)
         val, test = next(scores)
         return replace(outcome, fit=replace(outcome.fit, val=val, test=test))

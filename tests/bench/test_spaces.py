@@ -3,14 +3,14 @@ from math import prod
 import pytest
 
 from graphtheory.bench.spaces import DEFAULT, SPACES, Space, make_trial, space_of
-from graphtheory.bench.trial import Trial
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.models import zoo
 
 every_space = pytest.mark.parametrize("space", [*SPACES.values(), DEFAULT], ids=[*SPACES, "other"])
 every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 
-def flat(trial: Trial) -> dict[str, object]:
+def flat(trial: NodeTrial) -> dict[str, object]:
     values = trial.as_dict()
     return (
         values["network"]

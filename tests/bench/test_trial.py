@@ -5,11 +5,11 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import Outcome, Trial, load, prepare, run_trial
+from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, prepare, run_trial
 from graphtheory.models.zoo import NetworkConfig
 from graphtheory.train import AdamOptions
 
-TRIAL = Trial(
+TRIAL = NodeTrial(
     "gt",
     NetworkConfig(hidden=8, heads=2, neighbors="2:5", dropout=0.3, ffn=True),
     AdamOptions(lr=0.02, bias_lr=0.1),
@@ -21,14 +21,14 @@ def graph(x: torch.Tensor) -> Data:
     return Data(x=x, edge_index=torch.tensor([[0, 1, 2, 3], [1, 1, 1, 0]]))
 
 
-def trained(trial: Trial, seed: int = 0, epochs: int = 4) -> Outcome:
+def trained(trial: NodeTrial, seed: int = 0, epochs: int = 4) -> NodeOutcome:
     data = load("karate", None, None, seed, **trial.inputs)
     return run_trial(trial, data, seed=seed, epochs=epochs, patience=epochs)
 
 
-@pytest.mark.parametrize("trial", [TRIAL, Trial("mlp"), make_trial("gat", lr=0.1, heads=8)])
-def test_round_trip_through_a_line_of_text(trial: Trial) -> None:
-    assert Trial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
+@pytest.mark.parametrize("trial", [TRIAL, NodeTrial("mlp"), make_trial("gat", lr=0.1, heads=8)])
+def test_round_trip_through_a_line_of_text(trial: NodeTrial) -> None:
+    assert NodeTrial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
 
 
 def test_rows_of_features_sum_to_one() -> None:
@@ -107,4 +107,7 @@ def test_rows_stay_as_they_are_without_row_scale() -> None:
     x = torch.tensor([[3.0, 1.0], [0.5, 0.0], [0.0, 0.0], [1.0, 1.0]])
     assert prepare(graph(x)).x.tolist() == [[0.75, 0.25], [0.5, 0.0], [0.0, 0.0], [0.5, 0.5]]
     assert torch.equal(prepare(graph(x), row_scale=False).x, x)
-    assert Trial.from_dict(Trial("mlp", row_scale=False).as_dict()).inputs["row_scale"] is False
+    assert (
+        NodeTrial.from_dict(NodeTrial("mlp", row_scale=False).as_dict()).inputs["row_scale"]
+        is False
+    )

@@ -5,9 +5,9 @@ import torch
 from torch_geometric import typing as pyg_typing
 from torch_geometric.data import Data
 
+from graphtheory.graph.csr import take_rows
 from graphtheory.patterns import KHop, Sample
 from graphtheory.train import FullGraph, NodeTask, SampledGraph, fit
-from graphtheory.train.sampled_graph import take_rows
 
 NewTask = Callable[..., NodeTask]
 needs_sampler = pytest.mark.skipif(

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.seeds import Batches, SeedLoader
-from graphtheory.data.loaders.source import Source, source_of
+from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
+from graphtheory.data.loaders.source import NodeSource, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import Pattern, on_rows
 from graphtheory.patterns.add_self import add_self
@@ -120,8 +120,8 @@ class AttentionSetLoader(SeedLoader):
         super().__init__(_AttentionSets(source, input_nodes, pattern), **options)
 
 
-class _AttentionSets(Batches):
-    def __init__(self, source: Source, seeds: Any, pattern: Pattern | SharedAnchors) -> None:
+class _AttentionSets(SeedBatches):
+    def __init__(self, source: NodeSource, seeds: Any, pattern: Pattern | SharedAnchors) -> None:
         super().__init__(source, seeds)
         self.pattern = pattern
 

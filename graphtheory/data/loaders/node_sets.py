@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.seeds import Batches, SeedLoader
-from graphtheory.data.loaders.source import Source, source_of
+from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
+from graphtheory.data.loaders.source import NodeSource, source_of
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.compose import apply_fixed
 from graphtheory.patterns.rows import layers_on_rows
@@ -97,8 +97,8 @@ class NodeSetLoader(SeedLoader):
         super().__init__(_NodeSets(source, input_nodes, pattern, num_layers), **options)
 
 
-class _NodeSets(Batches):
-    def __init__(self, source: Source, seeds: Any, pattern: Pattern, num_layers: int) -> None:
+class _NodeSets(SeedBatches):
+    def __init__(self, source: NodeSource, seeds: Any, pattern: Pattern, num_layers: int) -> None:
         super().__init__(source, seeds)
         self.base, sampler = apply_fixed(pattern, source.graph)
         self.sampler = Compose() if sampler is None else sampler

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Data
 
-from graphtheory.data.loaders.source import Source
+from graphtheory.data.loaders.source import NodeSource
 from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
@@ -23,10 +23,10 @@ _OURS = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
 Key = tuple[Tensor, int, int]  # positions among the seeds, epoch, place in the epoch
 
 
-class Batches(Dataset[Data]):
+class SeedBatches(Dataset[Data]):
     """Batches by key; this is all that a worker gets."""
 
-    def __init__(self, source: Source, input_nodes: Any) -> None:
+    def __init__(self, source: NodeSource, input_nodes: Any) -> None:
         self.source, self.seed = source, 0
         self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
@@ -85,7 +85,7 @@ class SeedLoader(DataLoader[Data]):
 
     def __init__(
         self,
-        batches: Batches,
+        batches: SeedBatches,
         *,
         transform: Callable[[Data], Any] | None = None,
         batch_size: int = 1,

@@ -13,10 +13,10 @@ from torch_geometric.data import Data, HeteroData
 from graphtheory.data.loaders.attributes import SPD, STRUCTURE, check_names, level_of
 from graphtheory.data.transforms import pair_neighborhood
 from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.graph.csr import row_places
+from graphtheory.graph.csr import take_rows
 
 
-class Source(ABC):
+class NodeSource(ABC):
     """A graph of one node type, on the CPU, and the attributes of its nodes."""
 
     graph: Neighborhood
@@ -28,7 +28,7 @@ class Source(ABC):
 
 def source_of(
     data: Any, attributes: Sequence[str] | None, edge_type: tuple[str, str, str] | None = None
-) -> Source:
+) -> NodeSource:
     """Read `data`, which a loader was given.
 
     Raises:
@@ -41,7 +41,7 @@ def source_of(
         data = relation_of(data, edge_type)
     elif edge_type is not None:
         raise TypeError(f"edge_type: got {edge_type} beside {type(data).__name__}, expected None")
-    source: Source
+    source: NodeSource
     if isinstance(data, Data):
         source = OfData(data, attributes)
     elif isinstance(data, tuple) and len(data) == 2:
@@ -75,7 +75,7 @@ def relation_of(data: HeteroData, edge_type: tuple[str, str, str] | None) -> Dat
     return Data.from_dict(nodes.to_dict() | graph | {"num_nodes": nodes.num_nodes})
 
 
-class OfData(Source):
+class OfData(NodeSource):
     """PyG's `Data`."""
 
     def __init__(self, data: Data, attributes: Sequence[str] | None) -> None:
@@ -111,16 +111,6 @@ class OfData(Source):
         """Rows of tensors, numbers and strings as they are, distances between these nodes."""
         found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
         return found if self.pairs is None else found | _pairs_among(self.pairs, nodes)
-
-
-def take_rows(value: Tensor, nodes: Tensor) -> Tensor:
-    """Rows of a dense or sparse CSR tensor."""
-    if value.layout != torch.sparse_csr:
-        return value.index_select(0, nodes)  # half the time of value[nodes]
-    indptr, at = row_places(value.crow_indices(), nodes)
-    size = (len(nodes), value.size(1))
-    parts = (indptr, value.col_indices()[at], value.values()[at])
-    return torch.sparse_csr_tensor(*parts, size, check_invariants=True)
 
 
 def _pairs_among(pairs: Neighborhood, nodes: Tensor) -> dict[str, Any]:

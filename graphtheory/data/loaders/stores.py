@@ -12,11 +12,11 @@ from torch_geometric.data import Data, FeatureStore, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
 from graphtheory.data.loaders.attributes import Level, check_names, level_of
-from graphtheory.data.loaders.source import Source
+from graphtheory.data.loaders.source import NodeSource
 from graphtheory.graph import Neighborhood
 
 
-class OfStores(Source):
+class OfStores(NodeSource):
     """A pair of stores with one edge type, from a node type to itself.
 
     The graph is read once, as what the graph store gives of it in this process; features of a

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import Trial, load, run_trial
+from graphtheory.bench.trial import NodeTrial, load, run_trial
 from graphtheory.bench.tuned import tuned_trial
 from graphtheory.data.catalogue import key
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
@@ -38,7 +38,7 @@ class Recipe:
     """
 
     name: str
-    trial: Trial
+    trial: NodeTrial
     epochs: int
     patience: int
 

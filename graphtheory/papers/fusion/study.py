@@ -18,8 +18,8 @@ from graphtheory.bench.contrastive import (
     MLP,
     TRANSFORMER,
     UNTRAINED,
+    ContrastiveRecipe,
     Prepared,
-    Recipe,
     prepare,
 )
 from graphtheory.nn import TransformerHead
@@ -45,7 +45,7 @@ class HeadStudy(Study):
         values: What it takes.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: ContrastiveRecipe = field(default_factory=ContrastiveRecipe)
     heads: tuple[str, ...] = (*IMAGE_HEADS, UNTRAINED)
     lrs: tuple[float, ...] = (0.03, 0.1, 0.3)
     seeds: int = 3
@@ -77,7 +77,7 @@ class HeadStudy(Study):
         return Step(f"{head}{told}, step {lr:g}, seed {seed}", settings, rows)
 
 
-def _trained(run: Prepared, recipe: Recipe, seed: int) -> dict[str, float]:
+def _trained(run: Prepared, recipe: ContrastiveRecipe, seed: int) -> dict[str, float]:
     found = fit(run.task, run.data, epochs=recipe.epochs, seed=seed, progress=False)
     return {"loss": found.history[-1]["train_loss"], "seconds": found.seconds_per_epoch}
 
@@ -121,19 +121,19 @@ def interval(values: list[float]) -> tuple[float, float]:
     return fmean(values), float(student.ppf(0.975, len(values) - 1)) * error
 
 
-def temperatures(recipe: Recipe) -> HeadStudy:
+def temperatures(recipe: ContrastiveRecipe) -> HeadStudy:
     """Table 4 of the paper."""
     values = (1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02)
     return HeadStudy(recipe, (TRANSFORMER, MLP), (0.1,), 3, "temperature", values)
 
 
-def batches(recipe: Recipe) -> HeadStudy:
+def batches(recipe: ContrastiveRecipe) -> HeadStudy:
     """Table 3 of the paper, with batches that suit the data set, for as many epochs each."""
     values = (64, 128, 256, 512)
     return HeadStudy(recipe, (TRANSFORMER, MLP), (0.1,), 3, "batch_size", values)
 
 
-def on_graph(recipe: Recipe = GRAPH) -> HeadStudy:
+def on_graph(recipe: ContrastiveRecipe = GRAPH) -> HeadStudy:
     """The same heads on nodes, beside deep graph infomax; on a large graph with one step size."""
     lrs = (1e-3,) if recipe.dataset.lower() == LARGE else (1e-3, 3e-3)
     return HeadStudy(recipe, (*GRAPH_HEADS, UNTRAINED), lrs, 3)
@@ -152,7 +152,7 @@ class AttentionStudy(Study):
         samples: Test images, the first ones.
     """
 
-    recipe: Recipe = field(default_factory=lambda: Recipe(depth=10, heads=4))
+    recipe: ContrastiveRecipe = field(default_factory=lambda: ContrastiveRecipe(depth=10, heads=4))
     seeds: int = 3
     samples: int = 360
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.bench.trial import Trial, load, run_trial
+from graphtheory.bench.trial import NodeTrial, load, run_trial
 from graphtheory.bench.tuned import tuned_trial
 from graphtheory.graph import Neighborhood
 from graphtheory.models import zoo
@@ -40,7 +40,7 @@ class Candidate:
     """
 
     sampler: str
-    trial: Trial
+    trial: NodeTrial
     variant: str = ""
     tried: int = 0
     budget: float = 1.0
@@ -144,7 +144,7 @@ def candidates(
     )
 
 
-def _changed(trial: Trial, options: Options) -> Trial:
+def _changed(trial: NodeTrial, options: Options) -> NodeTrial:
     changes: dict[str, Any] = dict(options)
     dropout = changes.pop("dropout", trial.network.dropout)
     # Without skip connections the layers can have neighborhoods of different nodes.

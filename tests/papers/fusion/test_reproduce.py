@@ -17,7 +17,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes of a moment."""
     whole = contrastive.recipe_for
 
-    def small(*asked: Any) -> contrastive.Recipe:
+    def small(*asked: Any) -> contrastive.ContrastiveRecipe:
         return replace(whole(*asked), limit=1, batch_size=32, width=16)
 
     monkeypatch.setattr(contrastive, "recipe_for", small)

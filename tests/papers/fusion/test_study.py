@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from graphtheory.bench.contrastive import Recipe
+from graphtheory.bench.contrastive import ContrastiveRecipe
 from graphtheory.papers.fusion import study as studies
 
-TINY = Recipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
+TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
 
 
 def row(head: str, lr: float, seed: int, val: float, probe: float) -> dict[str, Any]:
