@@ -17,12 +17,11 @@ class DiagonalStart:
     r"""Diagonal queries, keys and values, random neurons.
 
     All diagonal entries of W_V and the first d_x of W_Q and W_K are delta, their other entries 0;
-    entries of W_O ~ N(0, xi^2).
+    entries of W_O ~ N(0, 1 / m).
 
     Args:
         features: d_x; the entries below, of the label, are in no key and no query.
         delta: Above 0; the source has at most 0.2.
-        xi: Spread of W_O; None is 1 / sqrt(m).
 
     Raises:
         ValueError: If a number is out of its range or features exceed the embedding.
@@ -39,15 +38,12 @@ class DiagonalStart:
 
     features: int
     delta: float = 0.1
-    xi: float | None = None
 
     def __post_init__(self) -> None:
         if self.features < 1:
             raise ValueError(f"features: got {self.features}, expected at least 1")
         if not self.delta > 0:
             raise ValueError(f"delta: got {self.delta}, expected above 0")
-        if self.xi is not None and self.xi < 0:
-            raise ValueError(f"xi: got {self.xi}, expected at least 0")
 
     @torch.no_grad()
     def __call__(self, model: ShallowAttention, generator: Generator) -> None:
@@ -61,8 +57,7 @@ class DiagonalStart:
         ):  # fmt: skip
             weight.zero_()
             weight.diagonal(dim1=1, dim2=2)[:, :count] = self.delta
-        spread = model.W_O.size(1) ** -0.5 if self.xi is None else self.xi
-        model.W_O.normal_(0, spread, generator=generator)
+        model.W_O.normal_(0, model.W_O.size(1) ** -0.5, generator=generator)
         model.b.zero_()
 
 

@@ -64,8 +64,9 @@ def prompt_page(
     for p in range(len(prompts)):
         page.section(f"Prompt {p + 1}: {_asked(prompts, p, names)}")
         verdict = "right" if bool(right[p]) else "wrong"
+        weights = {name: of[p].tolist() for name, of in rows.items()}
         page.drawing(
-            _drawing(prompts, rows, p, names),
+            _drawing(prompts[p], weights, f"Attention of prompt {p + 1}", names),
             f"F = {float(value[p]):.3f}, label {float(prompts.answer[p]):+.3g}: {verdict}.",
         )
     return page
@@ -111,58 +112,40 @@ def _asked(prompts: Prompts, p: int, names: Namer) -> str:
     return f"{plus} is +1, {minus} is -1, the query has {names(int(prompts.pattern[p, -1]))}"
 
 
-def _drawing(prompts: Prompts, rows: Mapping[str, Tensor], p: int, names: Namer) -> str:
-    cell = min(_CELL, (_WIDTH - _LEFT) / prompts.length)
-    height = _TOP + len(rows) * (2 * _LINE + 12)
-    parts = [_context(prompts, p, i, _LEFT + i * cell, cell, names) for i in range(prompts.length)]
-    parts += [_text(_LEFT - 8, 16, "context", "end"), _text(_LEFT - 8, 38, "label", "end")]
-    for nth, (name, weights) in enumerate(rows.items()):
-        base = _TOP + (nth + 1) * (2 * _LINE + 12) - 6
-        top = float(weights[p].max())
+def _drawing(prompt: Prompts, rows: Mapping[str, list[float]], label: str, names: Namer) -> str:
+    """One prompt: pattern and label of each context, and a bar for each weight."""
+    cell = min(_CELL, (_WIDTH - _LEFT) / prompt.length)
+    places = [_LEFT + i * cell for i in range(prompt.length + 1)]
+    labels = prompt.y[0, :-1].tolist()
+    own = [False] * prompt.length if prompt.pattern is None else prompt.same_pattern()[0].tolist()
+    parts = [_text(_LEFT - 8, 16, "context", "end"), _text(_LEFT - 8, 38, "label", "end")]
+    for i, y in enumerate(labels if cell >= 14 else []):  # else there is no room for letters
+        middle = places[i] + cell / 2
+        if prompt.pattern is not None:
+            name, ink = names(int(prompt.pattern[0, i])), _INK if own[i] else _QUIET
+            parts.append(_text(middle, 16, name, "middle", ink, bold=own[i]))
+        shown = {1.0: "+", -1.0: "\u2212"}.get(y, f"{y:.1f}")
+        parts.append(_text(middle, 38, shown, "middle", _color(y)))
+    for nth, (name, weights) in enumerate(rows.items(), 1):
+        base, top = _TOP + nth * (2 * _LINE + 12) - 6, max(weights)
         parts.append(_text(_LEFT - 8, base - 1.4 * _LINE, name, "end"))
         parts.append(_text(_LEFT - 8, base - 0.7 * _LINE, f"highest {top:.2f}", "end", _QUIET))
-        parts.append(_element("line", x1=_LEFT, x2=_LEFT + prompts.length * cell, y1=base, y2=base,
-                              stroke="#9aa0a6"))  # fmt: skip
-        for i, weight in enumerate(weights[p].tolist()):
-            place = (_LEFT + i * cell, base, cell)
-            parts.append(_bar(prompts, p, i, weight, weight / max(top, 1e-9), place))
-    width = max(_LEFT + prompts.length * cell + 8, 320)
-    label = escape(f"Attention of prompt {p + 1}", quote=True)
+        parts.append(_element("line", x1=_LEFT, x2=places[-1], y1=base, y2=base, stroke="#9aa0a6"))
+        for i, weight in enumerate(weights):
+            high = max(2 * _LINE * weight / max(top, 1e-9), 0.75)
+            frame = {"stroke": _INK, "stroke_width": 1.4} if own[i] else {}
+            about = escape(f"context {i + 1}, label {labels[i]:+.3g}: {weight:.4f}")
+            parts.append(_element(
+                "rect", f"<title>{about}</title>", x=round(places[i] + 0.12 * cell, 1),
+                y=round(base - high, 1), width=round(0.76 * cell, 1), height=round(high, 1),
+                fill=_color(labels[i]), **frame,
+            ))  # fmt: skip
+    height, width = _TOP + len(rows) * (2 * _LINE + 12), max(places[-1] + 8, 320)
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" '
-        f'aria-label="{label}" style="max-width:100%;height:auto" '
+        f'aria-label="{escape(label, quote=True)}" style="max-width:100%;height:auto" '
         f'font-family="system-ui,sans-serif" font-size="11">{"".join(parts)}</svg>'
     )
-
-
-def _context(prompts: Prompts, p: int, i: int, left: float, cell: float, names: Namer) -> str:
-    """Name of the pattern and label of a context."""
-    if cell < 14:
-        return ""  # no room for letters; the bars tell the label by their color
-    middle = left + cell / 2
-    out = ""
-    if prompts.pattern is not None:
-        own = bool(prompts.pattern[p, i] == prompts.pattern[p, -1])
-        ink = _INK if own else _QUIET
-        out += _text(middle, 16, names(int(prompts.pattern[p, i])), "middle", ink, bold=own)
-    y = float(prompts.y[p, i])
-    shown = {1.0: "+", -1.0: "\u2212"}.get(y, f"{y:.1f}")
-    return out + _text(middle, 38, shown, "middle", _color(y))
-
-
-def _bar(
-    prompts: Prompts, p: int, i: int, weight: float, part: float, place: tuple[float, float, float]
-) -> str:
-    left, base, cell = place
-    y, high = float(prompts.y[p, i]), max(2 * _LINE * part, 0.75)
-    own = prompts.pattern is not None and prompts.pattern[p, i] == prompts.pattern[p, -1]
-    frame = {"stroke": _INK, "stroke_width": 1.4} if own else {}
-    about = f"context {i + 1}, label {y:+.3g}: {weight:.4f}"
-    return _element(
-        "rect", f"<title>{escape(about)}</title>", x=round(left + 0.12 * cell, 1),
-        y=round(base - high, 1), width=round(0.76 * cell, 1), height=round(high, 1),
-        fill=_color(y), **frame,
-    )  # fmt: skip
 
 
 def _color(y: float) -> str:

@@ -82,19 +82,17 @@ class Patterns:
         mu, nu = (orthonormal(count, dim, generator) * norm).split((relevant, irrelevant))
         return cls(mu, nu, spread)
 
-    def combined(
-        self, coefficients: Tensor, irrelevant: int | None = None, spread: float = 5.0
-    ) -> Patterns:
+    def combined(self, coefficients: Tensor, spread: float = 5.0) -> Patterns:
         r"""Patterns out of the domain, :math:`\mu'_j = \sum_i k_{ji} \mu_i`.
+
+        The first M2' = M1' irrelevant patterns stay.
 
         Args:
             coefficients: k, floating [M1', M1].
-            irrelevant: M2', how many irrelevant patterns stay, the first ones; None is M1'.
             spread: K'.
 
         Raises:
-            ValueError: If coefficients are of another number of patterns, or there are fewer
-                irrelevant patterns.
+            ValueError: If coefficients are of another number of patterns.
 
         Source:
             Li (2024), eq. (6.12) and section 6.5.
@@ -102,13 +100,11 @@ class Patterns:
         if coefficients.dim() != 2 or coefficients.size(1) != len(self.relevant):
             shape, count = tuple(coefficients.shape), len(self.relevant)
             raise ValueError(f"coefficients: shape {shape}, expected [M1', {count}]")
-        kept = len(coefficients) if irrelevant is None else irrelevant
-        if not 0 <= kept <= len(self.irrelevant):
-            raise ValueError(f"irrelevant: got {kept}, expected 0 to {len(self.irrelevant)}")
-        return Patterns(coefficients @ self.relevant, self.irrelevant[:kept], spread)
+        kept = self.irrelevant[: len(coefficients)]
+        return Patterns(coefficients @ self.relevant, kept, spread)
 
 
-def section_6_5(total: float, rest: float = 0.3) -> Tensor:
+def section_6_5(total: float) -> Tensor:
     r"""Coefficients [3, 6] of the thesis's patterns out of the domain, for a given S_1.
 
     .. math:: \mu'_1 = 0.3(\mu_1 - \mu_2) + a \mu_5 + b \mu_6, \quad
@@ -118,7 +114,6 @@ def section_6_5(total: float, rest: float = 0.3) -> Tensor:
 
     Args:
         total: S_1, at most :math:`\sqrt{2 (1 - 2 \cdot 0.3^2)} = 1.28` in absolute value.
-        rest: The 0.3.
 
     Raises:
         ValueError: If no a and b of that norm have this sum.
@@ -127,9 +122,10 @@ def section_6_5(total: float, rest: float = 0.3) -> Tensor:
         >>> [f"{total:.2f}" for total in section_6_5(1.28).sum(1)]
         ['1.28', '1.41', '1.41']
     """
+    rest = 0.3
     left = 1 - 2 * rest**2
     if not total**2 <= 2 * left:
-        raise ValueError(f"total: got {total}, expected at most {math.sqrt(2 * max(left, 0)):.4f}")
+        raise ValueError(f"total: got {total}, expected at most {math.sqrt(2 * left):.4f}")
     apart = math.sqrt(left / 2 - total**2 / 4)
     a, b, half = total / 2 + apart, total / 2 - apart, math.sqrt(0.5)
     rows = [[rest, -rest, 0, 0, a, b], [half, half, 0, 0, 0, 0], [0, 0, half, half, 0, 0]]
@@ -166,8 +162,8 @@ def unmet_conditions(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]
     return found
 
 
-def label_embedding(dim: int = 30, norm: float = 1.0, *, generator: Generator) -> Tensor:
-    """A random q of that norm as the labels of `Prompts`: [-q, q], shape [2, dim]."""
+def label_embedding(dim: int = 30, *, generator: Generator) -> Tensor:
+    """A random q of length 1 as the labels of `Prompts`: [-q, q], shape [2, dim]."""
     q = torch.randn(dim, generator=generator)
-    q *= norm / q.norm()
+    q *= 1 / q.norm()
     return torch.stack([-q, q])

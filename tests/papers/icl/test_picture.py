@@ -62,7 +62,7 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) ->
     assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
 
 
-def test_errors_are_medians_in_per_cent_and_nought_has_a_place() -> None:
+def test_errors_are_medians_in_percent_and_zero_has_a_place() -> None:
     inside, _ = prompt_errors(ERRORS, **NAMES, marks=(1.0,)).axes
     drawn = {str(n.get_label()): list(n.get_ydata()) for n in inside.get_lines()}
     assert drawn["by ICL"] == pytest.approx([21, 1]) and drawn["by 1-NN"] == pytest.approx([31, 11])
