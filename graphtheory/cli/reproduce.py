@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,13 +25,12 @@ from graphtheory.cli.show import (
 )
 
 if TYPE_CHECKING:
-    from graphtheory.papers.figure import Figure, Measurements
-    from graphtheory.papers.grid import Progress
+    from graphtheory.papers.figure import Figure, Measurements, Report
 
 
 @dataclass(frozen=True)
 class Reproduce(Command):
-    """Run one study again: its rows, its picture, and what became of the claim.
+    """Run one study again: its rows, its picture, and what was found of its claims.
 
     `graphtheory reproduce --list` prints every ID, what it shows and what data it needs.
 
@@ -61,19 +59,16 @@ class Reproduce(Command):
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
         if self.list:
-            return _print_list(screen)
+            _print_list(screen)
+            return
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
         root = data_root(self.root)
-        from graphtheory.cli.figures import FIGURES, Former
         from graphtheory.papers.index import figures
 
-        every = figures() | FIGURES
+        every = figures()
         figure = every[known("ID", self.figure, tuple(every))]
         dataset = self._dataset(figure)
-        if isinstance(figure, Former):
-            asked = figure.ask(self.dataset, root, self.seeds, self.seed, self.quick)
-            return self._make_former(screen, figure, asked)
         self._refuse(figure)
         with refusing():
             if figure.data:
@@ -82,17 +77,16 @@ class Reproduce(Command):
                 dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
             )
         out, kept = self._folder(figure.id, dataset)
-        rows = self._measure(screen, kept, lambda steps: grid.measure(figure.run, steps, kept=kept))
+        rows = self._measure(screen, figure, grid, kept)
         report = figure.report(grid, rows)
         _write(screen, out, kept.stem, report, {"grid": repr(grid), "rows": rows})
-        return None
 
-    def _dataset(self, figure: Any) -> str:
+    def _dataset(self, figure: Figure) -> str:
         """Name of the data set; "" of a figure that draws its own data."""
         from graphtheory.data.catalogue import key
 
         data = figure.data
-        if data is None or isinstance(data, str):
+        if data is None:
             return ""
         dataset = self.dataset or data.default
         if data.only and key(dataset) not in map(key, data.only):
@@ -116,9 +110,7 @@ class Reproduce(Command):
         out = self.out or Path(f"runs/{name}")
         return out, out / f"{name}.jsonl"
 
-    def _measure(
-        self, screen: Screen, kept: Path, measure: Callable[[Progress], Measurements]
-    ) -> Measurements:
+    def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
         def tell() -> None:
             screen.say(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
@@ -127,19 +119,7 @@ class Reproduce(Command):
             if not self.resume:
                 set_aside(screen, kept)
             with told_on_stop(tell), screen.steps("run") as steps:
-                return measure(steps)
-
-    def _make_former(self, screen: Screen, chosen: Any, asked: Any) -> None:
-        from graphtheory.data import graphs
-
-        out, kept = self._folder(chosen.name, asked.dataset)
-        study = chosen.study(asked)
-        with refusing():
-            if asked.dataset:
-                (chosen.find or graphs.load)(asked.dataset, asked.root)
-        rows = self._measure(screen, kept, lambda steps: study.run(steps, kept=kept))
-        report = chosen.report(study, rows)
-        _write(screen, out, kept.stem, report, {"study": repr(study), "rows": rows})
+                return grid.measure(figure.run, steps, kept=kept)
 
 
 def _load(dataset: str, root: Path | None, *, images: bool) -> None:
@@ -149,7 +129,7 @@ def _load(dataset: str, root: Path | None, *, images: bool) -> None:
     (image_sets if images else graphs).load(dataset, root)
 
 
-def _write(screen: Screen, out: Path, name: str, report: Any, found: dict[str, Any]) -> None:
+def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:
     """Print the report and write its files."""
     from graphtheory.bench.rows import Environment, write_csv
     from graphtheory.plot import save
@@ -167,12 +147,11 @@ def _write(screen: Screen, out: Path, name: str, report: Any, found: dict[str, A
 
 
 def _print_list(screen: Screen) -> None:
-    from graphtheory.cli.figures import FIGURES
     from graphtheory.papers.index import figures
     from graphtheory.report.table import Table
 
     rows = [
         (name, figure.summary, str(figure.data or "draws its own"))
-        for name, figure in (figures() | FIGURES).items()
+        for name, figure in figures().items()
     ]
     screen.table(Table("Figures and tables", ("ID", "what it shows", "data"), rows, words=3))

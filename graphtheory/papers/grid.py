@@ -135,7 +135,7 @@ def label(cell: Cell) -> str:
             return f"{name} {value:g}"
         return str(getattr(value, "name", value))
 
-    return ", ".join(told(name, value) for name, value in cell.items())
+    return ", ".join(told(name, value) for name, value in cell.items() if value is not None)
 
 
 def _axes(grid: Grid) -> list[Field[Any]]:

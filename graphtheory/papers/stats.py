@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from scipy.stats import t as student
 
 from graphtheory.papers.power_law import Successes, halves
 
@@ -117,6 +119,14 @@ def levels(sample: tuple[Array, Array]) -> list[Estimate]:
     """The size at each setting of `medians` or `means`, which are finite."""
     ends = np.quantile(sample[1], _LEVEL, axis=0)
     return [Estimate(*map(float, of)) for of in zip(sample[0], *ends, strict=True)]
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half of Student's 95 % interval; nan of one value."""
+    if len(values) < 2:
+        return fmean(values), math.nan
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return fmean(values), float(student.ppf(_LEVEL[1], len(values) - 1)) * error
 
 
 def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[Array, Array]:

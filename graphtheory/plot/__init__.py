@@ -10,7 +10,6 @@ Example:
 from graphtheory.plot.attention import attention_mass, learned_bias
 from graphtheory.plot.cost import score_over_cost
 from graphtheory.plot.curves import value_curves
-from graphtheory.plot.fusion import attention_by_depth
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.scores import (
     accuracy_over_labels,
@@ -24,7 +23,6 @@ from graphtheory.plot.training import learning_curves
 
 __all__ = [
     "accuracy_over_labels",
-    "attention_by_depth",
     "attention_mass",
     "grouped_bars",
     "image_graph",

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.grid import Grid, Measured, axis, label, unrecorded
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def test_the_key_follows_from_the_fields() -> None:
     told: list[str] = []
     grid.measure(lambda grid, case, label: [], lambda name, *_: told.append(name))
     assert told[0] == "a, label 10"
+    assert label({"at": None, "head": "mlp", "lr": 0.1}) == "mlp, lr 0.1"
     assert replace(grid, root=None).key(cells[0]) == grid.key(cells[0])
 
 

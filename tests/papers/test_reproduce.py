@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from graphtheory.cli import main
-from graphtheory.cli.figures import FIGURES as FORMER
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
 
 
 def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
-    every = index.figures() | FORMER
+    every = index.figures()
     assert main(["reproduce", "--list"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [line.split("│")[1].strip() for line in lines] == list(every)

@@ -8,6 +8,11 @@ from graphtheory.papers.power_law import Successes
 from graphtheory.papers.stats import crossing
 
 
+def test_an_interval_of_student_needs_two_values() -> None:
+    assert trends.student_interval([1.0, 3.0]) == (2, pytest.approx(12.7062, rel=1e-4))
+    assert math.isnan(trends.student_interval([1.0])[1])
+
+
 def test_a_trend_is_as_sure_as_its_seeds() -> None:
     sure = {v: [v + s for s in range(5)] for v in (3.0, 1.0, 2.0)}
     found = trends.trend([1, 2, 3], trends.medians(sure))

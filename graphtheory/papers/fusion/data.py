@@ -72,6 +72,17 @@ class Subspaces:
         if not 0 <= self.noise <= 1:
             raise ValueError(f"noise: got {self.noise}, expected a number in [0, 1]")
 
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(m, K, r, nu), with nu samples per cluster."""
+        return self.dim, self.clusters, self.rank, self.per_cluster
+
+    @property
+    def name(self) -> str:
+        """In progress."""
+        side = "" if self.half_space else ", no half-space"
+        return f"(m, K, r, nu) = {self.shape}{side}, noise {self.noise:g}"
+
     def sample(self, generator: Generator) -> SubspaceSample:
         """Draw subspaces and samples, in float64."""
         shape = (self.clusters, self.dim, self.rank)

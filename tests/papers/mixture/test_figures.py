@@ -8,7 +8,8 @@ import pytest
 from graphtheory.papers.mixture.figures import FIGURES, rates, risks
 from graphtheory.papers.mixture.mixtures import Mixtures
 from graphtheory.papers.mixture.training import Learner, Setting
-from tests.papers.mixture.conftest import Printed, row
+from tests.papers.conftest import Reproduced
+from tests.papers.mixture.conftest import row
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 SMALL = Setting(dim=2, neurons=1)
@@ -30,7 +31,7 @@ def test_rows_of_risks() -> None:
 
 
 @pytest.mark.parametrize("figure", ["fig-4-4a", "fig-4-5a", "fig-4-5b", "fig-4-6a"])
-def test_a_figure_prints_and_draws(figure: str, printed: Printed) -> None:
+def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
     def small(grid: Mixtures) -> Mixtures:
         learners = tuple(replace(learner, steps=20) for learner in grid.learners)
         setting = replace(grid.setting, dim=min(grid.setting.dim, 3), neurons=1)
@@ -39,7 +40,7 @@ def test_a_figure_prints_and_draws(figure: str, printed: Printed) -> None:
             grid, values=few, learners=learners, setting=setting, seeds=2, examples=200
         )  # fmt: skip
 
-    told = printed(figure, small, "--seed", "3")
+    told = reproduced(figure, small)
     assert "of trials end at a minimum" in told
 
 

@@ -12,7 +12,7 @@ from graphtheory.papers.mixture.figures_images import FIGURES, Minorities, group
 from graphtheory.papers.mixture.image_groups import TwoKinds
 from graphtheory.papers.mixture.image_training import Recipe
 from tests.bench.conftest import nearly
-from tests.papers.mixture.conftest import Printed
+from tests.papers.conftest import Reproduced
 
 TINY = Recipe(total=40, copies=5, epochs=1, batch_size=20, widths=(4,))
 NOISE, FRACTION = FIGURES
@@ -84,16 +84,18 @@ def test_the_larger_set_and_the_first_look_have_fewer_seeds() -> None:
 @pytest.mark.parametrize(
     ("figure", "told"),
     [
-        ("fig-4-1", ("claimed to rise and then to fall", "delta^2 = 100")),
+        ("fig-4-1", ("claimed to rise and then to fall", "accuracy over delta^2")),
         ("fig-4-8", ("bright minority, both groups", "claimed: rises")),
     ],
 )
-def test_a_figure_prints_and_draws(figure: str, told: tuple[str, str], printed: Printed) -> None:
+def test_a_figure_prints_and_draws(
+    figure: str, told: tuple[str, str], reproduced: Reproduced
+) -> None:
     def small(grid: Minorities) -> Minorities:
         recipe = Recipe(total=100, copies=5, epochs=1, widths=(4,))
         return replace(grid, recipe=recipe, values=(grid.values[0], grid.values[-1]), seeds=2)
 
-    found = printed(figure, small, file=f"{figure}-digits")
+    found = reproduced(figure, small)
     assert all(text in found for text in told)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from graphtheory.papers.mixture.figures_samples import Samples, spreads, successes
 from graphtheory.papers.mixture.training import Learner, Setting
-from tests.papers.mixture.conftest import Printed, row
+from tests.papers.conftest import Reproduced
+from tests.papers.mixture.conftest import row
 
 LEARNERS = (Learner(steps=60),)
 
@@ -32,11 +33,11 @@ def test_success_is_a_small_spread() -> None:
 
 
 @pytest.mark.parametrize("figure", ["fig-4-2", "fig-4-3b"])
-def test_a_figure_prints_and_draws(figure: str, printed: Printed) -> None:
+def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
     def small(grid: Samples) -> Samples:
         setting = replace(grid.setting, dim=3, neurons=1)
         learners = (replace(grid.learners[0], steps=20),)
         grid = replace(grid, values=grid.values[:2], learners=learners, setting=setting, seeds=2)
         return replace(grid, counts=(50, 100), starts=2)
 
-    assert "examples at which half of the trials succeed" in printed(figure, small, "--seed", "3")
+    assert "examples at which half of the trials succeed" in reproduced(figure, small)

@@ -18,7 +18,7 @@ from graphtheory.papers.mixture.figures_starts import (
 from graphtheory.papers.mixture.mixtures import Mixtures
 from graphtheory.papers.mixture.training import Learner, Setting, draw
 from tests.bench.conftest import nearly
-from tests.papers.mixture.conftest import Printed
+from tests.papers.conftest import Reproduced
 
 SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
 
@@ -42,14 +42,14 @@ def test_the_tensor_start_is_nearer_than_the_claimed_error() -> None:
     assert error[TENSOR] < 0.65 < error[PRINTED]
 
 
-def test_it_prints_and_draws(printed: Printed) -> None:
+def test_it_prints_and_draws(reproduced: Reproduced) -> None:
     def small(grid: Mixtures) -> Mixtures:
         learners, setting = (Learner(4.0, 20),), replace(grid.setting, dim=3)
         return replace(
             grid, values=grid.values[:2], learners=learners, setting=setting, examples=200, seeds=2
         )
 
-    assert "relative error of the tensor start" in printed("fig-c-1", small, "--seed", "3")
+    assert "relative error of the tensor start" in reproduced("fig-c-1", small)
 
 
 def test_what_the_starts_say() -> None:

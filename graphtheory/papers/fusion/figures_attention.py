@@ -1,0 +1,204 @@
+"""Deep Fusion: what the layers of a transformer head attend to, before and after learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isnan
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphtheory.bench.contrastive import ContrastiveRecipe, Prepared, prepare, recipe_for
+from graphtheory.bench.rows import Row
+from graphtheory.nn import TransformerHead
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.fusion.figures import IMAGES, settle
+from graphtheory.papers.fusion.picture import attention_by_depth
+from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import groups
+from graphtheory.papers.stats import student_interval
+from graphtheory.report.table import Table, mean_spread
+from graphtheory.train import SimCLR, fit
+
+SHOWN = 8  # test samples of each class in the picture of the attention maps
+_MEASURES = {
+    "mass": "attention on the own class", "means": "mean within / mean between",
+    "sharpness": "sharpness",
+}  # fmt: skip
+_KINDS = {"learned": "after learning", "drawn": "before learning"}
+# Of 0.01, 0.03, 0.1 for 10 layers the step size of the least loss on a seed that no figure has.
+_RECIPE = ContrastiveRecipe(depth=10, heads=4, epochs=160, lr=0.03)
+
+
+@dataclass(frozen=True)
+class Depths(Grid):
+    """The head attends to one view of each test image, not augmented, in one clique.
+
+    No image has another view of itself to attend to.
+
+    Attributes:
+        recipe: A transformer head; the paper's has 10 layers of 4 heads for MNIST.
+        seeds: Splits, parameters and draws.
+        samples: Test images, the first ones.
+        root: Folder with the raw files.
+    """
+
+    recipe: ContrastiveRecipe = _RECIPE
+    seeds: int = axis("seed", 3)
+    samples: int = 360
+    root: Path | None = unrecorded(None)
+
+    @property
+    def dataset(self) -> str:
+        """Of the recipe."""
+        return self.recipe.dataset
+
+
+def attention(grid: Depths, seed: int) -> list[Measured]:
+    """Measures of each layer before learning, of kind "drawn", and after it, "learned".
+
+    Of seed 0 also maps, of kind "map": layer, labels and weights of head 1 after learning, among
+    `SHOWN` images of each class.
+    """
+    recipe = replace(grid.recipe, root=grid.root)
+    drawn = prepare(recipe, seed)
+    settle(drawn, seed)
+    before = _measures(grid, drawn, seed, "drawn")
+    run = prepare(recipe, seed)
+    fit(run.task, run.data, epochs=recipe.epochs, seed=seed, progress=False)
+    after = _measures(grid, run, seed, "learned")
+    return [*before, *after, *(_maps(run) if seed == 0 else [])]
+
+
+@torch.no_grad()
+def _attention(run: Prepared, order: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Attention weights of each layer among some test samples, and their classes."""
+    assert isinstance(run.task, SimCLR)
+    head = run.task.head
+    assert isinstance(head, TransformerHead)
+    features, y = run.embed()
+    training = head.training
+    maps = head.eval().with_attention(features[order])[1]
+    head.train(training)
+    return maps, y[order]
+
+
+def _measures(grid: Depths, run: Prepared, seed: int, kind: str) -> list[Measured]:
+    maps, y = _attention(run, torch.arange(min(grid.samples, len(run.embed()[1]))))
+    return [
+        {"kind": kind, "seed": seed, "layer": layer, **class_mass(a, y)._asdict(),
+         "sharpness": fmean(sharpness(head, y) for head in a),
+         "means": fmean(sharpness_of_means(head, y) for head in a)}
+        for layer, a in enumerate(maps, 1)
+    ]  # fmt: skip
+
+
+def _maps(run: Prepared) -> list[Measured]:
+    y = run.embed()[1]
+    few = torch.cat([(y == c).nonzero().flatten()[:SHOWN] for c in y.unique()])
+    maps, labels = _attention(run, few)
+    shown = sorted({round(1 + i * (len(maps) - 1) / 4) for i in range(5)})
+    return [
+        {"kind": "map", "layer": layer, "labels": labels.tolist(),
+         "weights": [[round(float(w), 6) for w in row] for row in maps[layer - 1][0]]}
+        for layer in shown
+    ]  # fmt: skip
+
+
+def _measured(measured: Measurements) -> list[Measured]:
+    return [row for row in measured if row["kind"] != "map"]
+
+
+def _show(grid: Depths, measured: Measurements) -> Shown:
+    by = groups(_measured(measured), "kind", "layer")
+    layers = list(dict.fromkeys(layer for _, layer in by))
+    values = {
+        (key, kind, layer): [row[key] for row in by[kind, layer]]
+        for key in _MEASURES for kind in _KINDS for layer in layers
+    }  # fmt: skip
+    rows = [
+        Row.of(_MEASURES[key], of, "1", dataset=grid.dataset, head=kind, layer=layer)
+        for (key, kind, layer), of in values.items()
+    ]
+    lines = [
+        [str(layer), *(mean_spread(values[key, "learned", layer], ".3g") for key in _MEASURES),
+         *(f"{fmean(values[key, 'drawn', layer]):.3g}" for key in _MEASURES)]
+        for layer in layers
+    ]  # fmt: skip
+    uniform = by["drawn", layers[0]][0]["uniform"]
+    heads = ["layer", *_MEASURES.values(), *(f"{name}, before" for name in _MEASURES.values())]
+    note = (
+        f"Uniform attention has {uniform:.3f} on the own class; heads averaged; test images seen "
+        "once each, without augmentation."
+    )
+    return Shown(Table("attention by layer", heads, lines, words=0, note=note), rows)
+
+
+def slopes(measured: Measurements, kind: str, measure: str) -> list[float]:
+    """For each seed, by how much a measure grows from layer to layer, by least squares."""
+    out = []
+    for mine in groups([row for row in measured if row["kind"] == kind], "seed").values():
+        layers, values = [row["layer"] for row in mine], [row[measure] for row in mine]
+        out.append(float(np.polyfit(layers, values, 1)[0]) if len(layers) > 1 else 0.0)
+    return out
+
+
+def grows_with_depth(grid: Depths, measured: Measurements) -> Verdict:
+    """Attention on the own class grows from layer to layer."""
+    rows, told = _measured(measured), []
+    for kind, name in (("learned", "after learning"), ("drawn", "before")):
+        mean, half = student_interval(slopes(rows, kind, "mass"))
+        spread = "one seed" if isnan(half) else f"± {half:.4f}"
+        told.append(f"{name} {mean:+.4f} per layer ({spread})")
+    mean, half = student_interval(slopes(rows, "learned", "mass"))
+    grows = "one seed decides nothing" if isnan(half) else (
+        "found" if mean > half else "not found: it falls" if -mean > half else "not decided"
+    )  # fmt: skip
+    learned = groups([row for row in rows if row["kind"] == "learned"], "layer")
+    mass = {layer: fmean(row["mass"] for row in own) for (layer,), own in learned.items()}
+    first, *_, last = mass
+    sharp = max(row["sharpness"] for row in rows)
+    return Verdict(
+        f"Claimed is that attention finds the classes better layer by layer. Mass on the own "
+        f"class by depth, least squares with 95 % interval: {', '.join(told)}; growth with depth: "
+        f"{grows}. From {mass[first]:.3f} in layer {first} to {mass[last]:.3f} in layer {last}, "
+        f"most in layer {max(mass, key=mass.__getitem__)}; uniform {rows[0]['uniform']:.3f}. "
+        "Sharpness in the paper's sense, which one pair of each kind decides, is at most "
+        f"{sharp:.2g}: {'' if sharp > 1 else 'never '}above 1."
+    )
+
+
+def _picture(grid: Depths, measured: Measurements, title: str) -> Any:
+    return attention_by_depth(
+        [row for row in measured if row["kind"] == "map"],
+        [row | {"series": _KINDS[row["kind"]]} for row in _measured(measured)],
+        {key: _MEASURES[key] for key in ("mass", "means")},
+        title=f"{title}: head 1, images ordered by class",
+    )
+
+
+def _on_images(grid: Depths, dataset: str, root: Path | None) -> Depths:
+    """The recipe of a data set with the deeper head."""
+    recipe, deep = recipe_for(dataset, None), grid.recipe
+    epochs = deep.epochs if recipe.dataset == deep.dataset else 20
+    recipe = replace(recipe, depth=deep.depth, heads=deep.heads, lr=deep.lr, epochs=epochs)
+    return replace(grid, recipe=recipe, root=root)
+
+
+def _quick(grid: Depths) -> Depths:
+    return replace(grid, recipe=replace(grid.recipe, epochs=3), seeds=1)
+
+
+FIGURES = (
+    Figure(
+        "deep-fusion-attention",
+        "what the layers of a transformer head attend to, ordered by class",
+        Depths(), attention, _show, (grows_with_depth,), _picture, _quick,
+        DataSets(IMAGES[0], IMAGES, images=True), _on_images,
+    ),
+)  # fmt: skip

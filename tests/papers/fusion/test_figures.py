@@ -1,0 +1,105 @@
+"""The figures of projection heads."""
+
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.bench.contrastive import ContrastiveRecipe
+from graphtheory.cli import main
+from graphtheory.papers.fusion.figures import FIGURES, Heads, chosen, gain, scores
+from tests.papers.conftest import Reproduced
+
+TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
+BY_ID = {figure.id: figure for figure in FIGURES}
+
+
+def row(head: str, lr: float, seed: int, val: float, probe: float) -> dict[str, Any]:
+    return {"head": head, "at": None, "lr": lr, "seed": seed, "val": val, "probe": probe}
+
+
+def small(grid: Heads) -> Heads:
+    recipe = replace(grid.recipe, limit=1, batch_size=32, width=16, depth=2, epochs=2)
+    return replace(grid, recipe=recipe, seeds=1, lrs=grid.lrs[:1], values=grid.values[-3:])
+
+
+def test_validation_chooses_the_step_size_and_the_test_does_not() -> None:
+    rows = [row("mlp", lr, s, val, probe)
+            for lr, val, probe in ((0.1, 0.8, 0.5), (0.3, 0.7, 0.9)) for s in (0, 1)]  # fmt: skip
+    assert {r["lr"] for r in chosen(rows)["mlp", None]} == {0.1}
+
+
+def test_gains_are_paired_by_seed() -> None:
+    rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) for s in range(3)]
+    rows += [row("mlp", 0.1, s, 0, 0.4 + s / 10) for s in range(3)]
+    mean, half = gain(chosen(rows), "probe")
+    assert mean == pytest.approx(0.1) and half == pytest.approx(0, abs=1e-12)
+    assert isnan(gain(chosen([rows[0], rows[3]]), "probe")[1])
+
+
+def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    grid = Heads(TINY, heads=("untrained",), seeds=1)
+    (row,) = grid.measure(scores)
+    assert row["lr"] == grid.lrs[0] and 0.1 < row["nearest"] <= 1
+
+
+def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    grid = Heads(replace(TINY, encoder="resnet18"), heads=("untrained",), seeds=1)
+    assert grid.measure(scores) == grid.measure(scores)
+
+
+def test_every_setting_is_a_cell_of_its_own() -> None:
+    grid = replace(BY_ID["deep-fusion-temperature"].grid, recipe=TINY, seeds=2)
+    assert len(grid.cells()) == len({str(grid.key(cell)) for cell in grid.cells()}) == 7 * 2 * 2
+    assert {cell["at"] for cell in grid.cells()} == set(grid.values)
+
+
+def test_the_large_graph_has_one_step_size_and_its_folder_is_no_part_of_the_key() -> None:
+    figure = BY_ID["deep-fusion-graphs"]
+    cora, facebook = (figure.settings(name, Path("x")) for name in ("Cora", "facebook"))
+    assert len(cora.lrs) == 2 and facebook.lrs == (1e-3,) and facebook.dataset == "facebook"
+    assert cora.root == Path("x") and "root" not in cora.key(cora.cells()[0])
+
+
+@pytest.mark.parametrize(
+    ("figure", "told"),
+    [
+        ("deep-fusion-heads", ("transformer minus others", "no head")),
+        ("deep-fusion-batch", ("transformer minus MLP by samples per batch", "512")),
+        ("deep-fusion-temperature", ("transformer minus MLP by temperature", "0.02")),
+    ],
+)
+def test_a_figure_prints_and_draws(
+    figure: str, told: tuple[str, str], reproduced: Reproduced
+) -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    verdict = reproduced(figure, small)
+    assert all(text in verdict for text in told)
+
+
+def test_the_figure_of_graphs_prints_and_draws(
+    data_root: Path, reproduced: Reproduced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_DATA", str(data_root))
+    verdict = reproduced(
+        "deep-fusion-graphs", lambda grid: replace(small(grid), heads=("transformer", "dgi"))
+    )
+    assert "DGI: linear probe" in verdict
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"), [("Cora", "expected digits, mnist"), ("mnist", "MNIST/raw")]
+)
+def test_what_cannot_be_run_is_refused_in_one_line(
+    dataset: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
+    words = ["reproduce", "deep-fusion-heads", "--dataset", dataset, "--out", str(tmp_path)]
+    assert main(words) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error

@@ -1,0 +1,57 @@
+"""The figure of what a transformer head attends to."""
+
+from dataclasses import replace
+
+import pytest
+
+from graphtheory.papers.fusion.figures_attention import FIGURES, Depths, attention, slopes
+from tests.papers.conftest import Reproduced
+from tests.papers.fusion.test_figures import TINY
+
+
+def test_attention_is_measured_before_and_after_and_drawn_in_order_of_class() -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    rows = Depths(TINY, seeds=1, samples=40).measure(attention)
+    measured = [r for r in rows if r["kind"] != "map"]
+    assert [(r["kind"], r["layer"]) for r in measured] == [
+        ("drawn", 1), ("drawn", 2), ("learned", 1), ("learned", 2),
+    ]  # fmt: skip
+    assert measured[0]["mass"] != measured[2]["mass"]
+    maps = [r for r in rows if r["kind"] == "map"]
+    assert [r["layer"] for r in maps] == [1, 2]
+    assert maps[0]["labels"] == sorted(maps[0]["labels"])
+    assert sum(maps[0]["weights"][3]) == pytest.approx(1, abs=1e-3)
+    assert slopes(rows, "learned", "mass") == [
+        pytest.approx(measured[3]["mass"] - measured[2]["mass"])
+    ]
+
+
+def test_digits_are_learned_for_longer_than_larger_images() -> None:
+    (figure,) = FIGURES
+    digits, mnist = (figure.settings(name).recipe for name in ("digits", "mnist"))
+    assert (digits.epochs, mnist.epochs) == (160, 20)
+    assert digits.depth == mnist.depth == 10 and mnist.limit == 20
+
+
+def test_it_prints_and_draws(reproduced: Reproduced) -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+
+    def small(grid: Depths) -> Depths:
+        recipe = replace(grid.recipe, limit=1, batch_size=32, width=16, epochs=3)
+        return replace(grid, recipe=recipe, seeds=1)
+
+    assert "growth with depth: one seed decides" in reproduced("deep-fusion-attention", small)
+
+
+@pytest.mark.parametrize(
+    ("slope", "found"), [(0.1, "found"), (-0.1, "not found: it falls"), (0.0, "not decided")]
+)
+def test_the_verdict_of_growth(slope: float, found: str) -> None:
+    rows = [
+        {"kind": kind, "seed": seed, "layer": layer, "uniform": 0.1, "sharpness": 2.0, "means": 1.0,
+         "mass": 0.5 + slope * layer * (1 + seed / 10) + seed / 100}
+        for kind in ("learned", "drawn") for seed in range(3) for layer in (1, 2, 3)
+    ]  # fmt: skip
+    (claim,) = FIGURES[0].claims
+    text = claim(FIGURES[0].grid, rows).text
+    assert f"growth with depth: {found}." in text and "at most 2: above 1." in text
