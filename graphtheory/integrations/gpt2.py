@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphtheory.integrations.weights import Rules
 from graphtheory.models.gpt import GPT, gpt_block
-from graphtheory.nn.sequence_position import LearnedPlaces
+from graphtheory.nn.sequence_position import LearnedPositions
 
 _TOP = r"(?:transformer\.)?"
 _BLOCK = _TOP + r"h\.(\d+)\."
@@ -72,8 +72,8 @@ def empty(config: Any, state: Mapping[str, Tensor]) -> GPT:
     bare = "lm_head.weight" not in state
     head = nn.Identity() if bare else nn.Linear(dim, config.vocab_size, bias=False)
     return GPT(
-        nn.Embedding(config.vocab_size, dim), LearnedPlaces(config.n_positions, dim), blocks, head,
-        norm=nn.LayerNorm(dim, eps),
+        nn.Embedding(config.vocab_size, dim), LearnedPositions(config.n_positions, dim), blocks,
+        head, norm=nn.LayerNorm(dim, eps),
     )  # fmt: skip
 
 

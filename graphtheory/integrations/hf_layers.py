@@ -105,7 +105,7 @@ def _layers_of(model: PreTrainedModel) -> tuple[list[Any], int]:
     if kind in ("swin", "swinv2", "donut-swin", "maskformer-swin"):
         raise ValueError(
             f"model: {name} attends in windows of a whole grid, adds a bias for each relative "
-            "position and merges 2 x 2 neighbours, so no token may be missing; expected a ViT or "
+            "position and merges 2 x 2 neighbors, so no token may be missing; expected a ViT or "
             "DeiT. TopK can be applied to it, and to a Swin Semantic, which gives all tokens back"
         )
     if kind not in PREFIX or "MaskedImage" in name:

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from graphtheory.graph import Grid
 from graphtheory.integrations.hf_reduce import Layers
-from graphtheory.nn import AveragePool, Centres
+from graphtheory.nn import AveragePool, Centers
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Semantic:
         S_2 = \operatorname{Layer}(S_1 + G; [S_1, X])
 
     Class and distillation token go along: they ask with the tokens, and the tokens see them. A
-    model that was not trained so does not know of such tokens; train it on. The centres and G, a
+    model that was not trained so does not know of such tokens; train it on. The centers and G, a
     vector for each token that begins at 0, become a part of the model, ``base_model.semantic``.
 
     In a Swin the deepest stage does so, behind its first `base` blocks and without windows or
@@ -32,7 +32,7 @@ class Semantic:
     \operatorname{Layer}(X; S)`, so that stages and tasks that follow have the whole grid.
 
     Args:
-        tokens: M, a square number, for means of bins; or a kind of `Centres`, such as `MaskPool`.
+        tokens: M, a square number, for means of bins; or a kind of `Centers`, such as `MaskPool`.
         base: Layers on the patches; in a Swin of that stage.
         with_global: Whether there is a G.
 
@@ -41,25 +41,25 @@ class Semantic:
         section 3.2, who have no class token: `models.stvit_deit_small` is theirs.
     """
 
-    tokens: int | Centres = 16
+    tokens: int | Centers = 16
     base: int = 4
     with_global: bool = True
 
-    def centres(self) -> Centres:
-        """What makes the first centres."""
-        if isinstance(self.tokens, Centres):
+    def make_centers(self) -> Centers:
+        """What makes the first centers."""
+        if isinstance(self.tokens, Centers):
             return self.tokens
         if self.tokens < 1 or isqrt(self.tokens) ** 2 != self.tokens:
-            raise ValueError(f"tokens: got {self.tokens}, expected a square number or Centres")
+            raise ValueError(f"tokens: got {self.tokens}, expected a square number or Centers")
         return AveragePool(isqrt(self.tokens))
 
 
 class Tokens(nn.Module):
-    """What belongs to the model: centres and G, on the device and in the dtype of a parameter."""
+    """What belongs to the model: centers and G, on the device and in the dtype of a parameter."""
 
     def __init__(self, what: Semantic, dim: int, like: nn.Parameter) -> None:
         super().__init__()
-        self.centres = what.centres()
+        self.centres = what.make_centers()
         shape = (self.centres.tokens, dim)
         self.global_centres = nn.Parameter(torch.zeros(shape)) if what.with_global else None
         self.to(like.device, like.dtype)
@@ -116,13 +116,13 @@ class SemanticHooks:
         self.size = (height // patch[0], width // patch[1])
 
     def ask_patches(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Of the first layer: prefix and centres ask prefix and patches."""
+        """Of the first layer: prefix and centers ask prefix and patches."""
         prefix, patches = args[0].tensor_split([self.read.prefix], 1)
-        centres = self.read.base.semantic.centres(
+        centers = self.read.base.semantic.centres(
             patches.flatten(0, 1), Grid(len(patches), *self.size)
         )
         self.patches, self.senders = patches, [args[0]]
-        tokens = centres.view(len(patches), -1, patches.size(2))
+        tokens = centers.view(len(patches), -1, patches.size(2))
         return (torch.cat([prefix, tokens], 1), *args[1:])
 
     def ask_both(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -66,8 +66,8 @@ class SwinHooks:
         block, made = self.blocks[which], self.base.semantic
         if which == 0:
             self.patches = x
-            centres = made.centres(x.flatten(0, 1), Grid(len(x), *input_dimensions))
-            return _block(block, centres.view(len(x), -1, x.size(2)), x, options)
+            centers = made.centres(x.flatten(0, 1), Grid(len(x), *input_dimensions))
+            return _block(block, centers.view(len(x), -1, x.size(2)), x, options)
         patches = self.patches
         assert patches is not None
         if which == 1:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, bipartite, cliques
 from graphtheory.models.swin import Rearranged, SwinStage
-from graphtheory.nn import AttentionMap, Block, SemanticBlock
+from graphtheory.nn import AttentionMap, Block
 from graphtheory.nn.init import draw_parameter
+from graphtheory.nn.tokens import tokens_and_patches
 
 
 class DumbbellSets(NamedTuple):
@@ -96,7 +97,7 @@ def _bins(length: int, side: int) -> list[slice]:
 
 
 class WindowTokens(Rearranged):
-    r"""Semantic tokens of windows: centres of each, two layers that attend to patches, and others.
+    r"""Semantic tokens of windows: centers of each, two layers that attend to patches, and others.
 
     .. math:: S_1 = \operatorname{Block}(P; [P, X]_{\text{near}}), \quad
         S_2 = \operatorname{Block}(S_1 + G; [S_1, X])
@@ -130,7 +131,7 @@ class WindowTokens(Rearranged):
 
     def __init__(
         self,
-        blocks: list[SemanticBlock],
+        blocks: list[Block],
         *,
         window: int = 7,
         side: int = 3,
@@ -174,11 +175,11 @@ class WindowTokens(Rearranged):
         """Semantic tokens after the first two blocks and as many `others`."""
         sets, options = self.sets(grid, x.device), {"images": grid.count, "generator": generator}
         near, both, *rest = self.blocks
-        centres = _pool(x, grid, sets.pooled)
-        senders = _beside(centres, x, grid.count)[:, sets.near].flatten(0, 1)
-        residual = None if self.shortcut else torch.zeros_like(centres)
-        tokens = near(centres, sets.of_near, senders=senders, residual=residual, **options)
-        senders = _beside(tokens, x, grid.count).flatten(0, 1)
+        centers = _pool(x, grid, sets.pooled)
+        senders = tokens_and_patches(centers, x, grid.count)[:, sets.near].flatten(0, 1)
+        residual = None if self.shortcut else torch.zeros_like(centers)
+        tokens = near(centers, sets.of_near, senders=senders, residual=residual, **options)
+        senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
         if self.global_centres is not None:
             made, learned = len(tokens) // max(grid.count, 1), len(self.global_centres)
             if made != learned:
@@ -219,7 +220,7 @@ class Dumbbell(WindowTokens):
         Differs: see `WindowTokens`.
     """
 
-    def __init__(self, swin: Block, blocks: list[SemanticBlock], **options: Any) -> None:
+    def __init__(self, swin: Block, blocks: list[Block], **options: Any) -> None:
         if len(blocks) != 5:
             raise ValueError(f"blocks: got {len(blocks)}, expected 5 after the one on patches")
         super().__init__(blocks, **options)
@@ -265,8 +266,3 @@ def _pool(x: Tensor, grid: Grid, bins: Tensor) -> Tensor:
     """The largest entries of each bin, [B * tokens, dim]."""
     lowest = nn.functional.pad(x.view(grid.count, grid.size, -1), (0, 0, 0, 1), value=-torch.inf)
     return lowest[:, bins].amax(2).flatten(0, 1)
-
-
-def _beside(tokens: Tensor, x: Tensor, images: int) -> Tensor:
-    """Of each image the tokens, then the patches, [B, M + N, dim]."""
-    return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)

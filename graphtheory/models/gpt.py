@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.models.token_sets import token_causal
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
-from graphtheory.nn.sequence_position import LearnedPlaces
+from graphtheory.nn.sequence_position import LearnedPositions
 
 _STD = 0.02
 
@@ -25,7 +25,7 @@ class GPT(nn.Module):
 
     Args:
         embed: Makes vectors [n, dim] of ids [n] or of features [n, channels].
-        position: Makes vectors [n, dim] of places, such as `nn.LearnedPlaces`.
+        position: Makes vectors [n, dim] of places, such as `nn.LearnedPositions`.
         blocks: First to last.
         head: Takes the last vectors [n, dim].
         norm: Of the last vectors; default a `LayerNorm`.
@@ -76,7 +76,7 @@ class GPT(nn.Module):
         for name, weight in self.blocks.named_parameters():
             if name.endswith(("attention.out.weight", "mlp.fc2.weight")):
                 weight.mul_((2 * len(self.blocks)) ** -0.5)
-        if isinstance(self.position, LearnedPlaces):
+        if isinstance(self.position, LearnedPositions):
             self.position.table.normal_(0, _STD, generator=generator)
 
     def forward(
@@ -225,7 +225,7 @@ def gpt(
     for name, count in counts.items():
         if count is not None and count < 1:
             raise ValueError(f"{name}: got {count}, expected at least 1")
-    position = LearnedPlaces(length, dim) if position is None else position
+    position = LearnedPositions(length, dim) if position is None else position
     norm = nn.LayerNorm(dim) if block.get("norm", True) else nn.Identity()
     blocks = [gpt_block(dim, heads, **block) for _ in range(depth)]
     if in_channels is not None:

@@ -47,7 +47,7 @@ class GraphTransformer(nn.Module):
 
     Source:
         Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs:
-        normalisation, residual connections and dropout by choice.
+        normalization, residual connections and dropout by choice.
 
     Example:
         >>> model = GraphTransformer(16, 32, 7, num_layers=2)
@@ -102,9 +102,12 @@ class GraphTransformer(nn.Module):
             return edge_index
         return self.pattern(edge_index, generator=generator)
 
-    def forward(self, x: Tensor, edge_index: Tensor | Neighborhood) -> Tensor:
-        """Class scores; a random pattern draws from torch's global generator."""
-        return self.body(x, self.neighborhood(edge_index, x.size(0)))
+    def forward(
+        self, x: Tensor, edge_index: Tensor | Neighborhood,
+        *, generator: torch.Generator | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Class scores; `generator` is the source of randomness of the pattern."""
+        return self.body(x, self.neighborhood(edge_index, x.size(0), generator=generator))
 
     def attention_layers(self) -> list[SPDTransformerConv]:
         """The layers, first to last."""

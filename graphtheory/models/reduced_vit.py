@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
-from graphtheory.graph import Neighborhood, bipartite
-from graphtheory.models.token_sets import token_cliques
+from graphtheory.models.token_sets import token_bipartite, token_cliques
 from graphtheory.models.vit import ViT
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
@@ -107,7 +105,7 @@ class ReducedViT(ViT):
         score: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Normalised tokens [B, M, dim] that are left; `score` as in `reduced`."""
+        """Normalized tokens [B, M, dim] that are left; `score` as in `reduced`."""
         return self.reduced(images, score=score, generator=generator).tokens
 
     def reduced(
@@ -117,7 +115,7 @@ class ReducedViT(ViT):
         score: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Reduction:
-        """Normalised tokens that are left, their sizes, and where each token of the image went.
+        """Normalized tokens that are left, their sizes, and where each token of the image went.
 
         ``unmerge(found.tokens, found.slot)[:, prefix:]`` lies on the grid of the patches again.
 
@@ -178,17 +176,10 @@ class ReducedViT(ViT):
         rows = 1 if self.prefix else tokens
         chosen = seen.view(count, tokens, -1)[:, :rows].flatten(0, 1)
         weights = block.attention.weights(
-            chosen, _rows(count, rows, tokens, seen.device),
+            chosen, token_bipartite(count, rows, tokens, seen.device),
             senders=seen, relation=self._log_size(size, rows),
         )  # fmt: skip
         return weights.view(count, rows, tokens, -1).mean((1, 3))
-
-
-@lru_cache(maxsize=32)
-def _rows(count: int, rows: int, tokens: int, device: torch.device) -> Neighborhood:
-    """The first rows of each image, which aggregate from all its tokens (kept)."""
-    with torch.inference_mode(False):
-        return bipartite([rows] * count, [tokens] * count).to(device)
 
 
 def _keys(attention: Attention, seen: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def _check_layers(num_layers: int) -> None:
 class Stack(nn.Module):
     """layer, activation, dropout, L times; the last layer gives the outputs.
 
-    Called with one neighbourhood for all layers, or with one for each, the one applied first at 0.
+    Called with one neighborhood for all layers, or with one for each, the one applied first at 0.
 
     Args:
         make: Builds a layer.
@@ -32,11 +32,11 @@ class Stack(nn.Module):
         dropout: Probability, before every layer.
         input_dropout: Probability on the features of the input; None is `dropout`.
         project: A linear map to `hidden_channels` first.
-        batch_norm: Normalise every feature over the nodes between layer and activation.
+        batch_norm: Normalize every feature over the nodes between layer and activation.
         activation: A module between layers.
 
     Raises:
-        ValueError: Fewer than one layer, or as many neighbourhoods as there are not layers.
+        ValueError: Fewer than one layer, or as many neighborhoods as there are not layers.
     """
 
     def __init__(

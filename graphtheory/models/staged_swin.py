@@ -65,7 +65,7 @@ class StagedSwin(nn.Module):
         stem: Makes nodes of images.
         stages: First to last.
         dim: Features of the last stage.
-        head: Takes the normalised nodes [B, T, dim] of the last grid.
+        head: Takes the normalized nodes [B, T, dim] of the last grid.
         eps: Of the last norm.
 
     Shapes:
@@ -105,7 +105,7 @@ class StagedSwin(nn.Module):
         return found
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalised nodes [B, T, dim] of the last grid."""
+        """Normalized nodes [B, T, dim] of the last grid."""
         x, grid = self.features(images, generator=generator)[-1]
         return self.norm(x).view(grid.count, grid.size, -1)
 

@@ -14,17 +14,15 @@ from graphtheory.models.readout import ClassToken, MeanToken
 from graphtheory.models.token_sets import token_bipartite, token_cliques, token_windows
 from graphtheory.models.vit import depth_rates, prenorm_block
 from graphtheory.nn import (
-    Attention,
     AttentionMap,
     Block,
-    Centres,
+    Centers,
     MaskPool,
     NoPosition,
     PatchEmbedding,
     PatchTokens,
     PositionEmbedding,
     RelativePosition,
-    SemanticBlock,
     SemanticTokens,
     attention_maps,
 )
@@ -41,7 +39,7 @@ class STViT(nn.Module):
         base: Blocks on the patches, first to last.
         semantic: Makes semantic tokens of the patches.
         blocks: Blocks on the semantic tokens.
-        head: Takes the normalised semantic tokens [B, M, dim].
+        head: Takes the normalized semantic tokens [B, M, dim].
         position: Tells semantic tokens their places.
         eps: Of the last norm.
 
@@ -95,7 +93,7 @@ class STViT(nn.Module):
         return x, grid
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalised semantic tokens [B, M, dim]."""
+        """Normalized semantic tokens [B, M, dim]."""
         x, grid = self.patches(images, generator=generator)
         count, tokens = grid.count, self.semantic.centres.tokens
         of_patches, of_both = (
@@ -145,7 +143,7 @@ def stvit(
     depth: int,
     heads: int,
     *,
-    tokens: int | Centres = 16,
+    tokens: int | Centers = 16,
     base: int = 4,
     semantic: int = 2,
     out_channels: int = 1000,
@@ -155,7 +153,7 @@ def stvit(
     readout: type[ClassToken] = MeanToken,
     position: type[NoPosition] = NoPosition,
     with_global: bool = True,
-    residual_of_centres: bool = False,
+    residual_of_centers: bool = False,
     drop_path: float = 0.0,
     **block: Any,
 ) -> STViT:
@@ -165,7 +163,7 @@ def stvit(
         dim: Features of a token.
         depth: Blocks in all.
         heads: Attention heads of a block.
-        tokens: M, semantic tokens of an image, a square number; or what makes their centres, the
+        tokens: M, semantic tokens of an image, a square number; or what makes their centers, the
             default being `nn.MaskPool`.
         base: Blocks on the patches.
         semantic: Blocks that follow, in which semantic tokens attend to the patches; the rest of
@@ -179,7 +177,7 @@ def stvit(
         position: Kind of positions of semantic tokens: `nn.NoPosition`, `nn.LearnedPosition`,
             `nn.ConditionalPosition`, `nn.RelativePosition`.
         with_global: As in `nn.SemanticTokens`.
-        residual_of_centres: As in `nn.SemanticTokens`.
+        residual_of_centers: As in `nn.SemanticTokens`.
         drop_path: Probability that an image skips the last block; earlier ones have less.
         block: Options of `models.vit.prenorm_block`, such as ``mlp_ratio=3.0``.
 
@@ -196,17 +194,17 @@ def stvit(
         raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
     if not 0 <= base <= depth - semantic:
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
-    centres = _centres(tokens, dim)
-    places, rates = position(centres, dim), depth_rates(drop_path, depth)
+    centers = _centers(tokens, dim)
+    places, rates = position(centers, dim), depth_rates(drop_path, depth)
     first = base + semantic
-    layers = [_semantic_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
+    layers = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
     return STViT(
         PatchTokens(
             PatchEmbedding(dim, patch_size, in_channels), PositionEmbedding(dim, side, side)
         ),
         [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
         SemanticTokens(
-            centres, layers, with_global=with_global, residual_of_centres=residual_of_centres
+            centers, layers, with_global=with_global, residual_of_centers=residual_of_centers
         ),
         [
             prenorm_block(dim, heads, drop_path=p, bias=places.bias(heads), **block)
@@ -217,22 +215,12 @@ def stvit(
     )
 
 
-def _centres(tokens: int | Centres, dim: int) -> Centres:
-    if isinstance(tokens, Centres):
+def _centers(tokens: int | Centers, dim: int) -> Centers:
+    if isinstance(tokens, Centers):
         return tokens
     if tokens < 1 or isqrt(tokens) ** 2 != tokens:
-        raise ValueError(f"tokens: got {tokens}, expected a square number or a kind of Centres")
+        raise ValueError(f"tokens: got {tokens}, expected a square number or a kind of Centers")
     return MaskPool(isqrt(tokens), dim)
-
-
-def _semantic_block(
-    dim: int, heads: int, *, drop_path: float = 0.0, mlp_ratio: float = 4.0,
-    layer_scale: float | None = None, eps: float = 1e-6, **attention: Any,
-) -> SemanticBlock:  # fmt: skip
-    return SemanticBlock(
-        Attention(dim, heads, **attention),
-        drop_path=drop_path, mlp_ratio=mlp_ratio, layer_scale=layer_scale, eps=eps,
-    )  # fmt: skip
 
 
 def _deit(dim: int, heads: int, options: dict[str, Any]) -> STViT:

@@ -11,8 +11,8 @@ from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.readout import MeanToken
 from graphtheory.models.staged_swin import DumbbellStage, SemanticStage, StagedSwin
 from graphtheory.models.swin import PatchMerging, SwinStage, window_block
-from graphtheory.models.vit import depth_rates
-from graphtheory.nn import Attention, ConvStem, SemanticBlock
+from graphtheory.models.vit import depth_rates, prenorm_block
+from graphtheory.nn import ConvStem
 
 
 class STViTRSwin(StagedSwin):
@@ -87,7 +87,7 @@ def stvit_swin(
         for make, depth in zip(plain, depths, strict=False)
     )
     blocks = [
-        SemanticBlock(Attention(4 * dim, 4 * heads, **attention), drop_path=next(rates), eps=1e-5)
+        prenorm_block(4 * dim, 4 * heads, drop_path=next(rates), eps=1e-5, **attention)
         for _ in range(depths[3])
     ]
     made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=shortcut)
@@ -160,10 +160,11 @@ def stvit_r_swin(
     first, second, last = ([plain[i](drop_path=p) for p in rates[a:b]] for i, a, b in (
         (0, 0, 2), (1, 2, 4), (3, len(rates) - 2, len(rates))
     ))  # fmt: skip
+    scaled = partial(prenorm_block, 4 * dim, 4 * heads, layer_scale=1e-5, eps=1e-5, **attention)
     made = []
     for unit in range(units):
         p, *rest = rates[4 + 6 * unit : 10 + 6 * unit]
-        others = [_scaled_block(4 * dim, 4 * heads, rate, **attention) for rate in rest]
+        others = [scaled(drop_path=rate) for rate in rest]
         made.append(
             Dumbbell(
                 plain[2](drop_path=p), others, window=window, side=side,
@@ -183,11 +184,6 @@ def stvit_r_swin(
 def _stem(dim: int, in_channels: int) -> ConvStem:
     widths = (dim // 2, dim)
     return ConvStem(widths, (2, 2), in_channels, activation=nn.Hardswish, activate_last=True)
-
-
-def _scaled_block(dim: int, heads: int, drop_path: float, **attention: Any) -> SemanticBlock:
-    layer = Attention(dim, heads, **attention)
-    return SemanticBlock(layer, layer_scale=1e-5, drop_path=drop_path, eps=1e-5)
 
 
 def stvit_r_swin_small(**options: Any) -> STViTRSwin:

@@ -119,7 +119,7 @@ class Swin(nn.Module):
     Args:
         patch: Makes nodes of images.
         stages: First to last; the width doubles from one to the next.
-        head: Takes the normalised patches [B, T, dim] of the last grid.
+        head: Takes the normalized patches [B, T, dim] of the last grid.
         position: Learned positions of the first grid, or None.
         eps: Of the last norm.
 
@@ -160,7 +160,7 @@ class Swin(nn.Module):
                 part.reset_parameters()
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalised patches [B, T, dim] of the last grid."""
+        """Normalized patches [B, T, dim] of the last grid."""
         x, grid = self.patch(images)
         if self.position is not None:
             x = x + self.position(grid).repeat(grid.count, 1)

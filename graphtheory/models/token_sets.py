@@ -1,4 +1,4 @@
-"""Neighbourhoods of images, made once for a size and kept: building them looks at every edge."""
+"""Neighborhoods of images, made once for a size and kept: building them looks at every edge."""
 
 from __future__ import annotations
 

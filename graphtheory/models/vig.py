@@ -19,7 +19,7 @@ from graphtheory.nn import (
     Grapher,
     MaxRelative,
     Message,
-    Nearest,
+    NearestNeighbors,
     PatchGraph,
     PositionEmbedding,
 )
@@ -49,8 +49,8 @@ class ViG(nn.Module):
         there, but for two sizes: of ViG-Ti 7.18 M for 7.1 M, of Pyramid ViG-B 92.98 M for 82.6 M,
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
-        Differs: see `nn.MaxRelative`, `nn.Nearest` and `nn.nearest.place_similarity`; nodes that a
-        mean of candidates leaves over at the border make a smaller one.
+        Differs: see `nn.MaxRelative`, `nn.NearestNeighbors` and `nn.nearest.position_similarity`;
+        nodes left over at the border are averaged in smaller groups.
 
     Example:
         >>> model = vig_nano(out_channels=10)
@@ -135,7 +135,7 @@ def vig(
 ) -> ViG:
     """A network of equal blocks on one grid.
 
-    The neighbours grow over the blocks from `neighbors` to twice as many, the dilation by one every
+    The neighbors grow over the blocks from `neighbors` to twice as many, the dilation by one every
     four blocks.
 
     Args:
@@ -161,7 +161,9 @@ def vig(
         GraphBlock(
             Grapher(
                 message(dim),
-                Nearest(neighbors + neighbors * i // max(depth - 1, 1), min(i // 4 + 1, most)),
+                NearestNeighbors(
+                    neighbors + neighbors * i // max(depth - 1, 1), min(i // 4 + 1, most)
+                ),
                 drop_path=p,
             )
         )
@@ -214,7 +216,7 @@ def pyramid_vig(
         blocks = [
             GraphBlock(
                 Grapher(
-                    message(dim), Nearest(neighbors, max(min(j // 4 + 1, most), 1)),
+                    message(dim), NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1)),
                     reduce=ratio, with_place=True, drop_path=rates[j],
                 )
             )
@@ -268,7 +270,7 @@ def vig_base(**options: Any) -> ViG:
 
 
 def vig_nano(**options: Any) -> ViG:
-    """For 32 or 28 pixels, nodes 4 pixels apart: width 128, 6 blocks, 5 to 10 neighbours.
+    """For 32 or 28 pixels, nodes 4 pixels apart: width 128, 6 blocks, 5 to 10 neighbors.
 
     Options as in `vig`.
     """

@@ -24,7 +24,7 @@ class ViT(nn.Module):
     Args:
         embed: Makes tokens of images.
         blocks: First to last.
-        head: Takes the normalised tokens [B, T, dim].
+        head: Takes the normalized tokens [B, T, dim].
         eps: Of the last norm.
 
     Shapes:
@@ -55,7 +55,7 @@ class ViT(nn.Module):
         draw_parameter(self.embed.position.table, generator)
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalised tokens [B, T, dim], those without a place first."""
+        """Normalized tokens [B, T, dim], those without a place first."""
         x, grid = self.embed(images)
         neighborhood = token_cliques(grid.count, len(x) // max(grid.count, 1), x.device)
         for block in self.blocks:

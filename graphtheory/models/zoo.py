@@ -69,8 +69,8 @@ class NetworkConfig:
     neighbors: str = "1"
 
 
-class Pointwise(nn.Linear):
-    """A linear layer that ignores the neighbourhood."""
+class NodeLinear(nn.Linear):
+    """A linear layer that ignores the neighborhood."""
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
         """Project."""
@@ -156,7 +156,7 @@ def build(
     num_features: int,
     num_classes: int,
 ) -> nn.Module:
-    """A network `model(x, neighborhood) -> [N, num_classes]` for the neighbourhood of `pattern_of`.
+    """A network `model(x, neighborhood) -> [N, num_classes]` for the neighborhood of `pattern_of`.
 
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
@@ -190,7 +190,7 @@ def build(
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
         "gat": _gat(c),
         "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
-        "mlp": lambda a, b, _: Pointwise(a, b),
+        "mlp": lambda a, b, _: NodeLinear(a, b),
     }
     make = makers[name.removesuffix("-res")]
     if name.endswith("-res") and c.root_weight:

@@ -3,10 +3,10 @@
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import MLP, Block, DropPath, LayerScale
-from graphtheory.nn.centres import (
+from graphtheory.nn.centers import (
     AveragePool,
-    Centres,
-    LearnedCentres,
+    Centers,
+    LearnedCenters,
     MaskPool,
     MaxPool,
     MultiScale,
@@ -37,11 +37,15 @@ from graphtheory.nn.messages import (
     SageMessage,
     SumMessage,
 )
-from graphtheory.nn.nearest import Nearest
+from graphtheory.nn.nearest import NearestNeighbors
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
 from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
-from graphtheory.nn.sequence_position import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.nn.sequence_position import (
+    LearnedPositions,
+    PeriodicPositions,
+    SinusoidalPositions,
+)
 from graphtheory.nn.stem import ConvStem
 from graphtheory.nn.token_position import (
     ConditionalPosition,
@@ -49,7 +53,7 @@ from graphtheory.nn.token_position import (
     NoPosition,
     RelativePosition,
 )
-from graphtheory.nn.tokens import SemanticBlock, SemanticTokens
+from graphtheory.nn.tokens import SemanticTokens
 
 __all__ = [
     "MLP",
@@ -59,7 +63,7 @@ __all__ = [
     "AveragePool",
     "Block",
     "BucketBias",
-    "Centres",
+    "Centers",
     "ConditionalPosition",
     "ConvStem",
     "DropPath",
@@ -73,9 +77,9 @@ __all__ = [
     "Grapher",
     "Keep",
     "LayerScale",
-    "LearnedCentres",
-    "LearnedPlaces",
+    "LearnedCenters",
     "LearnedPosition",
+    "LearnedPositions",
     "MLPHead",
     "MaskPool",
     "MaxPool",
@@ -83,22 +87,21 @@ __all__ = [
     "Merge",
     "Message",
     "MultiScale",
-    "Nearest",
+    "NearestNeighbors",
     "NoPosition",
     "OverlapPool",
     "PatchEmbedding",
     "PatchGraph",
     "PatchTokens",
-    "PeriodicPlaces",
+    "PeriodicPositions",
     "PositionEmbedding",
     "Reducer",
     "Reduction",
     "RelativePosition",
     "SPDTransformerConv",
     "SageMessage",
-    "SemanticBlock",
     "SemanticTokens",
-    "SinusoidalPlaces",
+    "SinusoidalPositions",
     "SumMessage",
     "TransformerConv",
     "TransformerHead",

@@ -1,4 +1,4 @@
-"""Multi-head attention over any neighbourhood, and the weights that it took."""
+"""Multi-head attention over any neighborhood, and the weights that it took."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Attention(nn.Module):
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
         query, key, value = self._project(x, None)
-        if neighborhood.blocks and self.bias is None and isinstance(self.pattern, AllSenders):
+        if neighborhood.blocks and self.bias is None and type(self.pattern) is AllSenders:
             out, weights = _on_blocks(query, key, value, neighborhood.blocks[0])
             return self.out(out.flatten(1)), weights
         weights = self.pattern.weights(query, key, neighborhood, self._bias(None))

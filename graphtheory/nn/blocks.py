@@ -1,4 +1,4 @@
-"""The pre-norm transformer block over any neighbourhood."""
+"""The pre-norm transformer block over any neighborhood."""
 
 from __future__ import annotations
 
@@ -85,7 +85,12 @@ class DropPath(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)).
+    r"""Attention, then an MLP, each behind a norm and added to what it is computed from.
+
+    .. math:: X' = R + \operatorname{Attn}(\operatorname{LN}(X); \operatorname{LN}(S)), \qquad
+        Y = X' + \operatorname{MLP}(\operatorname{LN}'(X'))
+
+    R is X, unless a residual is given.
 
     Args:
         attention: The layer, which says the width and the heads.
@@ -97,8 +102,8 @@ class Block(nn.Module):
         act: Of the MLP; default GELU.
 
     Shapes:
-        x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
-        -> [num_dst, dim].
+        x and residual [num_dst, dim], senders [num_src, dim] or None for x itself, relation
+        [num_edges] -> [num_dst, dim].
 
     Source: Dosovitskiy et al. (2021), eqs. (2) and (3). Differs: senders may be other nodes than
         receivers, under the same norm.
@@ -141,13 +146,17 @@ class Block(nn.Module):
         relation: Tensor | None = None,
         images: int = 1,
         generator: torch.Generator | None = None,
+        residual: Tensor | None = None,
     ) -> Tensor:
-        """Same shape as x; `images` have as many consecutive nodes each, `drop_path` draws each."""
+        """Same shape as x, which holds equally many consecutive nodes of each of the `images`.
+
+        `drop_path` draws once per image.
+        """
         branch = self.attention(
             self.norm1(x), neighborhood, relation=relation, generator=generator,
             senders=None if senders is None else self.norm1(senders),
         )  # fmt: skip
-        return self._add(x, branch, images, generator)
+        return self._add(x if residual is None else residual, branch, images, generator)
 
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` of x alone, and the weights [num_edges, heads] that it took, in one pass."""

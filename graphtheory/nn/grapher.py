@@ -12,7 +12,7 @@ from graphtheory.graph import Grid, Neighborhood, neighbor_lists
 from graphtheory.nn.attention import record_calls
 from graphtheory.nn.blocks import DropPath
 from graphtheory.nn.messages import Message
-from graphtheory.nn.nearest import Nearest, place_similarity
+from graphtheory.nn.nearest import NearestNeighbors, position_similarity
 from graphtheory.nn.patch import from_map, to_map
 from graphtheory.nn.stem import ConvStem
 
@@ -91,7 +91,7 @@ class Grapher(nn.Module):
         message: What a node makes of itself and its senders.
         nearest: Who they are.
         reduce: Senders are means of reduce x reduce nodes.
-        with_place: Whether close places count as near, too; see `nn.nearest.place_similarity`.
+        with_place: Whether close places count as near, too; see `nn.nearest.position_similarity`.
         drop_path: Probability that an image skips the branch in training.
 
     Shapes:
@@ -104,7 +104,7 @@ class Grapher(nn.Module):
 
     Example:
         >>> from graphtheory.nn import MaxRelative
-        >>> layer = Grapher(MaxRelative(8), Nearest(3))
+        >>> layer = Grapher(MaxRelative(8), NearestNeighbors(3))
         >>> layer(torch.randn(2 * 12, 8), Grid(2, 3, 4)).shape
         torch.Size([24, 8])
     """
@@ -112,7 +112,7 @@ class Grapher(nn.Module):
     def __init__(
         self,
         message: Message,
-        nearest: Nearest,
+        nearest: NearestNeighbors,
         *,
         reduce: int = 1,
         with_place: bool = False,
@@ -148,7 +148,7 @@ class Grapher(nn.Module):
         place = None
         if self.with_place:
             one = Grid(1, grid.height, grid.width)
-            place = place_similarity(one, self.reduce, x.size(1), x.device)
+            place = position_similarity(one, self.reduce, x.size(1), x.device)
         return nodes, senders, self.nearest(nodes, senders, images=grid.count, place=place)
 
 

@@ -15,7 +15,7 @@ from graphtheory.graph import Grid
 _NUMBERS = 2**24  # similarities that exist at a time, unless one image has more
 
 
-class PlaceSimilarity(NamedTuple):
+class PositionSimilarity(NamedTuple):
     """How close receivers and senders lie: rows [h, h'] and columns [w, w'], which add up."""
 
     rows: Tensor
@@ -23,7 +23,7 @@ class PlaceSimilarity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Nearest:
+class NearestNeighbors:
     r"""Of each node the senders whose features point most nearly in its own direction.
 
     .. math:: s_{ij} = 2 \Big\langle \frac{x_i}{|x_i|}, \frac{y_j}{|y_j|} \Big\rangle + p_{ij}
@@ -40,12 +40,12 @@ class Nearest:
         ValueError: An entry below 1.
 
     Source:
-        Han et al. (2022), Vision GNN, section 3.1: the least Euclidean distance of normalised
+        Han et al. (2022), Vision GNN, section 3.1: the least Euclidean distance of normalized
         features, which is 2 - s. Differs: too few nodes are no error.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [1.0, 0.3]])
-        >>> Nearest(2)(x).tolist()
+        >>> NearestNeighbors(2)(x).tolist()
         [[0, 1], [1, 0], [2, 3], [3, 1]]
     """
 
@@ -65,7 +65,7 @@ class Nearest:
         senders: Tensor | None = None,
         *,
         images: int = 1,
-        place: PlaceSimilarity | None = None,
+        place: PositionSimilarity | None = None,
     ) -> Tensor:
         """Lists of senders, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
 
@@ -97,7 +97,7 @@ def _directions(x: Tensor, images: int) -> Tensor:
     return unit.view(images, len(x) // max(images, 1), x.size(1))
 
 
-def _similarity(query: Tensor, key: Tensor, place: PlaceSimilarity | None) -> Tensor:
+def _similarity(query: Tensor, key: Tensor, place: PositionSimilarity | None) -> Tensor:
     """The s of some images, [B, N, M]."""
     kind = query.device.type
     known = torch.amp.is_autocast_available(kind)  # not on the device "meta"
@@ -112,7 +112,9 @@ def _similarity(query: Tensor, key: Tensor, place: PlaceSimilarity | None) -> Te
 
 
 @lru_cache(maxsize=32)
-def place_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> PlaceSimilarity:
+def position_similarity(
+    grid: Grid, reduce: int, dim: int, device: torch.device
+) -> PositionSimilarity:
     """Cosine of the sine-cosine encodings of two places, senders being means of reduce x reduce.
 
     It is 1 for a place and itself, of which rows and columns make one half each. (kept)
@@ -135,7 +137,7 @@ def place_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) ->
         raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
     with torch.inference_mode(False):
         axes = (_axis(n, reduce, dim).float().to(device) for n in (grid.height, grid.width))
-        return PlaceSimilarity(*axes)
+        return PositionSimilarity(*axes)
 
 
 def _axis(length: int, reduce: int, dim: int) -> Tensor:

@@ -17,7 +17,7 @@ class PatchEmbedding(nn.Module):
         in_channels: Channels of an image.
         pad: Fill up with zeros, right and below, an image whose sides the patch does not divide;
             otherwise such an image is an error.
-        norm: Normalise the features of each node.
+        norm: Normalize the features of each node.
 
     Shapes:
         images [B, in_channels, H, W] -> nodes [B * h * w, dim] and the `Grid` (B, h, w).

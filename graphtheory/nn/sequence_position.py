@@ -10,7 +10,7 @@ from graphtheory.nn.init import draw_parameter
 _SLOWEST = 10_000.0  # of the wavelengths, over 2 pi
 
 
-class LearnedPlaces(nn.Module):
+class LearnedPositions(nn.Module):
     """A learned vector for each place.
 
     Args:
@@ -47,7 +47,7 @@ class LearnedPlaces(nn.Module):
         return nn.functional.embedding(place, self.table)
 
 
-class SinusoidalPlaces(nn.Module):
+class SinusoidalPositions(nn.Module):
     r"""Sines and cosines of the place, of wavelengths from 2 pi to 20,000 pi.
 
     .. math:: e_{p, 2i} = \sin(p / 10000^{2i/d}), \quad e_{p, 2i+1} = \cos(p / 10000^{2i/d})
@@ -62,7 +62,7 @@ class SinusoidalPlaces(nn.Module):
     Source: Vaswani et al. (2017), Attention is all you need, section 3.5.
 
     Example:
-        >>> SinusoidalPlaces(4)(torch.tensor([0])).tolist()
+        >>> SinusoidalPositions(4)(torch.tensor([0])).tolist()
         [[0.0, 1.0, 0.0, 1.0]]
     """
 
@@ -82,7 +82,7 @@ class SinusoidalPlaces(nn.Module):
         return f"{self.dim}"
 
 
-class PeriodicPlaces(nn.Module):
+class PeriodicPositions(nn.Module):
     r"""The same vectors again after each period: place p has :math:`c_{p \bmod K}`.
 
     Args:
@@ -97,7 +97,7 @@ class PeriodicPlaces(nn.Module):
     Source: Li (2024), section 7.2.1, which counts places from 1 and so begins at c_1 of its own.
 
     Example:
-        >>> PeriodicPlaces(torch.eye(2))(torch.tensor([0, 1, 2])).tolist()
+        >>> PeriodicPositions(torch.eye(2))(torch.tensor([0, 1, 2])).tolist()
         [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn.bias import BucketBias
-from graphtheory.nn.centres import Centres
+from graphtheory.nn.centers import Centers
 from graphtheory.nn.init import draw_parameter
 from graphtheory.nn.patch import from_map, to_map
 
@@ -16,7 +16,7 @@ class NoPosition(nn.Module):
     """Semantic tokens that do not know their place.
 
     Args:
-        centres: Of the tokens.
+        centers: Of the tokens.
         dim: Features of a token.
 
     Shapes:
@@ -27,7 +27,7 @@ class NoPosition(nn.Module):
         ones are equal within 0.2 points.
     """
 
-    def __init__(self, centres: Centres, dim: int) -> None:
+    def __init__(self, centers: Centers, dim: int) -> None:
         super().__init__()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -45,9 +45,9 @@ class NoPosition(nn.Module):
 class LearnedPosition(NoPosition):
     """A learned vector for each token. Arguments and shapes as in `NoPosition`."""
 
-    def __init__(self, centres: Centres, dim: int) -> None:
-        super().__init__(centres, dim)
-        self.table = nn.Parameter(torch.zeros(centres.tokens, dim))
+    def __init__(self, centers: Centers, dim: int) -> None:
+        super().__init__(centers, dim)
+        self.table = nn.Parameter(torch.zeros(centers.tokens, dim))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the vectors anew."""
@@ -64,15 +64,15 @@ class ConditionalPosition(NoPosition):
     Arguments and shapes as in `NoPosition`.
 
     Raises:
-        ValueError: Centres without a grid.
+        ValueError: Centers without a grid.
 
     Source: Chu et al. (2021), Conditional positional encodings for vision transformers. Differs:
         added before the first block of semantic tokens, theirs after the first block.
     """
 
-    def __init__(self, centres: Centres, dim: int) -> None:
-        super().__init__(centres, dim)
-        self.side = side_of(centres)
+    def __init__(self, centers: Centers, dim: int) -> None:
+        super().__init__(centers, dim)
+        self.side = side_of(centers)
         self.depthwise = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
 
     def forward(self, tokens: Tensor, images: int) -> Tensor:
@@ -82,25 +82,25 @@ class ConditionalPosition(NoPosition):
 
 
 class RelativePosition(NoPosition):
-    """A learned bias of attention by relative position on the grid of centres, in every block.
+    """A learned bias of attention by relative position on the grid of centers, in every block.
 
     Arguments and shapes as in `NoPosition`.
 
     Raises:
-        ValueError: Centres without a grid.
+        ValueError: Centers without a grid.
     """
 
-    def __init__(self, centres: Centres, dim: int) -> None:
-        super().__init__(centres, dim)
-        self.side = side_of(centres)
+    def __init__(self, centers: Centers, dim: int) -> None:
+        super().__init__(centers, dim)
+        self.side = side_of(centers)
 
     def bias(self, heads: int) -> BucketBias:
         """By relative position."""
         return BucketBias((2 * self.side - 1) ** 2, heads)
 
 
-def side_of(centres: Centres) -> int:
-    """The side of the grid of centres."""
-    if centres.side is None:
-        raise ValueError(f"centres: {type(centres).__name__} has no grid, expected centres on one")
-    return centres.side
+def side_of(centers: Centers) -> int:
+    """The side of the grid of centers."""
+    if centers.side is None:
+        raise ValueError(f"centers: {type(centers).__name__} has no grid, expected centers on one")
+    return centers.side

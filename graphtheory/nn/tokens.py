@@ -9,42 +9,12 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.nn.blocks import Block
-from graphtheory.nn.centres import Centres
+from graphtheory.nn.centers import Centers
 from graphtheory.nn.init import draw_parameter
 
 
-class SemanticBlock(Block):
-    r"""A `Block` whose residual may be other nodes than those that ask.
-
-    .. math:: S' = R + \operatorname{Attn}(\operatorname{LN}(Q); \operatorname{LN}(K)), \qquad
-        S = S' + \operatorname{MLP}(\operatorname{LN}'(S'))
-
-    Arguments as in `Block`. Shapes: x and residual [num_dst, dim], senders [num_src, dim].
-    """
-
-    def forward(
-        self,
-        x: Tensor,
-        neighborhood: Neighborhood,
-        *,
-        senders: Tensor | None = None,
-        relation: Tensor | None = None,
-        images: int = 1,
-        generator: torch.Generator | None = None,
-        residual: Tensor | None = None,
-    ) -> Tensor:
-        """Same shape as x, which is the residual where that is None."""
-        branch = self.attention(
-            self.norm1(x), neighborhood, relation=relation, generator=generator,
-            senders=None if senders is None else self.norm1(senders),
-        )  # fmt: skip
-        start = x if residual is None else residual
-        x = start + self.drop_path(self.scale1(branch), images, generator)
-        return self.after_attention(x, images, generator)
-
-
 class SemanticTokens(nn.Module):
-    r"""Semantic tokens of the patches X: centres P, then layers that attend to the patches.
+    r"""Semantic tokens of the patches X: centers P, then layers that attend to the patches.
 
     .. math:: S_1 = \operatorname{Block}(P; X), \qquad
         S_2 = \operatorname{Block}(S_1 + G; [S_1, X])
@@ -53,10 +23,10 @@ class SemanticTokens(nn.Module):
     X is not changed. Further layers are as the second, without G.
 
     Args:
-        centres: Makes P.
+        centers: Makes P.
         blocks: The layers, first to last.
         with_global: Whether there is a G.
-        residual_of_centres: The second layer's attention is added to P in place of S_1 + G.
+        residual_of_centers: The second layer's attention is added to P in place of S_1 + G.
 
     Shapes:
         x [B * N, dim] and its grid -> [B * M, dim].
@@ -71,23 +41,23 @@ class SemanticTokens(nn.Module):
 
     def __init__(
         self,
-        centres: Centres,
-        blocks: Sequence[SemanticBlock],
+        centers: Centers,
+        blocks: Sequence[Block],
         *,
         with_global: bool = True,
-        residual_of_centres: bool = False,
+        residual_of_centers: bool = False,
     ) -> None:
         super().__init__()
-        least = 2 if with_global or residual_of_centres else 1
+        least = 2 if with_global or residual_of_centers else 1
         if len(blocks) < least:
             raise ValueError(f"blocks: got {len(blocks)}, expected at least {least}")
-        self.centres, self.blocks = centres, nn.ModuleList(blocks)
-        self.residual_of_centres = residual_of_centres
-        shape = (centres.tokens, blocks[0].attention.dim)
+        self.centres, self.blocks = centers, nn.ModuleList(blocks)
+        self.residual_of_centers = residual_of_centers
+        shape = (centers.tokens, blocks[0].attention.dim)
         self.global_centres = nn.Parameter(torch.zeros(shape)) if with_global else None
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw G and learned centres anew."""
+        """Draw G and learned centers anew."""
         self.centres.reset_parameters(generator)
         if self.global_centres is not None:
             draw_parameter(self.global_centres, generator)
@@ -102,19 +72,18 @@ class SemanticTokens(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Semantic tokens; blocks of M receivers, with N senders, then with M + N of them."""
-        centres = self.centres(x, grid)
+        centers = self.centres(x, grid)
         options = {"images": grid.count, "generator": generator}
-        tokens = self.blocks[0](centres, of_patches, senders=x, **options)
+        tokens = self.blocks[0](centers, of_patches, senders=x, **options)
         for i, block in enumerate(self.blocks[1:]):
-            query, residual = tokens, centres if self.residual_of_centres and i == 0 else None
+            query, residual = tokens, centers if self.residual_of_centers and i == 0 else None
             if self.global_centres is not None and i == 0:
                 query = tokens + self.global_centres.repeat(grid.count, 1)
-            senders = _side_by_side(tokens, x, grid.count)
+            senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
             tokens = block(query, of_both, senders=senders, residual=residual, **options)
         return tokens
 
 
-def _side_by_side(tokens: Tensor, x: Tensor, images: int) -> Tensor:
-    """Of each image the tokens, then the patches."""
-    parts = (t.view(images, len(t) // max(images, 1), t.size(1)) for t in (tokens, x))
-    return torch.cat(list(parts), 1).flatten(0, 1)
+def tokens_and_patches(tokens: Tensor, x: Tensor, images: int) -> Tensor:
+    """The tokens of each image, followed by its patches, [B, M + N, dim]."""
+    return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)

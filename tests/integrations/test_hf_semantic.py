@@ -83,7 +83,7 @@ def test_attention_maps_assign_patches_to_tokens() -> None:
     torch.testing.assert_close(maps[2].sum(3), torch.ones(2, 2, 5))
 
 
-def test_images_of_other_sizes_and_centres_that_learn() -> None:
+def test_images_of_other_sizes_and_centers_that_learn() -> None:
     model = made().train()
     apply(model, Semantic(MaskPool(2, dim=16), base=0))
     out = model(pixels(16, 32), interpolate_pos_encoding=True).logits

@@ -82,7 +82,7 @@ def test_the_whole_grid_is_there_again_and_its_weights_too() -> None:
     assert ((weights > 0).sum(3) == 2).all()
 
 
-def test_other_sizes_centres_that_learn_and_copies() -> None:
+def test_other_sizes_centers_that_learn_and_copies() -> None:
     model = made().train()
     apply(model, Semantic(MaskPool(2, dim=16), base=1))
     out = model(pixels(28, 36)).logits

@@ -56,7 +56,7 @@ def graph(num_src=NODES, num_dst=NODES):
     return edge_index
 
 
-def randomised(model, dtype):
+def randomized(model, dtype):
     """No bias stays at zero, which would hide it."""
     model.to(dtype)
     with torch.no_grad():
@@ -119,7 +119,7 @@ def test_layers_give_what_they_gave(name, options, dtype) -> None:
         per_edge = [torch.randn(EDGES, options["edge_dim"], dtype=dtype)]
     model = (TwoWithEdges if per_edge else Two)(name, **options)
     args = [torch.randn(NODES, 6, dtype=dtype), graph(), *per_edge]
-    assert_same_after(randomised(model, dtype), *args)
+    assert_same_after(randomized(model, dtype), *args)
 
 
 class Bipartite(nn.Module):
@@ -137,7 +137,7 @@ class Bipartite(nn.Module):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_two_sets_of_nodes(name, dtype) -> None:
     options = {} if name == "TransformerConv" else {"add_self_loops": False}
-    model = randomised(Bipartite(getattr(pyg, name)((6, 4), 3, heads=2, **options)), dtype)
+    model = randomized(Bipartite(getattr(pyg, name)((6, 4), 3, heads=2, **options)), dtype)
     sides = torch.randn(NODES, 6, dtype=dtype), torch.randn(RECEIVERS, 4, dtype=dtype)
     assert_same_after(model, *sides, graph(NODES, RECEIVERS))
 
@@ -161,12 +161,12 @@ MODELS = {
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_give_what_they_gave(name, dtype) -> None:
-    model = randomised(MODELS[name](), dtype)
+    model = randomized(MODELS[name](), dtype)
     assert_same_after(model, torch.randn(NODES, 6, dtype=dtype), graph())
 
 
 def test_what_is_kept_works_on_beside_what_is_swapped() -> None:
-    model = randomised(models.AttentiveFP(6, 8, 3, 2, 2, 2), torch.float64)
+    model = randomized(models.AttentiveFP(6, 8, 3, 2, 2, 2), torch.float64)
     batch = torch.zeros(NODES, dtype=torch.long)
     x, edges = torch.randn(NODES, 6).double(), torch.randn(EDGES, 2).double()
     args = x, graph(), edges, batch
@@ -220,7 +220,7 @@ def train(model, optimizer, steps, x, edge_index):
 
 
 def test_an_optimizer_goes_on_through_swap_and_undo() -> None:
-    model = randomised(models.GAT(6, 8, 2, 4, heads=2), torch.float64)
+    model = randomized(models.GAT(6, 8, 2, 4, heads=2), torch.float64)
     twin = copy.deepcopy(model)
     data = torch.randn(NODES, 6, dtype=torch.float64), graph()
     adam = torch.optim.Adam(model.parameters(), lr=0.05)

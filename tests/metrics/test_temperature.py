@@ -15,6 +15,8 @@ def test_temperature_divides_the_logits() -> None:
     sharp = (q[:, 0] @ k[:, 0].t() / 2 / 0.5).softmax(1)
     torch.testing.assert_close(Tempered(0.5).weights(q, k, nb, None).view(4, 4), sharp)
     torch.testing.assert_close(Tempered(0.5)(q, k, v, nb)[:, 0], sharp @ v[:, 0])
+    layer, x = Attention(4, 1, pattern=Tempered(0.5)), torch.randn(4, 4, generator=draw)
+    torch.testing.assert_close(layer.with_weights(x, nb)[1], layer.weights(x, nb))
 
 
 def test_all_rules_are_measured_and_the_models_own_are_back() -> None:

@@ -8,20 +8,20 @@ from torch.nn import functional as F
 from graphtheory.graph import Grid
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens, dumbbell_sets
 from graphtheory.models.swin import window_block
-from graphtheory.nn import Attention, SemanticBlock
+from graphtheory.nn import Attention, Block
 
 DIM, HEADS = 6, 2
 CPU = torch.device("cpu")
 
 
 def unit(**options: object) -> Dumbbell:
-    blocks = [SemanticBlock(Attention(DIM, HEADS), layer_scale=0.5) for _ in range(5)]
+    blocks = [Block(Attention(DIM, HEADS), layer_scale=0.5) for _ in range(5)]
     made = Dumbbell(window_block(DIM, HEADS, options.get("window", 7)), blocks, **options)
     made.reset_parameters(torch.Generator().manual_seed(0))
     return made
 
 
-def plain(block: SemanticBlock, query: Tensor, senders: Tensor, residual: Tensor | float) -> Tensor:
+def plain(block: Block, query: Tensor, senders: Tensor, residual: Tensor | float) -> Tensor:
     """[B, M, C] asks [B, K, C]."""
     weight, bias = block.attention.qkv.weight.chunk(3), block.attention.qkv.bias.chunk(3)
     q, k, v = (
@@ -48,10 +48,10 @@ def test_equal_to_the_formulas_in_plain_torch(shortcut: bool) -> None:
     x = made.swin(start, grid)[0].view(2, 196, DIM)
     maps = x.view(2, 14, 14, DIM).permute(0, 3, 1, 2)
     own = windows_of(maps, 7, 7).transpose(1, 2).reshape(8, DIM, 7, 7)
-    centres = F.adaptive_max_pool2d(own, 3).flatten(2).transpose(1, 2)
-    near = torch.cat([centres, windows_of(maps, 10, 4)], 1)
+    centers = F.adaptive_max_pool2d(own, 3).flatten(2).transpose(1, 2)
+    near = torch.cat([centers, windows_of(maps, 10, 4)], 1)
     a, b, c, d, e = made.blocks
-    tokens = plain(a, centres, near, centres if shortcut else 0.0).view(2, 36, DIM)
+    tokens = plain(a, centers, near, centers if shortcut else 0.0).view(2, 36, DIM)
     query = tokens + made.global_centres
     tokens = plain(b, query, torch.cat([tokens, x], 1), query).view(8, 9, DIM)
     tokens = plain(c, tokens, tokens, tokens).view(2, 36, DIM)
@@ -85,7 +85,7 @@ def test_as_many_blocks_are_asked_for() -> None:
 
 def test_smaller_windows_are_padded_ones_with_masked_rows_and_columns() -> None:
     """9 x 10 patches filled up to 14 x 14: nothing of the fill is pooled, asked or weighed."""
-    grid, blocks = Grid(1, 9, 10), [SemanticBlock(Attention(DIM, HEADS)) for _ in range(2)]
+    grid, blocks = Grid(1, 9, 10), [Block(Attention(DIM, HEADS)) for _ in range(2)]
     made = WindowTokens(blocks, window=7, side=1, shortcut=True)
     x = torch.randn(90, DIM)
     maps = F.pad(x.view(9, 10, DIM), (0, 0, 0, 4, 0, 5), value=100.0)  # [14, 14, C]
@@ -94,10 +94,10 @@ def test_smaller_windows_are_padded_ones_with_masked_rows_and_columns() -> None:
     own = [lowest[r : r + 7, c : c + 7].flatten(0, 1).amax(0) for r in (0, 7) for c in (0, 7)]
     corners = [(r, c) for r in (0, 4) for c in (0, 4)]  # regions of 10 x 10
     tokens = []
-    for centre, (r, c) in zip(own, corners, strict=True):
+    for center, (r, c) in zip(own, corners, strict=True):
         near = maps[r : r + 10, c : c + 10][real[r : r + 10, c : c + 10]]
-        senders = torch.cat([centre[None], near])[None]
-        tokens.append(plain(blocks[0], centre[None, None], senders, centre)[0])
+        senders = torch.cat([center[None], near])[None]
+        tokens.append(plain(blocks[0], center[None, None], senders, center)[0])
     first = torch.cat(tokens)[None]
     wanted = plain(blocks[1], first, torch.cat([first, x[None]], 1), first)[0]
     torch.testing.assert_close(made(x, grid), wanted, atol=1e-5, rtol=1e-5)

@@ -3,7 +3,7 @@ import torch
 
 from graphtheory.models import gpt, gpt2_small
 from graphtheory.models.token_sets import token_causal
-from graphtheory.nn import PeriodicPlaces, SinusoidalPlaces
+from graphtheory.nn import PeriodicPositions, SinusoidalPositions
 
 
 def test_it_has_the_published_size() -> None:
@@ -11,7 +11,9 @@ def test_it_has_the_published_size() -> None:
         assert sum(p.numel() for p in gpt2_small().parameters()) == 124_439_808
 
 
-@pytest.mark.parametrize("position", [None, SinusoidalPlaces(8), PeriodicPlaces(torch.eye(3, 8))])
+@pytest.mark.parametrize(
+    "position", [None, SinusoidalPositions(8), PeriodicPositions(torch.eye(3, 8))]
+)
 def test_a_token_hears_those_before_it_alone(position: torch.nn.Module | None) -> None:
     model = gpt(8, 2, 2, vocabulary=11, length=9, position=position)
     for parameter in model.parameters():

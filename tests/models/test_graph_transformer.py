@@ -76,6 +76,12 @@ def test_an_edge_list_and_a_neighborhood_of_the_same_edges_give_the_same(
     from_edges = model(tiny.x, tiny.edge_index)
     torch.manual_seed(1)
     assert torch.equal(from_edges, model(tiny.x, tiny.graph))
+    one, other = (
+        model(tiny.x, graph, generator=torch.Generator().manual_seed(2))
+        for graph in (tiny.edge_index, tiny.graph)
+    )
+    assert torch.equal(one, other)
+    assert torch.equal(one, from_edges) == (pattern is None or not pattern.is_random)
 
 
 def test_without_a_pattern_the_graph_is_taken_as_given(tiny: Tiny) -> None:
@@ -86,7 +92,7 @@ def test_without_a_pattern_the_graph_is_taken_as_given(tiny: Tiny) -> None:
     assert as_given.neighborhood(tiny.graph) is tiny.graph
 
 
-def test_default_neighbourhood_is_one_hop_and_the_node_itself(tiny: Tiny) -> None:
+def test_default_neighborhood_is_one_hop_and_the_node_itself(tiny: Tiny) -> None:
     nb = GraphTransformer(6, 8, 3).neighborhood(tiny.edge_index, 10)
     assert torch.equal(nb.to_dense(), tiny.graph.to_dense() + torch.eye(10))
     assert nb.distance is not None
@@ -176,7 +182,7 @@ def test_a_node_that_sees_nobody_keeps_its_own_term(tiny: Tiny) -> None:
     assert not without(tiny.x, tiny.graph)[9].any()
 
 
-def test_a_sampled_neighbourhood_is_drawn_afresh(tiny: Tiny) -> None:
+def test_a_sampled_neighborhood_is_drawn_afresh(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 1, heads=2, pattern=Sample(3, whole_graph=True)).eval()
     drawn = torch.Generator().manual_seed(0)
     first, second = (model.neighborhood(tiny.edge_index, 10, generator=drawn) for _ in range(2))

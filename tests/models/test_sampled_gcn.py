@@ -73,7 +73,7 @@ def test_layers_are_applied_first_to_last(tiny: Tiny, generator: torch.Generator
     assert not torch.allclose(model(x, layers), model(x, layers[::-1]))
 
 
-def test_one_neighbourhood_is_for_all_layers(tiny: Tiny) -> None:
+def test_one_neighborhood_is_for_all_layers(tiny: Tiny) -> None:
     model, a = SampledGCN(6, 5, 3).double(), adjacency(tiny.graph)
     assert torch.equal(model(tiny.x.double(), a), model(tiny.x.double(), [a] * 3))
 
@@ -151,13 +151,13 @@ def test_what_does_not_fit_is_refused(arguments: Any, options: Any, message: str
         SampledGCN(*arguments, **options)
 
 
-def test_one_or_three_neighbourhoods(tiny: Tiny) -> None:
+def test_one_or_three_neighborhoods(tiny: Tiny) -> None:
     with pytest.raises(ValueError, match="neighborhoods: got 2, expected one or 3"):
         SampledGCN(6, 5, 3)(tiny.x, [tiny.graph] * 2)
 
 
 @pytest.mark.parametrize("wrap", [lambda one: one, lambda one: [one] * 3])
-def test_what_is_no_neighbourhood_is_refused(tiny: Tiny, wrap: Any) -> None:
+def test_what_is_no_neighborhood_is_refused(tiny: Tiny, wrap: Any) -> None:
     for given, kind in ((tiny.graph.edge_index(), "Tensor"), (Data(), "Data"), (None, "NoneType")):
         with pytest.raises(
             TypeError, match=f"neighborhoods: got {kind}, expected one Neighborhood"

@@ -61,7 +61,7 @@ def test_classic_stack_by_hand(tiny: Tiny) -> None:
     torch.testing.assert_close(stack(tiny.x, tiny.graph), expected)
 
 
-def test_each_layer_of_a_classic_stack_has_its_own_neighbourhood(tiny: Tiny) -> None:
+def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> None:
     stack = Stack(Sum, 6, 8, 3, 2, dropout=0.0)
     other = Neighborhood.from_edge_index(tiny.graph.edge_index()[:, :5], 10)
     first, second = stack.layers

@@ -77,7 +77,7 @@ def test_places_of_tokens_count_only_where_they_are_told() -> None:
         assert torch.allclose(out[flip], turned, atol=1e-6) is not told
 
 
-def test_other_centres_take_their_place() -> None:
+def test_other_centers_take_their_place() -> None:
     parts = [nn.AveragePool(3), nn.AveragePool(4)]
     model = tiny(tokens=nn.MultiScale(parts), semantic=3)
     assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)

@@ -73,7 +73,7 @@ def test_maps_name_the_patches_of_their_grid() -> None:
     shifted, weights = maps[1]
     total = torch.zeros(512, 2).index_add(0, shifted.receivers(), weights)
     torch.testing.assert_close(total, torch.ones(512, 2))
-    # An image of one colour leaves the bias alone to tell patches apart.
+    # An image of one color leaves the bias alone to tell patches apart.
     plain = model.attention_maps(torch.zeros(1, 3, 32, 32))[1]
     row = plain.neighborhood.rows(torch.tensor([2 * 16 + 3]))  # at (2, 3) of window rows 2..5
     table = model.stages[0].blocks[1].attention.bias.table

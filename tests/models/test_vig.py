@@ -47,7 +47,7 @@ def test_size_and_cost_are_published(name: str) -> None:
         assert abs(size / 1e6 - wanted) <= 0.051
 
 
-def test_neighbours_grow_over_the_blocks() -> None:
+def test_neighbors_grow_over_the_blocks() -> None:
     with torch.device("meta"):
         flat, steep = models.vig_tiny(), models.pyramid_vig_base()
     near = [block.grapher.nearest for block in flat.stages[0].blocks]

@@ -3,17 +3,17 @@ import torch
 from torch import nn
 
 from graphtheory.graph import Grid
-from graphtheory.nn import GraphBlock, Grapher, MaxRelative, Nearest
+from graphtheory.nn import GraphBlock, Grapher, MaxRelative, NearestNeighbors
 from graphtheory.nn.grapher import coarser
 
 DIM = 8
 
 
 def test_the_graph_is_that_of_the_mapped_nodes_and_the_message_runs_on_it() -> None:
-    layer, grid = Grapher(MaxRelative(DIM), Nearest(3, 2)), Grid(2, 3, 4)
+    layer, grid = Grapher(MaxRelative(DIM), NearestNeighbors(3, 2)), Grid(2, 3, 4)
     x = torch.randn(24, DIM, requires_grad=True)
     nodes = layer.before(x)
-    lists = Nearest(3, 2)(nodes, images=2)
+    lists = NearestNeighbors(3, 2)(nodes, images=2)
     wanted = x + layer.after(layer.message(nodes, nodes, lists))
     torch.testing.assert_close(layer(x, grid), wanted)
     found = layer.eval().graph(x, grid)
@@ -23,7 +23,10 @@ def test_the_graph_is_that_of_the_mapped_nodes_and_the_message_runs_on_it() -> N
 
 
 def test_senders_are_means_of_nodes_with_places() -> None:
-    layer, grid = Grapher(MaxRelative(DIM), Nearest(2), reduce=2, with_place=True), Grid(2, 3, 5)
+    layer, grid = (
+        Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=2, with_place=True),
+        Grid(2, 3, 5),
+    )
     layer.eval()
     x = torch.randn(30, DIM)
     found = layer.graph(x, grid)
@@ -38,7 +41,10 @@ def test_senders_are_means_of_nodes_with_places() -> None:
 
 @pytest.mark.parametrize("reduce", [1, 2])
 def test_a_drawing_is_of_one_image_in_pixels(reduce: int) -> None:
-    layer, grid = Grapher(MaxRelative(DIM), Nearest(3), reduce=reduce).eval(), Grid(2, 2, 3)
+    layer, grid = (
+        Grapher(MaxRelative(DIM), NearestNeighbors(3), reduce=reduce).eval(),
+        Grid(2, 2, 3),
+    )
     x = torch.randn(12, DIM)
     found, alone = layer.graph(x, grid), layer.graph(x[6:], Grid(1, 2, 3))
     drawn = found.drawing(1, height=20, width=60)
@@ -54,7 +60,7 @@ def test_a_drawing_is_of_one_image_in_pixels(reduce: int) -> None:
 
 
 def test_a_block_leaves_out_branches_of_an_image_with_their_rate() -> None:
-    block = GraphBlock(Grapher(MaxRelative(DIM), Nearest(2), drop_path=0.5)).train()
+    block = GraphBlock(Grapher(MaxRelative(DIM), NearestNeighbors(2), drop_path=0.5)).train()
     x, grid = torch.randn(64 * 4, DIM), Grid(64, 2, 2)
     out = block(x, grid, torch.Generator().manual_seed(0))
     kept = (out == x).view(64, -1).all(1)
@@ -64,6 +70,6 @@ def test_a_block_leaves_out_branches_of_an_image_with_their_rate() -> None:
 
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="reduce: got 0, expected 1 or more"):
-        Grapher(MaxRelative(DIM), Nearest(2), reduce=0)
+        Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=0)
     with pytest.raises(ValueError, match="message: of width 6, expected a multiple of 4"):
-        Grapher(MaxRelative(6), Nearest(2), with_place=True)
+        Grapher(MaxRelative(6), NearestNeighbors(2), with_place=True)

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.nn import Nearest, nearest
-from graphtheory.nn.nearest import place_similarity
+from graphtheory.nn import NearestNeighbors, nearest
+from graphtheory.nn.nearest import position_similarity
 
 CPU = torch.device("cpu")
 
@@ -13,37 +13,41 @@ def points(count: int, dim: int = 8, seed: int = 0) -> Tensor:
     return torch.randn(count, dim, generator=torch.Generator().manual_seed(seed))
 
 
-def test_the_nearest_of_normalised_features_and_every_third_of_them() -> None:
+def test_the_nearest_of_normalized_features_and_every_third_of_them() -> None:
     x = points(20)
     unit = x / x.norm(dim=1, keepdim=True)
     order = torch.cdist(unit.double(), unit.double()).argsort(1)
-    assert torch.equal(Nearest(5)(x), order[:, :5])
-    assert torch.equal(Nearest(5, 3)(x), order[:, :15:3])
-    assert Nearest(5, 3)(x)[:, 0].tolist() == list(range(20))  # the node itself is the first
-    assert torch.equal(Nearest(5)(100 * x), order[:, :5])
+    assert torch.equal(NearestNeighbors(5)(x), order[:, :5])
+    assert torch.equal(NearestNeighbors(5, 3)(x), order[:, :15:3])
+    assert NearestNeighbors(5, 3)(x)[:, 0].tolist() == list(
+        range(20)
+    )  # the node itself is the first
+    assert torch.equal(NearestNeighbors(5)(100 * x), order[:, :5])
 
 
 def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     x, senders = points(3 * 7), points(3 * 4, seed=1)
-    whole = Nearest(3)(x, senders, images=3)
+    whole = NearestNeighbors(3)(x, senders, images=3)
     for image in range(3):
-        alone = Nearest(3)(x[7 * image : 7 * image + 7], senders[4 * image : 4 * image + 4])
+        alone = NearestNeighbors(3)(
+            x[7 * image : 7 * image + 7], senders[4 * image : 4 * image + 4]
+        )
         assert torch.equal(whole[7 * image : 7 * image + 7], alone + 4 * image)
     monkeypatch.setattr(nearest, "_NUMBERS", 30)  # 28 are one image
-    assert torch.equal(Nearest(3)(x, senders, images=3), whole)
+    assert torch.equal(NearestNeighbors(3)(x, senders, images=3), whole)
 
 
 def test_fewer_nodes_than_asked_for() -> None:
-    assert Nearest(9, 4)(points(5)).sort(1).values.tolist() == [list(range(5))] * 5
-    assert Nearest(3, 4)(points(7)).shape == (7, 3)  # a dilation of 2 is left
-    assert torch.equal(Nearest(3, 4)(points(7)), Nearest(3, 2)(points(7)))
-    assert Nearest()(points(1)).tolist() == [[0]]
+    assert NearestNeighbors(9, 4)(points(5)).sort(1).values.tolist() == [list(range(5))] * 5
+    assert NearestNeighbors(3, 4)(points(7)).shape == (7, 3)  # a dilation of 2 is left
+    assert torch.equal(NearestNeighbors(3, 4)(points(7)), NearestNeighbors(3, 2)(points(7)))
+    assert NearestNeighbors()(points(1)).tolist() == [[0]]
 
 
 def test_no_gradient_and_half_precision_chooses_the_same() -> None:
     x = points(30).bfloat16().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(Nearest(4)(x), Nearest(4)(x.detach().double()))
+        assert torch.equal(NearestNeighbors(4)(x), NearestNeighbors(4)(x.detach().double()))
 
 
 @pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 1), (5, 7, 2), (3, 9, 4)])
@@ -62,13 +66,13 @@ def test_places_are_cosines_of_encodings_and_of_their_means(
         for top in range(0, height, reduce) for left in range(0, width, reduce)
     ]  # fmt: skip
     wanted = 2 / dim * code @ torch.stack(cells).T
-    place = place_similarity(grid, reduce, dim, CPU)
+    place = position_similarity(grid, reduce, dim, CPU)
     found = place.rows[:, None, :, None] + place.columns[None, :, None, :]
     torch.testing.assert_close(found.reshape(wanted.shape), wanted)
     if reduce == 1:
         torch.testing.assert_close(wanted.diagonal(), torch.ones(height * width))
     same = torch.ones(grid.num_nodes, 4)  # features say nothing, so places decide
-    lists = Nearest(4)(same, torch.ones(len(cells), 4), place=place)
+    lists = NearestNeighbors(4)(same, torch.ones(len(cells), 4), place=place)
     chosen = wanted.gather(1, lists)
     torch.testing.assert_close(chosen, wanted.topk(lists.size(1)).values)
 
@@ -79,8 +83,8 @@ def test_bad_arguments_are_named() -> None:
         ({"dilation": 1.5}, "dilation: got 1.5, expected a whole number"),
     ):
         with pytest.raises(ValueError, match=message):
-            Nearest(**options)
+            NearestNeighbors(**options)
     with pytest.raises(ValueError, match="images: got 3, expected a divisor of the 7 nodes"):
-        Nearest(2)(points(7), images=3)
+        NearestNeighbors(2)(points(7), images=3)
     with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
-        place_similarity(Grid(1, 2, 2), 1, 6, CPU)
+        position_similarity(Grid(1, 2, 2), 1, 6, CPU)

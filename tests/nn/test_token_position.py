@@ -13,12 +13,12 @@ from graphtheory.nn import (
 
 
 def test_each_tells_the_place_in_its_own_way() -> None:
-    x, centres = torch.randn(18, 4), AveragePool(3)
-    assert NoPosition(centres, 4)(x, 2) is x and NoPosition(centres, 4).bias(2) is None
-    learned = LearnedPosition(centres, 4)
+    x, centers = torch.randn(18, 4), AveragePool(3)
+    assert NoPosition(centers, 4)(x, 2) is x and NoPosition(centers, 4).bias(2) is None
+    learned = LearnedPosition(centers, 4)
     learned.reset_parameters()
     torch.testing.assert_close(learned(x, 2) - x, torch.cat([learned.table] * 2))
-    relative = RelativePosition(centres, 4).bias(2)
+    relative = RelativePosition(centers, 4).bias(2)
     assert relative is not None and relative.table.shape == (25, 2)
 
 
@@ -32,5 +32,5 @@ def test_conditional_is_a_convolution_of_the_grid() -> None:
 
 
 def test_a_grid_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="centres: MultiScale has no grid"):
+    with pytest.raises(ValueError, match="centers: MultiScale has no grid"):
         RelativePosition(MultiScale([AveragePool(2)]), 4)

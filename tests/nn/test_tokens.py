@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphtheory import bipartite, ops
 from graphtheory.graph import Grid
-from graphtheory.nn import Attention, AveragePool, SemanticBlock, SemanticTokens
+from graphtheory.nn import Attention, AveragePool, Block, SemanticTokens
 
 IMAGES, SIDE, DIM, HEADS = 2, 4, 6, 2
 PATCHES, TOKENS = SIDE**2, 4
@@ -16,7 +16,7 @@ OF_BOTH = bipartite([TOKENS] * IMAGES, [TOKENS + PATCHES] * IMAGES)
 
 
 def layers(count: int = 2, **options: bool) -> SemanticTokens:
-    blocks = [SemanticBlock(Attention(DIM, HEADS)) for _ in range(count)]
+    blocks = [Block(Attention(DIM, HEADS)) for _ in range(count)]
     made = SemanticTokens(AveragePool(2), blocks, **options).double()
     made.reset_parameters(torch.Generator().manual_seed(0))
     return made
@@ -26,7 +26,7 @@ def run(made: SemanticTokens, x: Tensor) -> Tensor:
     return made(x, GRID, OF_PATCHES, OF_BOTH)
 
 
-def plain(block: SemanticBlock, query: Tensor, senders: Tensor, residual: Tensor) -> Tensor:
+def plain(block: Block, query: Tensor, senders: Tensor, residual: Tensor) -> Tensor:
     """The layer of section 1.2 in plain torch: [B, M, C] asks [B, K, C]."""
     weight, bias = block.attention.qkv.weight.chunk(3), block.attention.qkv.bias.chunk(3)
     q, k, v = (
@@ -38,19 +38,19 @@ def plain(block: SemanticBlock, query: Tensor, senders: Tensor, residual: Tensor
     return out + block.mlp(block.norm2(out))
 
 
-@pytest.mark.parametrize("residual_of_centres", [False, True])
-def test_equal_to_the_formulas_in_plain_torch(residual_of_centres: bool) -> None:
-    made, x = layers(residual_of_centres=residual_of_centres), torch.randn(32, DIM).double()
+@pytest.mark.parametrize("residual_of_centers", [False, True])
+def test_equal_to_the_formulas_in_plain_torch(residual_of_centers: bool) -> None:
+    made, x = layers(residual_of_centers=residual_of_centers), torch.randn(32, DIM).double()
     patches = x.view(IMAGES, PATCHES, DIM)
-    centres = made.centres(x, GRID).view(IMAGES, TOKENS, DIM)
-    first = plain(made.blocks[0], centres, patches, centres)
+    centers = made.centres(x, GRID).view(IMAGES, TOKENS, DIM)
+    first = plain(made.blocks[0], centers, patches, centers)
     query = first + made.global_centres
     senders = torch.cat([first, patches], 1)
-    wanted = plain(made.blocks[1], query, senders, centres if residual_of_centres else query)
+    wanted = plain(made.blocks[1], query, senders, centers if residual_of_centers else query)
     torch.testing.assert_close(run(made, x), wanted.flatten(0, 1))
 
 
-def test_global_centres_are_in_the_query_alone() -> None:
+def test_global_centers_are_in_the_query_alone() -> None:
     made, seen = layers(), []
     for block in made.blocks:
         block.register_forward_pre_hook(
@@ -64,10 +64,10 @@ def test_global_centres_are_in_the_query_alone() -> None:
     torch.testing.assert_close(shift, made.global_centres.expand(IMAGES, -1, -1))
 
 
-def test_order_of_patches_does_not_matter_once_the_centres_are_given() -> None:
+def test_order_of_patches_does_not_matter_once_the_centers_are_given() -> None:
     made, x = layers(3), torch.randn(32, DIM).double()
-    centres, order = made.centres(x, GRID), torch.randperm(PATCHES)
-    made.centres.forward = lambda x, grid: centres
+    centers, order = made.centres(x, GRID), torch.randperm(PATCHES)
+    made.centres.forward = lambda x, grid: centers
     moved = x.view(IMAGES, PATCHES, DIM)[:, order].flatten(0, 1)
     torch.testing.assert_close(run(made, moved), run(made, x))
     swapped = x.view(IMAGES, PATCHES, DIM).flip(0).flatten(0, 1)  # of the other image: that matters
@@ -75,7 +75,7 @@ def test_order_of_patches_does_not_matter_once_the_centres_are_given() -> None:
 
 
 def test_one_step_of_attention_comes_closer_to_the_means_of_clusters() -> None:
-    """Supplement A.7: weights exp(lambda <centre, x>), lambda = (log d + log K) / gap."""
+    """Supplement A.7: weights exp(lambda <center, x>), lambda = (log d + log K) / gap."""
     drawn = torch.Generator().manual_seed(0)
     dim, clusters, each = 64, 8, 200
     means = torch.linalg.qr(torch.randn(dim, clusters, generator=drawn))[0].T

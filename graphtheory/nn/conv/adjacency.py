@@ -75,7 +75,7 @@ class Adjacency:
         return self._made[key]
 
     def edges_as_senders(self) -> Neighborhood:
-        """The neighbourhood in which every edge is a sender: receivers sum over edges."""
+        """The neighborhood in which every edge is a sender: receivers sum over edges."""
         return self.once("edges", self._edges_as_senders)
 
     def _edges_as_senders(self) -> Neighborhood:

@@ -17,7 +17,7 @@ from graphtheory.ops.reference import additive_logits
 
 
 class GATConv(OnCoreAttention, pyg.GATConv):
-    r"""Attention over the neighbours and the node itself, scored by a sum of two or three terms.
+    r"""Attention over the neighbors and the node itself, scored by a sum of two or three terms.
 
     .. math::
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta x_j, \qquad
@@ -25,7 +25,7 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         a_s^\top \Theta x_j + a_t^\top \Theta x_i + a_e^\top \Theta_e e_{ij} \big)
 
     Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbours has itself, and zeros without self-loops. No tensor has both an edge axis
+    without neighbors has itself, and zeros without self-loops. No tensor has both an edge axis
     and the features of a head; edges enter through the vector :math:`\Theta_e^\top a_e`.
 
     Args:

@@ -16,7 +16,7 @@ from graphtheory.ops import additive_score
 
 
 class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
-    r"""Attention over the neighbours and the node itself, scored by a vector on a rectified sum.
+    r"""Attention over the neighbors and the node itself, scored by a vector on a rectified sum.
 
     .. math::
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j, \qquad
@@ -24,7 +24,7 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
         \Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij} \big)
 
     Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbours has itself, and zeros without self-loops. On a CPU no tensor has both an
+    without neighbors has itself, and zeros without self-loops. On a CPU no tensor has both an
     edge axis and the features of a head, and elsewhere only a part of one at a time.
 
     Args:

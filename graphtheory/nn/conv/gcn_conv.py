@@ -19,7 +19,7 @@ from graphtheory.nn.conv.adjacency import Adjacency, read, stored_values, to_kee
 
 
 class GCNConv(on_core.OnCore, pyg.GCNConv):
-    r"""Sum over the neighbours and the node itself, each term weighted by both degrees.
+    r"""Sum over the neighbors and the node itself, each term weighted by both degrees.
 
     .. math::
         x'_i = \Theta^\top \sum_{j \in N(i) \cup \{i\}} \frac{w_{ij}}{\sqrt{d_j\, d_i}}\, x_j,
@@ -39,7 +39,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         in_channels: Features of a node; -1 is read off the first input.
         out_channels: Features of the output.
         improved: Self-loops of weight 2; as in PyG only where there are weights.
-        cached: Keep the normalised edges of the first call for all that follow.
+        cached: Keep the normalized edges of the first call for all that follow.
         add_self_loops: Add one to each node that has none; default as `normalize`.
         normalize: Divide by the degrees; False takes the weights as they are.
         bias: Additive bias of the output.

@@ -20,7 +20,7 @@ _HOOKS = tuple(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("
 class OnCore(MessagePassing):
     """Base of a drop-in, before PyG's layer of the same name, which it computes otherwise.
 
-    Parameters, initialisation, state dict and representation are PyG's own. `forward` runs on the
+    Parameters, initialization, state dict and representation are PyG's own. `forward` runs on the
     core, where no message exists. Who needs messages gets them: while an explainer is on
     (`conv.explain`) or a hook on propagation, messages, aggregation or edge updates is registered,
     `forward` runs PyG's message passing, with the same result.

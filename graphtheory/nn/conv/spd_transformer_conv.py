@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ PairTensor = tuple[Tensor, Tensor]
 
 
 class SPDTransformerConv(MessagePassing):
-    r"""Multi-head attention over any neighbourhood, with a learned bias for every distance.
+    r"""Multi-head attention over any neighborhood, with a learned bias for every distance.
 
     .. math::
         x'_n = W_R\, x_n + \Big\Vert_{h} \sum_{s \in T^n} W_V^h x_s\,
@@ -48,7 +48,7 @@ class SPDTransformerConv(MessagePassing):
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
         - **edge_index:** [2, E], any other adjacency that PyG's layers take, or a `Neighborhood`.
         - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance``
-          of the neighbourhood; without one the edges themselves are the graph: 0 for a self-loop,
+          of the neighborhood; without one the edges themselves are the graph: 0 for a self-loop,
           else 1.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
@@ -102,31 +102,13 @@ class SPDTransformerConv(MessagePassing):
             if part is not None:
                 part.reset_parameters()
 
-    @overload
-    def forward(
-        self,
-        x: Tensor | PairTensor,
-        edge_index: object,
-        distance: Tensor | None = None,
-        return_attention_weights: None = None,
-    ) -> Tensor: ...
-
-    @overload
     def forward(
         self,
         x: Tensor | PairTensor,
         edge_index: object,
         distance: Tensor | None = None,
         return_attention_weights: bool | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]: ...
-
-    def forward(
-        self,
-        x: Tensor | PairTensor,
-        edge_index: object,
-        distance: Tensor | None = None,
-        return_attention_weights: bool | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+    ) -> Any:
         """Attend; see the class for shapes."""
         x_src, x_dst = on_core.pair(x)
         if x_dst is None:

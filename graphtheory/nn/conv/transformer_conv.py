@@ -15,7 +15,7 @@ from graphtheory.nn.conv.adjacency import Adjacency, read
 
 
 class TransformerConv(on_core.OnCore, pyg.TransformerConv):
-    r"""Multi-head dot-product attention over the neighbours, with features of edges and a gate.
+    r"""Multi-head dot-product attention over the neighbors, with features of edges and a gate.
 
     .. math::
         x'_i = W_1 x_i + \sum_{j \in N(i)} \alpha_{ij} (W_2 x_j + W_6 e_{ij}), \qquad
@@ -23,7 +23,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         \frac{(W_3 x_i)^\top (W_4 x_j + W_6 e_{ij})}{\sqrt{d}}
 
     Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbours keeps its own term W_1 x_i. No tensor has both an edge axis and the features
+    without neighbors keeps its own term W_1 x_i. No tensor has both an edge axis and the features
     of a head: edges enter through :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and
     :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
 

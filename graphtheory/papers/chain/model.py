@@ -10,7 +10,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.models.gpt import GPT, gpt_block
 from graphtheory.models.token_sets import token_bipartite
 from graphtheory.nn.attention import attention_maps
-from graphtheory.nn.sequence_position import PeriodicPlaces
+from graphtheory.nn.sequence_position import PeriodicPositions
 
 
 class ChainAttention(nn.Module):
@@ -56,7 +56,7 @@ class ChainAttention(nn.Module):
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected [K, 2 d]")
         if trials < 1:
             raise ValueError(f"trials: got {trials}, expected at least 1")
-        self.position, self.trials, self.xi = PeriodicPlaces(positions), trials, xi
+        self.position, self.trials, self.xi = PeriodicPositions(positions), trials, xi
         self.W = nn.Parameter(torch.empty(trials, positions.size(1), positions.size(1)))
         self.reset_parameters(generator)
 
@@ -104,8 +104,8 @@ class ChainTransformer(nn.Module):
     """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
 
     Args:
-        position: Gives vectors [L, 2 d] of positions: `nn.PeriodicPlaces`, `nn.SinusoidalPlaces` or
-            `nn.LearnedPlaces`.
+        position: Gives vectors [L, 2 d] of positions: `nn.PeriodicPositions`,
+            `nn.SinusoidalPositions` or `nn.LearnedPositions`.
         dim: Features of a column, 2 d.
         depth: Layers.
         heads: Of each layer.
@@ -126,7 +126,7 @@ class ChainTransformer(nn.Module):
         detail.
 
     Example:
-        >>> model = ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=2, heads=2)
+        >>> model = ChainTransformer(PeriodicPositions(torch.eye(3, 8)), 8, depth=2, heads=2)
         >>> model(torch.randn(5, 13, 8)).shape
         torch.Size([5, 4])
     """

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.nn import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.inference import ChainModel, cot_generate, icl_infer
@@ -61,11 +61,11 @@ class Learner:
         if not self.depth:
             return ChainAttention(periodic, trials=trials, xi=self.xi, generator=generator)
         width = 2 * data.dim
-        position: nn.Module = PeriodicPlaces(periodic)
+        position: nn.Module = PeriodicPositions(periodic)
         if self.position == "sinusoidal":
-            position = SinusoidalPlaces(width, scale=(2 / width) ** 0.5)
+            position = SinusoidalPositions(width, scale=(2 / width) ** 0.5)
         if self.position == "learned":
-            position = LearnedPlaces((data.contexts + 1) * data.steps, width)
+            position = LearnedPositions((data.contexts + 1) * data.steps, width)
         return ChainTransformer(
             position, width, self.depth, self.heads,
             norm=self.norm, mlp_ratio=self.mlp_ratio, generator=generator,

@@ -249,6 +249,6 @@ def test_weights_beside_a_sparse_matrix_are_an_error(sparse_forms) -> None:
         GCNConv(4, 3)(torch.randn(3, 4), adj, torch.ones(2))
 
 
-def test_self_loops_need_normalisation_as_in_pyg() -> None:
+def test_self_loops_need_normalization_as_in_pyg() -> None:
     with pytest.raises(ValueError, match="does not support adding self-loops"):
         GCNConv(4, 3, normalize=False, add_self_loops=True)

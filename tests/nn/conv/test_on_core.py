@@ -70,7 +70,7 @@ def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_initialisation_is_that_of_pyg(name) -> None:
+def test_initialization_is_that_of_pyg(name) -> None:
     states = []
     for room in (drop_in, pyg):
         torch.manual_seed(0)

@@ -144,7 +144,7 @@ def test_weights_of_a_neighborhood_lie_in_its_order(make_graph) -> None:
     torch.testing.assert_close(conv.attention_map(x, nb).weights, alpha)
 
 
-def test_a_node_without_neighbours_keeps_its_own_term() -> None:
+def test_a_node_without_neighbors_keeps_its_own_term() -> None:
     edge_index = torch.tensor([[0, 1], [1, 0]])
     conv, x = randomized(SPDTransformerConv(5, 4)), torch.randn(3, 5)
     torch.testing.assert_close(conv(x, edge_index)[2], conv.lin_skip(x)[2])

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.nn import LearnedPlaces, PeriodicPlaces, SinusoidalPlaces
+from graphtheory.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
 
@@ -41,7 +41,7 @@ def test_it_is_the_formula_for_every_trial_and_length(generator: torch.Generator
     "model",
     [
         ChainAttention(torch.eye(3, 8)),
-        ChainTransformer(PeriodicPlaces(torch.eye(3, 8)), 8, depth=1, heads=2),
+        ChainTransformer(PeriodicPositions(torch.eye(3, 8)), 8, depth=1, heads=2),
     ],
 )
 def test_prompts_that_cannot_be_are_named(model: ChainAttention | ChainTransformer) -> None:
@@ -65,12 +65,12 @@ def test_no_model_is_refused() -> None:
         ChainAttention(torch.eye(3, 8), trials=0)
 
 
-@pytest.mark.parametrize("kind", [LearnedPlaces(12, 8), SinusoidalPlaces(8), "period"])
+@pytest.mark.parametrize("kind", [LearnedPositions(12, 8), SinusoidalPositions(8), "period"])
 @pytest.mark.parametrize("parts", [{}, {"norm": False, "mlp_ratio": 0}])
 def test_a_transformer_answers_each_prompt_alone(
     kind: torch.nn.Module | str, parts: dict, generator: torch.Generator
 ) -> None:
-    position = PeriodicPlaces(torch.eye(3, 8)) if kind == "period" else kind
+    position = PeriodicPositions(torch.eye(3, 8)) if kind == "period" else kind
     model = ChainTransformer(position, 8, depth=2, heads=2, generator=generator, **parts)
     columns, sizes = torch.randn(3, 12, 8, generator=generator), torch.tensor([12, 4, 7])
     out, weights = model(columns, sizes), model.attention(columns, sizes)

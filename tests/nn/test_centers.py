@@ -6,33 +6,33 @@ from torch.nn import functional as F
 from graphtheory.graph import Grid
 from graphtheory.nn import (
     AveragePool,
-    Centres,
-    LearnedCentres,
+    Centers,
+    LearnedCenters,
     MaskPool,
     MaxPool,
     MultiScale,
     OverlapPool,
 )
-from graphtheory.nn.centres import _cut
+from graphtheory.nn.centers import _cut
 
 KINDS = [
-    MaskPool(4, 6), OverlapPool(3, 6), AveragePool(4), MaxPool(5), LearnedCentres(7, 6),
+    MaskPool(4, 6), OverlapPool(3, 6), AveragePool(4), MaxPool(5), LearnedCenters(7, 6),
     MultiScale([AveragePool(3), MaskPool(4, 6)]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("centres", KINDS, ids=lambda c: type(c).__name__)
-def test_centres_are_as_many_for_every_grid_and_of_their_image_alone(centres: Centres) -> None:
+@pytest.mark.parametrize("centers", KINDS, ids=lambda c: type(c).__name__)
+def test_centers_are_as_many_for_every_grid_and_of_their_image_alone(centers: Centers) -> None:
     for grid in (Grid(2, 14, 14), Grid(3, 7, 5), Grid(1, 4, 9)):
         x = torch.randn(grid.num_nodes, 6)
-        found = centres(x, grid)
-        assert found.shape == (grid.count * centres.tokens, 6)
-        last = centres(x[-grid.size :], Grid(1, grid.height, grid.width))
-        torch.testing.assert_close(found[-centres.tokens :], last)
+        found = centers(x, grid)
+        assert found.shape == (grid.count * centers.tokens, 6)
+        last = centers(x[-grid.size :], Grid(1, grid.height, grid.width))
+        torch.testing.assert_close(found[-centers.tokens :], last)
 
 
 def test_mask_pool_is_the_published_formula() -> None:
-    """14 x 14 patches, 16 centres: windows of 4 with stride 4 and padding 1."""
+    """14 x 14 patches, 16 centers: windows of 4 with stride 4 and padding 1."""
     pool, x = MaskPool(4, 6), torch.randn(3 * 196, 6)
     maps = x.view(3, 14, 14, 6).permute(0, 3, 1, 2)
     ones = torch.ones(3, 1, 14, 14)

@@ -1,4 +1,4 @@
-"""The first centres of semantic tokens: a few nodes in place of all patches of an image."""
+"""The first centers of semantic tokens: a few nodes in place of all patches of an image."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphtheory.nn.init import draw_parameter
 from graphtheory.nn.patch import from_map, to_map
 
 
-class Centres(nn.Module):
-    """The first centres P of the semantic tokens of an image; a kind of them defines `pool`.
+class Centers(nn.Module):
+    """The first centers P of the semantic tokens of an image; a kind of them defines `pool`.
 
     Args:
-        tokens: M, centres of an image.
-        side: g, if the centres lie on a grid of g x g; None if they have no such places.
+        tokens: M, centers of an image.
+        side: g, if the centers lie on a grid of g x g; None if they have no such places.
 
     Shapes:
         x [B * h * w, dim] and its grid -> [B * M, dim], image by image.
@@ -37,25 +37,25 @@ class Centres(nn.Module):
         """Draw anew what is neither a linear map nor a convolution."""
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim] of the patches x [B, h * w, dim]."""
+        """Centers [B, M, dim] of the patches x [B, h * w, dim]."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres as nodes."""
+        """Centers as nodes."""
         if x.dim() != 2 or x.size(0) != grid.num_nodes:
             expected = f"expected [{grid.num_nodes}, dim] for {grid}"
             raise ValueError(f"x: shape {tuple(x.shape)}, {expected}")
         return self.pool(x.view(grid.count, grid.size, -1), grid).flatten(0, 1)
 
 
-class OnGrid(Centres):
-    """Centres on a grid. Args: side, g, for g * g centres."""
+class OnGrid(Centers):
+    """Centers on a grid. Args: side, g, for g * g centers."""
 
     side: int
 
     def __init__(self, side: int) -> None:
         if side < 1:
-            raise ValueError(f"side: got {side}, expected at least 1 row and column of centres")
+            raise ValueError(f"side: got {side}, expected at least 1 row and column of centers")
         super().__init__(side**2, side)
 
 
@@ -63,7 +63,7 @@ class AveragePool(OnGrid):
     """The mean of each bin; bin i of n patches is [floor(i n / g), ceil((i + 1) n / g)).
 
     Args:
-        side: g, for g * g centres.
+        side: g, for g * g centers.
 
     Example:
         >>> AveragePool(2)(torch.arange(9.0)[:, None], Grid(1, 3, 3)).flatten().tolist()
@@ -71,7 +71,7 @@ class AveragePool(OnGrid):
     """
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim]."""
+        """Centers [B, M, dim]."""
         maps = nn.functional.adaptive_avg_pool2d(to_map(x.flatten(0, 1), grid), self.side)
         return from_map(maps)[0].view(grid.count, self.tokens, -1)
 
@@ -80,13 +80,13 @@ class MaxPool(OnGrid):
     """The largest entry, feature by feature, of each bin of `AveragePool`. Arguments as there."""
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim]."""
+        """Centers [B, M, dim]."""
         maps = nn.functional.adaptive_max_pool2d(to_map(x.flatten(0, 1), grid), self.side)
         return from_map(maps)[0].view(grid.count, self.tokens, -1)
 
 
 class MaskPool(OnGrid):
-    r"""Intra-window pooling: a centre is the mean of its window under learned weights.
+    r"""Intra-window pooling: a center is the mean of its window under learned weights.
 
     .. math:: p = \sum_{i \in W} x_i \operatorname{softmax}_{i \in W}
         \big(w^\top \operatorname{GELU}(\operatorname{LN}(\operatorname{DWConv}(x)_i))\big)
@@ -97,13 +97,13 @@ class MaskPool(OnGrid):
     bins of `AveragePool`.
 
     Args:
-        side: g, for g * g centres.
+        side: g, for g * g centers.
         dim: Features of a patch.
         eps: Of the norm.
 
     Source:
         Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
-        section 3.2, and the authors' own lines for 14 x 14 patches and 16 centres. Differs: those
+        section 3.2, and the authors' own lines for 14 x 14 patches and 16 centers. Differs: those
         add -100 to the logits of padding; the learned offset between windows was never published
         and is left out.
 
@@ -120,7 +120,7 @@ class MaskPool(OnGrid):
         self.norm, self.score = nn.LayerNorm(dim, eps), nn.Linear(dim, 1, bias=False)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim]."""
+        """Centers [B, M, dim]."""
         cut = (grid.height, grid.width, self.side, self.overlap)
         place = _windows(*cut, x.device)  # [M, k, k]
         with_zero = nn.functional.pad(x, (0, 0, 0, 1))
@@ -140,18 +140,18 @@ class MaskPool(OnGrid):
 class OverlapPool(MaskPool):
     """`MaskPool` of overlapping windows: stride floor(n / g), and as wide as covers all patches.
 
-    Of 14 patches a side and 25 centres: windows of 6 that share 4, as in the same supplement, table
+    Of 14 patches a side and 25 centers: windows of 6 that share 4, as in the same supplement, table
     8. Arguments as in `MaskPool`.
 
     Raises:
-        ValueError: A grid with fewer patches on a side than centres.
+        ValueError: A grid with fewer patches on a side than centers.
     """
 
     overlap = True
 
 
-class MultiScale(Centres):
-    """The centres of several kinds, one after the other.
+class MultiScale(Centers):
+    """The centers of several kinds, one after the other.
 
     Args:
         parts: Such as 3 x 3 and 4 x 4 of `AveragePool`, in the same supplement, table 8.
@@ -160,26 +160,26 @@ class MultiScale(Centres):
         ValueError: No part.
     """
 
-    def __init__(self, parts: Sequence[Centres]) -> None:
+    def __init__(self, parts: Sequence[Centers]) -> None:
         if not parts:
-            raise ValueError("parts: none, expected at least one kind of centres")
+            raise ValueError("parts: none, expected at least one kind of centers")
         super().__init__(sum(part.tokens for part in parts))
         self.parts = nn.ModuleList(parts)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Those of the parts."""
         for part in self.parts:
-            assert isinstance(part, Centres)
+            assert isinstance(part, Centers)
             part.reset_parameters(generator)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim]."""
+        """Centers [B, M, dim]."""
         found = [part(x.flatten(0, 1), grid) for part in self.parts]
         return torch.cat([p.view(grid.count, -1, x.size(2)) for p in found], 1)
 
 
-class LearnedCentres(Centres):
-    """Centres that do not look at the image: the same learned vectors for all.
+class LearnedCenters(Centers):
+    """Centers that do not look at the image: the same learned vectors for all.
 
     Args:
         tokens: M.
@@ -196,7 +196,7 @@ class LearnedCentres(Centres):
         draw_parameter(self.table, generator)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centres [B, M, dim]."""
+        """Centers [B, M, dim]."""
         return self.table.expand(grid.count, -1, -1)
 
 
@@ -205,7 +205,7 @@ def _cut(length: int, parts: int, overlap: bool) -> Tensor:
     window, first = torch.arange(parts), -(-length // parts)
     missing = first * parts - length
     if overlap and length < parts:
-        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centres")
+        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centers")
     if overlap:
         stride = length // parts
         return (window * stride)[:, None] + torch.arange(length - (parts - 1) * stride)
