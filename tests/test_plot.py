@@ -45,12 +45,6 @@ MASS = [
     for layer in (1, 2)
     for z, m, u in ((0, 0.25, 0.1), (1, 0.75, 0.9))
 ]
-LABELS = [
-    {"model": m, "labels": n, "test": base + 0.01 * n + 0.02 * s}
-    for m, base in (("gt", 0.5), ("gcn", 0.4))
-    for n in (10, 20)
-    for s in range(3)
-]
 MARGIN = [
     {"series": name, "distance": z, "margin": top / z}
     for name, top in (("Cora", 0.6), ("Actor", 0.02))
@@ -76,7 +70,6 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "learned_bias": lambda **o: plot.learned_bias(BIAS, **o),
     "learned_bias, accuracy": lambda **o: plot.learned_bias(BIAS, NEAR, **o),
     "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
-    "accuracy_over_labels": lambda **o: plot.accuracy_over_labels(LABELS, **o),
     "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
     "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
     "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
@@ -195,12 +188,6 @@ def test_mass_stands_beside_uniform_attention() -> None:
     assert axes.get_legend().get_texts()[0].get_text() == "uniform attention"
 
 
-def test_scores_over_labels_are_medians() -> None:
-    (axes,) = plot.accuracy_over_labels(LABELS, metric="ROC AUC").axes
-    assert lines(axes)["gt"] == ([10, 20], pytest.approx([62, 72]))
-    assert axes.get_ylabel() == "test ROC AUC (%)"
-
-
 def test_margins_are_drawn_in_the_order_of_distance() -> None:
     (axes,) = plot.winning_margin(MARGIN).axes
     assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
@@ -292,17 +279,3 @@ def test_a_picture_is_saved_as_its_ending_says(tmp_path: Path, ending: str) -> N
     plot.save(plot.winning_margin(MARGIN), path)
     head = path.read_bytes()[:5]
     assert head == {"png": b"\x89PNG\r", "svg": b"<?xml"}[ending]
-
-
-def test_value_curves_are_medians_on_a_logarithmic_axis() -> None:
-    rows = [
-        {"panel": panel, "series": "a", "at": at, "value": value}
-        for panel in ("p", "q")
-        for at in (0.1, 1.0)
-        for value in (0.1, 0.2, 0.6)
-    ]
-    figure = plot.value_curves(rows, xlabel="x", ylabel="y", scale=100, mark=50)
-    first, second = figure.get_axes()
-    assert first.get_xscale() == "log" and second.get_title(loc="left") == "q"
-    assert list(first.get_lines()[0].get_ydata()) == [20.0, 20.0]
-    assert plot.value_curves(rows, xlabel="x", ylabel="y", log=True).get_axes()[0].get_yscale()

@@ -9,10 +9,8 @@ Example:
 
 from graphtheory.plot.attention import attention_mass, learned_bias
 from graphtheory.plot.cost import score_over_cost
-from graphtheory.plot.curves import value_curves
 from graphtheory.plot.image import image_graph
 from graphtheory.plot.scores import (
-    accuracy_over_labels,
     paired_differences,
     score_bars,
 )
@@ -22,7 +20,6 @@ from graphtheory.plot.tokens import token_assignment, token_attention
 from graphtheory.plot.training import learning_curves
 
 __all__ = [
-    "accuracy_over_labels",
     "attention_mass",
     "grouped_bars",
     "image_graph",
@@ -35,6 +32,5 @@ __all__ = [
     "svg",
     "token_assignment",
     "token_attention",
-    "value_curves",
     "winning_margin",
 ]

@@ -14,9 +14,7 @@ from graphtheory.plot.style import (
     COLOURS,
     GREY,
     Rows,
-    band,
     collected,
-    look,
     order,
     panels,
     styled,
@@ -85,44 +83,6 @@ def paired_differences(rows: Rows, *, first: str, title: str = "") -> Figure:
     axes.set_xlabel("points of the test score, paired by seed: mean ± 2 standard errors")
     axes.set_title(title)
     axes.margins(x=0.12)
-    return figure
-
-
-@styled
-def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
-    """Test score over the number of labelled nodes: median of each model, band from q20 to q80.
-
-    Args:
-        rows: One row a run: model, labels (nodes), test (0..1).
-        metric: Name of the score for the axis.
-        title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
-
-    Source: figures 3.9 and B.8 of Li (2024).
-    """
-    runs = collected(rows, "rows", "labels")
-    figure, (axes,) = panels(1, height=3.4)
-    for index, model in enumerate(order(runs, "model")):
-        mine = [row for row in runs if row["model"] == model]
-        counts = sorted(order(mine, "labels"))
-        low, middle, high = zip(
-            *(band([100 * r["test"] for r in mine if r["labels"] == n]) for n in counts),
-            strict=True,
-        )
-        style = look(index)
-        axes.fill_between(counts, low, high, color=style["color"], alpha=0.18, linewidth=0)
-        axes.plot(counts, middle, label=model, **style)
-    axes.set_xscale("log")
-    ticks = sorted(order(runs, "labels"))
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
-    axes.grid(axis="y")
-    axes.set_xlabel("labelled nodes")
-    axes.set_ylabel(f"test {metric} (%)")
-    axes.set_title(title)
-    axes.legend()
     return figure
 
 

@@ -24,7 +24,7 @@ from graphtheory.papers.chain.transitions import (
 )
 from graphtheory.papers.claims import Numbers, exponent_rows, reached, zeros
 from graphtheory.papers.crossing import Crossing
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import Pivot, groups

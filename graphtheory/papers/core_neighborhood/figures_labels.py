@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.bench.spaces import make_trial
 from graphtheory.bench.trial import NodeTrial, load, run_trial
 from graphtheory.bench.tuned import tuned_trial
 from graphtheory.data.catalogue import key
+from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
@@ -163,7 +163,7 @@ def best_with_encoding(grid: Labels, measured: Measurements) -> Verdict:
 
 def _draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
     counts = {share: round(labels) for share, (labels, _) in by_labels(measured).items()}
-    return plot.accuracy_over_labels(
+    return accuracy_over_labels(
         [  # splits differ by a node
             {"model": one["model"], "labels": counts[one["share"]], "test": one["value"]}
             for one in measured

@@ -26,6 +26,7 @@ from graphtheory.bench.contrastive import (
     recipe_for,
 )
 from graphtheory.bench.rows import Row
+from graphtheory.papers.curve_pictures import value_curves
 from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
@@ -207,7 +208,7 @@ def _curves(grid: Heads, measured: Measurements, title: str) -> Any:
         for (head, at), cell in chosen(measured).items()
         for row in cell
     ]
-    return plot.value_curves(
+    return value_curves(
         points, xlabel=_AXES[grid.varied], ylabel="test accuracy (%)", scale=100, title=title
     )
 

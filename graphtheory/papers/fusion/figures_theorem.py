@@ -11,8 +11,8 @@ import torch
 from torch import Generator
 from torch.nn.functional import normalize
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
+from graphtheory.papers.curve_pictures import value_curves
 from graphtheory.papers.figure import Figure, Measurements, Report, Shown, Verdict
 from graphtheory.papers.fusion.data import Subspaces
 from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
@@ -209,7 +209,7 @@ def theorem_2(grid: Theorems, measured: Measurements) -> Verdict:
 
 def _picture(grid: Theorems, measured: Measurements, title: str) -> Any:
     """Sharpness after each block over the noise."""
-    return plot.value_curves(
+    return value_curves(
         [
             {"series": f"block {block}", "at": row["noise"], "value": value,
              "panel": str(tuple(row[key] for key in _SHAPE))}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from graphtheory.bench.rows import Row
 from graphtheory.data import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.image_groups import (

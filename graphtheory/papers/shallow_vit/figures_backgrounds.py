@@ -9,12 +9,11 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.data.image_sets import Images
 from graphtheory.papers.claims import Numbers, Power, Read, Trend, over
 from graphtheory.papers.crossing import Crossing
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves, value_curves
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.phases import ends
@@ -174,7 +173,7 @@ def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
          "value": one["accuracy"]}
         for one in measured
     ]  # fmt: skip
-    return plot.value_curves(
+    return value_curves(
         points, xlabel="training images", ylabel="test accuracy %", title=title, scale=100,
         mark=100 * grid.target,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Read, Trend, over
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.phases import seed_of

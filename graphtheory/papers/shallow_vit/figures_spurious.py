@@ -10,7 +10,7 @@ from typing import Any
 from graphtheory.bench.rows import Row
 from graphtheory.data.image_sets import Images
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.phases import ends

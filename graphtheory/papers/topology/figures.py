@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from graphtheory.bench.rows import Row
 from graphtheory.metrics import infinity_norm
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.error_pictures import error_curves
+from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import groups

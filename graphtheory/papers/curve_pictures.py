@@ -1,9 +1,10 @@
-"""A number over a setting, in panels."""
+"""Errors and other numbers over one setting, in panels side by side."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
@@ -18,6 +19,66 @@ from graphtheory.plot.style import (
     panels,
     styled,
 )
+
+_RELATIVE = "squared error / variance of the targets"
+
+
+@styled
+def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
+    """Error over one setting, a line for each series: median, band from q20 to q80.
+
+    Panels with the same series share a legend.
+
+    Args:
+        rows: One row per run: series (name of a line), at (the setting, a number or a name), error,
+            and optionally panel (name of the vertical axis; panels lie side by side).
+        xlabel: Name of the setting.
+        title: Above the picture.
+        from_zero: Whether the vertical axes begin at 0.
+
+    Raises:
+        ValueError: If there are no rows.
+
+    Source: figures 5.1 to 5.4 and 7.3 to 7.5 of Li (2024).
+    """
+    runs = collected(rows, "rows", "error")
+    names = list(dict.fromkeys(row.get("panel", _RELATIVE) for row in runs))
+    figure, every = panels(len(names), height=3.6)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    for name, axes in zip(names, every, strict=True):
+        _error_panel(axes, [row for row in runs if row.get("panel", _RELATIVE) == name])
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(name)
+        if from_zero:
+            axes.set_ylim(bottom=0)
+    lines = [axes.get_legend_handles_labels() for axes in every]
+    if all(names == lines[0][1] for _, names in lines):
+        legend_below(figure, *lines[0])
+    else:
+        for axes in every:
+            axes.legend()
+    return figure
+
+
+def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
+    settings = order(runs, "at")
+    named = any(isinstance(at, str) for at in settings)
+    place = {at: index if named else at for index, at in enumerate(settings)}
+    for index, name in enumerate(order(runs, "series")):
+        mine = [row for row in runs if row["series"] == name]
+        at = sorted(order(mine, "at"), key=place.__getitem__)
+        bands = [band([r["error"] for r in mine if r["at"] == x]) for x in at]
+        low, middle, high = zip(*bands, strict=True)
+        style, x = look(index), [place[x] for x in at]
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.plot(x, middle, label=name, **style)
+    axes.set_xticks(
+        list(place.values()),
+        [at if named else f"{at:,}" for at in place],
+        fontsize=8 if named else None,
+    )
+    axes.margins(x=0.08)
+    axes.grid(axis="y")
 
 
 @styled
@@ -36,16 +97,16 @@ def value_curves(
     A line is the median over the runs, its band q20 to q80. The setting's axis is logarithmic.
 
     Args:
-        rows: One row a run: panel, series (name of a line), at (the setting, above 0), value.
+        rows: One row per run: panel, series (name of a line), at (the setting, above 0), value.
         xlabel: Name of the setting.
         ylabel: Name of the number.
         title: Above the picture.
-        scale: Factor of the number, such as 100 for per cent.
+        scale: Factor of the number, such as 100 for percent.
         log: Whether the number's axis is logarithmic, and each panel's its own.
         mark: Where a dotted line is drawn across.
 
     Raises:
-        ValueError: No rows.
+        ValueError: If there are no rows.
     """
     table = collected(rows, "rows", "value")
     names = order(table, "panel")
