@@ -37,9 +37,10 @@ def unrecorded(default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True)
 class Grid:
-    """Base of the settings of a figure: a frozen dataclass with one `axis` or more.
+    """Base of the settings of a figure: a frozen dataclass, some of whose fields are axes.
 
-    The cells are all combinations of the entries of its axes, the last axis fastest. What a run is
+    The cells are all combinations of the entries of its axes, the last axis fastest; without an
+    axis there is one cell. What a run is
     recorded under follows from the fields: the settings that are no axes, and the cell. A grid with
     more seeds or cases therefore takes over what was run before.
 
@@ -135,7 +136,8 @@ def label(cell: Cell) -> str:
             return f"{name} {value:g}"
         return str(getattr(value, "name", value))
 
-    return ", ".join(told(name, value) for name, value in cell.items() if value is not None)
+    shown = {name: value for name, value in cell.items() if value is not None}
+    return ", ".join(told(name, value) for name, value in shown.items()) or "all"
 
 
 def _axes(grid: Grid) -> list[Field[Any]]:

@@ -121,3 +121,15 @@ def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     with pytest.raises(ValueError, match=r"line 1 of .*figure\.jsonl is no finished run"):
         Squares(1).measure(Square(), kept=kept)
     assert kept.read_text() == content
+
+
+def test_a_grid_without_an_axis_has_one_cell() -> None:
+    @dataclass(frozen=True)
+    class Whole(Grid):
+        steps: int = 3
+
+    told: list[tuple[str, int, int]] = []
+    grid = Whole()
+    assert grid.cells() == [{}] and grid.key({}) == {"steps": 3}
+    rows = grid.measure(lambda grid: [{"steps": grid.steps}], lambda *args: told.append(args))
+    assert rows == [{"steps": 3}] and told == [("all", 0, 1)]
