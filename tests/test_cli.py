@@ -535,7 +535,7 @@ def test_diagnose_refuses_options_that_would_do_nothing(
     assert expected in refused(run(*words))
 
 
-def test_diagnose_draws_as_many_neighbours_as_asked(run: Run, tmp_path: Path) -> None:
+def test_diagnose_draws_as_many_neighbors_as_asked(run: Run, tmp_path: Path) -> None:
     off = []
     for count in ("2", "8"):
         words = ("--neighbors", count, "--draws", "3", "--out", count)

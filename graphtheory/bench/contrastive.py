@@ -35,7 +35,7 @@ UNTRAINED = "untrained"  # the backbone as drawn, for comparison
 IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
 LARGE = "facebook"  # the graph whose studies are shorter
 _HELD_OUT = 0.1  # of the training images, to choose options with
-_LABELLED = 0.1  # of the images trained on, for the probe
+_LABELED = 0.1  # of the images trained on, for the probe
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # of a probe that has a validation set of its own
 _SPLIT, _PROBE, _DRAW = 0, 1, 2  # streams of randomness
 
@@ -103,7 +103,7 @@ class Scores(NamedTuple):
     Attributes:
         val: Linear probe on validation samples; what options are chosen by.
         probe: Linear probe on the test samples.
-        nearest: 1-nearest neighbour among the test samples.
+        nearest: 1-nearest neighbor among the test samples.
     """
 
     val: float
@@ -174,15 +174,15 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     head = make_head(recipe, encoder.out_channels)  # type: ignore[arg-type]
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
-    few = stratified(y[split.train], val=_LABELLED, test=0.0, generator=_generator(seed, _PROBE))
-    labelled = split.train[few.val]
+    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))
+    labeled = split.train[few.val]
 
     def embed() -> tuple[Tensor, Tensor]:
         test = found.test()
         return features_of(encoder, test.pixels), test.y
 
     def score() -> Scores:
-        known = features_of(encoder, images[labelled]), y[labelled]
+        known = features_of(encoder, images[labeled]), y[labeled]
         val = linear_probe(*known, features_of(encoder, images[split.val]), y[split.val])
         test = embed()
         return Scores(val, linear_probe(*known, *test), nearest_accuracy(*test))

@@ -38,7 +38,7 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
         return {}
     was_training = task.training
     task.eval()
-    given = task.normalise(image[None].to(task.device))
+    given = task.normalize(image[None].to(task.device))
     try:
         return draw(model, given, image)
     finally:

@@ -72,7 +72,7 @@ def prepare(data: Data, *, degree: bool = False, row_scale: bool = True) -> Data
     """Features as a network gets them: sparse where mostly zero, and with `row_scale` rows scaled.
 
     Rows that sum to more than 1 then sum to 1; rows that sum to less, and features with negative
-    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardised.
+    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardized.
     """
     data = data.clone()
     x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x

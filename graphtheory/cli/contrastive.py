@@ -79,7 +79,7 @@ def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[st
 
     screen.say(
         f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
-        f"neighbour {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
+        f"neighbor {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
     )
     kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
     write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})

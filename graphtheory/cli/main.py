@@ -81,11 +81,11 @@ def _parsed(words: list[str]) -> Command:
     if words and words[0] in _COMMANDS:
         name = f"graphtheory {words[0]}"
         return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
-    either = reduce(or_, (_summarised(name, kind) for name, kind in _COMMANDS.items()))
+    either = reduce(or_, (_summarized(name, kind) for name, kind in _COMMANDS.items()))
     return tyro.cli(either, prog="graphtheory", description=_DESCRIPTION, args=words)
 
 
-def _summarised(name: str, kind: type[Command]) -> Any:
+def _summarized(name: str, kind: type[Command]) -> Any:
     """A command as the list of commands shows it: with the first line of its docstring."""
     summary = (kind.__doc__ or "").partition("\n")[0]
     return Annotated[kind, tyro.conf.subcommand(name, description=summary)]

@@ -1,11 +1,17 @@
-"""Graphs that come with the installed packages: digits and the karate club."""
+"""Graphs that need no files: digits, the karate club, and synthetic ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import networkx as nx
 import torch
+from torch import Generator
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
+
+from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.data.power_law import PowerLawGraph
 
 _NEIGHBOURS = 8
 _PIXEL_MAX = 16.0
@@ -14,8 +20,8 @@ _PIXEL_MAX = 16.0
 def digits() -> Data:
     """scikit-learn's 1,797 images of digits, each linked to its 8 nearest, in both directions.
 
-    x_n is the image, 8 x 8 grey values divided by 16. Distance is Euclidean, exact because the
-    grey values are whole numbers; of equally near images the first ones count.
+    x_n is the image, 8 x 8 gray values divided by 16. Distance is Euclidean, exact because the
+    gray values are whole numbers; of equally near images the first ones count.
 
     Shapes:
         x [1797, 64]; y [1797] in 0..9.
@@ -47,3 +53,12 @@ def karate() -> Data:
         edge_index=to_undirected(torch.tensor(list(graph.edges)).t(), num_nodes=len(clubs)),
         y=torch.tensor([int(club == "Officer") for club in clubs]),
     )
+
+
+MAKERS: dict[str, Callable[[Generator], Data]] = {
+    "digits": lambda _: digits(),
+    "karate": lambda _: karate(),
+    "core-neighborhood": lambda generator: CoreNeighborhoodGraph().sample(generator),
+    "power-law": lambda generator: PowerLawGraph().sample(generator),
+}
+"""What makes each embedded graph, by its name in the catalogue."""

@@ -1,4 +1,4 @@
-"""Sets of labelled graphs (TUDataset), split by class."""
+"""Sets of labeled graphs (TUDataset), split by class."""
 
 from __future__ import annotations
 

@@ -19,8 +19,6 @@ from torch_geometric.data import Data
 from graphtheory.data import embedded, files, planetoid
 from graphtheory.data.catalogue import DatasetInfo, describe, known_seed, names
 from graphtheory.data.graph_sets import GraphSet, load_graphs
-from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
-from graphtheory.data.power_law import PowerLawGraph
 from graphtheory.data.processed import processed
 from graphtheory.data.sources import READERS
 from graphtheory.data.splits import Split, by_fraction, per_class
@@ -43,13 +41,13 @@ def load(
 
     Edges are what PyG's or ogb's class gives: both directions for Planetoid, the heterophilous,
     LINKX and MUSAE sets; directed, as published, for Actor, WebKB, genius and ogbn-arxiv. Features
-    are as published, without normalisation. "facebook" has sparse features (22,470 x 4,714 would
+    are as published, without normalization. "facebook" has sparse features (22,470 x 4,714 would
     be 424 MB dense), which `torch.nn.Linear` takes as they are; every other set has dense ones.
 
     Splits: "public" is Planetoid's; "published" has ten (seed 10 is the first again) or, for
     ogbn-arxiv, one; "random-20" draws 20 training nodes of each class, 500 for validation, 1000
-    for the test; "random-60-20-20" and "random-50-25-25" are shares in per cent of the labelled
-    nodes. The LINKX sets come without splits here and with unlabelled nodes, y = -1, which are in
+    for the test; "random-60-20-20" and "random-50-25-25" are shares in percent of the labeled
+    nodes. The LINKX sets come without splits here and with unlabeled nodes, y = -1, which are in
     no mask. In CiteSeer 15 isolated nodes without features have y = 0, as in PyG.
 
     Args:
@@ -82,7 +80,7 @@ def load(
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
     generator = Generator().manual_seed(known_seed(seed))
-    data = _embedded(info, generator) if info.embedded else _published(info, root, cache)
+    data = embedded.MAKERS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(_MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
@@ -118,14 +116,6 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     data.name, data.split, data.metric = info.name, "public", info.metric
     data.num_classes = int(data.y.max()) + 1
     return data
-
-
-def _embedded(info: DatasetInfo, generator: Generator) -> Data:
-    if info.name == "core-neighborhood":
-        return CoreNeighborhoodGraph().sample(generator)
-    if info.name == "power-law":
-        return PowerLawGraph().sample(generator)
-    return embedded.digits() if info.name == "digits" else embedded.karate()
 
 
 def _published(

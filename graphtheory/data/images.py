@@ -63,7 +63,7 @@ class Nearest:
     Distances are Euclidean, by scikit-learn; of an image of k patches or fewer all others are near.
 
     Args:
-        k: Neighbours of a patch.
+        k: Neighbors of a patch.
 
     Raises:
         ValueError: k below 1.
@@ -73,7 +73,7 @@ class Nearest:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise ValueError(f"k: got {self.k}, expected 1 or more neighbours")
+            raise ValueError(f"k: got {self.k}, expected 1 or more neighbors")
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
         """Edges by features."""
@@ -81,7 +81,7 @@ class Nearest:
         if k < 1:
             return torch.empty(2, 0, dtype=torch.int64)
         pixels = x.detach().flatten(1).cpu().double()
-        near = kneighbors_graph(pixels.numpy(), k)  # row: the patch, column: a neighbour
+        near = kneighbors_graph(pixels.numpy(), k)  # row: the patch, column: a neighbor
         return from_scipy_sparse_matrix(near)[0].flip(0)
 
 
@@ -138,17 +138,17 @@ def nodes_of(images: Tensor, patch_size: int) -> Tensor:
 
 
 def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float = 10.0) -> Data:
-    """A graph of the superpixels of an image: regions of one colour, linked where they touch.
+    """A graph of the superpixels of an image: regions of one color, linked where they touch.
 
     PyG's `ToSLIC` makes the regions, for which scikit-image must be installed.
 
     Args:
         image: Floating [C, H, W].
         num_segments: About how many regions.
-        compactness: Weight of place against colour.
+        compactness: Weight of place against color.
 
     Returns:
-        Data with x, the mean colour [N, C]; pos (x, y), the mean place in pixels [N, 2]; seg, the
+        Data with x, the mean color [N, C]; pos (x, y), the mean place in pixels [N, 2]; seg, the
         region of each pixel [1, H, W]; edge_index, in both directions.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The synthetic graph of the thesis's section 3.5.1, where votes of neighbours decide labels."""
+"""The synthetic graph of the thesis's section 3.5.1, where votes of neighbors decide labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 @dataclass(frozen=True)
 class CoreNeighborhoodGraph:
-    r"""Nodes that carry noisy patterns; a few patterns decide the labels of their neighbours.
+    r"""Nodes that carry noisy patterns; a few patterns decide the labels of their neighbors.
 
     x_n ~ N(mu_j, c_0^2 I) with orthonormal mu_1..mu_M. Nodes of mu_1 have label +1, of mu_2
     label -1. Every other node draws its label +-1 evenly and is linked to degree (1 - eps_s) nodes
@@ -21,11 +21,11 @@ class CoreNeighborhoodGraph:
 
     Variants: "printed" adds edges among mu_1 nodes, and among mu_2 nodes, only where a degree is
     below `degree`; for gamma_d below about one half there is nothing to add. "regular" gives
-    every discriminative node `degree` neighbours of its own pattern whatever its other links, so
-    that both patterns have a core neighbourhood of their own at distance 1.
+    every discriminative node `degree` neighbors of its own pattern whatever its other links, so
+    that both patterns have a core neighborhood of their own at distance 1.
 
     The printed parameters with gamma_d = 0.2 cannot be drawn: degree (1 - eps_s) = 114 distinct
-    neighbours are asked of 100 nodes. That is an error, which names the largest degree that fits.
+    neighbors are asked of 100 nodes. That is an error, which names the largest degree that fits.
 
     Args:
         num_nodes: Nodes, N.

@@ -1,4 +1,4 @@
-"""Who trains, who validates, who tests: masks over labelled nodes, drawn from a generator."""
+"""Who trains, who validates, who tests: masks over labeled nodes, drawn from a generator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Split(NamedTuple):
 
 
 def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of the labelled entries; what validation and test leave, trains.
+    """A random split of the labeled entries; what validation and test leave, trains.
 
     The sizes are those of PyG's `RandomNodeSplit("train_rest")`, which draws from the global state.
 
     Args:
-        y: Labels; -1 means unlabelled and stays out of every mask.
-        val: Fraction of the labelled entries for validation.
+        y: Labels; -1 means unlabeled and stays out of every mask.
+        val: Fraction of the labeled entries for validation.
         test: Fraction for the test.
         generator: Source of randomness.
 
@@ -38,14 +38,14 @@ def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> 
         >>> [int(m.sum()) for m in by_fraction(y, val=0.2, test=0.2, generator=Generator())]
         [6, 2, 2]
     """
-    labelled = (y >= 0).nonzero().view(-1)
-    num_val, num_test = round(len(labelled) * val), round(len(labelled) * test)
-    if min(val, test) < 0 or num_val + num_test >= len(labelled):
+    labeled = (y >= 0).nonzero().view(-1)
+    num_val, num_test = round(len(labeled) * val), round(len(labeled) * test)
+    if min(val, test) < 0 or num_val + num_test >= len(labeled):
         raise ValueError(
-            f"val, test: {val} and {test} of {len(labelled)} labelled nodes, expected fractions "
+            f"val, test: {val} and {test} of {len(labeled)} labeled nodes, expected fractions "
             "that leave some for training"
         )
-    order = labelled[torch.randperm(len(labelled), generator=generator)]
+    order = labeled[torch.randperm(len(labeled), generator=generator)]
     parts = order.split([len(order) - num_val - num_test, num_val, num_test])
     return Split(*(_mask(part, len(y)) for part in parts))
 
@@ -63,7 +63,7 @@ def per_class(
     The sizes are those of the public Planetoid splits.
 
     Args:
-        y: Labels; -1 means unlabelled.
+        y: Labels; -1 means unlabeled.
         train: Training nodes of each class.
         val: Validation nodes.
         test: Test nodes.
@@ -86,7 +86,7 @@ def per_class(
     if int(counts.min()) < train or len(order) < train * len(counts) + val + test:
         raise ValueError(
             f"train, val, test: asked for {train} of each of {len(counts)} classes and {val} + "
-            f"{test} more, found {counts.tolist()} labelled nodes of each class"
+            f"{test} more, found {counts.tolist()} labeled nodes of each class"
         )
     chosen = torch.cat([(classes == c).nonzero().view(-1)[:train] for c in range(len(counts))])
     rest = order[~_mask(chosen, len(order))]

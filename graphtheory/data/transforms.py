@@ -101,7 +101,7 @@ class AddShortestPathDistance(BaseTransform):
 
 
 def pair_neighborhood(data: Data) -> Neighborhood:
-    """The pairs of `AddShortestPathDistance` as a neighbourhood with distances.
+    """The pairs of `AddShortestPathDistance` as a neighborhood with distances.
 
     After batching: the pairs of every graph. After sampling nodes, by a loader or by
     `Data.subgraph`: the pairs of which both nodes were sampled, under their new numbers, at their

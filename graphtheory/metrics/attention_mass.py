@@ -18,14 +18,14 @@ def mass_by_distance(
     Nodes with an empty row are left out; heads are averaged.
 
     Args:
-        weights: [num_edges, heads] of each layer, in the edge order of the neighbourhood.
+        weights: [num_edges, heads] of each layer, in the edge order of the neighborhood.
         neighborhood: Who aggregates from whom, with distances.
 
     Returns:
         Rows with keys layer (from 1), distance (hops), mass, uniform.
 
     Raises:
-        ValueError: The neighbourhood has no distances.
+        ValueError: The neighborhood has no distances.
     """
     if neighborhood.distance is None:
         raise ValueError("neighborhood: has no distance, expected hops of each edge")

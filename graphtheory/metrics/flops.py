@@ -20,7 +20,7 @@ def _on_edges(products: int, nodes: int, structure: int) -> Any:
     """A formula: `products` dot products of head_dim on each edge and head.
 
     The arguments of the op at `nodes` and `structure` are shapes: of nodes [N, H, D], and of the
-    tensors of a neighbourhood, the second of which has one entry an edge.
+    tensors of a neighborhood, the second of which has one entry an edge.
     """
 
     def flops(*shapes: Any, out_val: Any = None, **_: Any) -> int:

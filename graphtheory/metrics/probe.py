@@ -46,7 +46,7 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
     Of equally near ones the first counts.
 
     Args:
-        features: Of the test samples, which are each other's only neighbours.
+        features: Of the test samples, which are each other's only neighbors.
         labels: Their classes.
 
     Shapes:

@@ -49,7 +49,7 @@ def attention_deviation(weights: Tensor, neighborhood: Neighborhood) -> float:
     count with their weight 0. Empty rows are left out; divided by n_i, not by n_i - 1.
 
     Args:
-        weights: [num_edges, heads], in the edge order of the neighbourhood.
+        weights: [num_edges, heads], in the edge order of the neighborhood.
         neighborhood: Who aggregates from whom.
 
     Raises:
@@ -100,7 +100,7 @@ def nonlocality(weights: Tensor, neighborhood: Neighborhood, position: Tensor) -
     weights the sum below the line leaves out, too. So is a row that attends to them alone.
 
     Args:
-        weights: [num_edges, heads], in the edge order of the neighbourhood.
+        weights: [num_edges, heads], in the edge order of the neighborhood.
         neighborhood: Who aggregates from whom, both the nodes of `position`.
         position: Place of each node, [num_nodes, 2], in patches, NaN for a token without one;
             `patch_positions` makes it.

@@ -62,7 +62,7 @@ def core_table(rows: Sequence[Row]) -> Table:
         ("discriminative by", "counted in", *_MARGINS),
         [(*where, *found) for where, found in hops.items()],
         words=2,
-        note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalised: divided "
+        note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalized: divided "
         "by their number node by node; pooled: sum by sum. "
         "The first column is the definition of z_m.",
     )
@@ -120,7 +120,7 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
             "margin",
             plot.winning_margin(curve, title=dataset),
             "Winning margin in N_z over the distance, divided by the number of nodes there: node "
-            "by node (normalised), or sum by sum (pooled).",
+            "by node (normalized), or sum by sum (pooled).",
         )
         shares = [
             {"group": f"class {group}", "series": name, "value": value}

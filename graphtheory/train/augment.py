@@ -87,7 +87,7 @@ class Augmenter:
         return images
 
     def blend(self, images: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised images, erased and blended, and the shares of their classes [B, C]."""
+        """Normalized images, erased and blended, and the shares of their classes [B, C]."""
         target = one_hot(y, self.num_classes).to(images.dtype)
         options = self.options
         if options.erase:

@@ -21,7 +21,7 @@ class NodeBatch:
         mask: Bool [num_dst], the nodes that the loss or the score is computed on.
         test_mask: Bool [num_dst] or None; in evaluation the nodes of the test, scored in the same
             pass and never used to choose anything.
-        layers: A neighbourhood for each layer, which the model gets instead, or None.
+        layers: A neighborhood for each layer, which the model gets instead, or None.
     """
 
     x: Tensor

@@ -27,7 +27,7 @@ def nt_xent(
     every: Tensor | None = None,
     rank: int = 0,
 ) -> Tensor:
-    r"""Normalised temperature-scaled cross-entropy between two views, mean over all 2 N of them.
+    r"""Normalized temperature-scaled cross-entropy between two views, mean over all 2 N of them.
 
     .. math:: -\frac{1}{2N} \sum_i \log \frac{\exp(\cos(z_i, z_{i'}) / \tau)}
         {\sum_{k \ne i} \exp(\cos(z_i, z_k) / \tau)}

@@ -116,7 +116,7 @@ class FullGraph(Source):
         return self._evaluation
 
     def _draw(self, *position: int) -> Neighborhood:
-        """The pattern's neighbourhood; what it draws follows from the position."""
+        """The pattern's neighborhood; what it draws follows from the position."""
         base, sampler = self.begun()
         return apply(sampler, base, derive(self.seed, *position))
 

@@ -150,20 +150,20 @@ class ImageTask(Task):
         """The model whose scores count: the average where there is one."""
         return self.model if self.average is None else self.average.module
 
-    def normalise(self, images: Tensor) -> Tensor:
+    def normalize(self, images: Tensor) -> Tensor:
         """Values 0..1 to mean 0 and deviation 1."""
         return (images - self.mean) / self.std
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images with values 0..1, by the model whose scores count."""
-        return self.scored(self.normalise(images))
+        return self.scored(self.normalize(images))
 
     def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
         """Loss of one batch."""
         if self._augmenter is None:
             height, width = batch.pixels.shape[2:]
             self._augmenter = Augmenter(self.options.augment, (height, width), self.num_classes)
-        images = self.normalise(self._augmenter.reshape(batch.pixels.float() / 255))
+        images = self.normalize(self._augmenter.reshape(batch.pixels.float() / 255))
         images, target = self._augmenter.blend(images, batch.y)
         return cross_entropy(self.model(images), target, label_smoothing=self.options.smoothing)
 

@@ -1,4 +1,4 @@
-"""A large graph as mini-batches of sampled neighbourhoods."""
+"""A large graph as mini-batches of sampled neighborhoods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
 
 
 class SampledGraph(FullGraph):
-    """Train on batches of labelled nodes with sampled neighbours, evaluate on all nodes at once.
+    """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
 
     PyG's NeighborLoader draws `num_neighbors[k]` senders for each node that the k-th hop reached;
     the pattern, distances included, is computed on what was drawn, and the loss on the nodes that
@@ -39,7 +39,7 @@ class SampledGraph(FullGraph):
         data: As for `FullGraph`.
         pattern: Who aggregates from whom, given the sampled graph; None is the sampled graph.
         num_neighbors: Senders for each hop, -1 for all; one entry for each layer of the model.
-        batch_size: Labelled nodes in a batch; the last batch may be smaller.
+        batch_size: Labeled nodes in a batch; the last batch may be smaller.
         num_workers: Processes that sample; 0 samples in this one.
         seed: Of order, sampling and pattern, 0 or more.
 
@@ -79,7 +79,7 @@ class SampledGraph(FullGraph):
         return super().describe() | sampling
 
     def order(self, epoch: int) -> list[Tensor]:
-        """The labelled nodes of each batch of an epoch."""
+        """The labeled nodes of each batch of an epoch."""
         generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
         nodes = self.data.train_mask.nonzero().flatten()
         shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
@@ -91,8 +91,8 @@ class SampledGraph(FullGraph):
 
     def train_dataloader(self) -> Batches:
         """One epoch of batches."""
-        labelled = int(self.data.train_mask.sum())
-        return Batches(math.ceil(labelled / self.batch_size), self._iterate)
+        labeled = int(self.data.train_mask.sum())
+        return Batches(math.ceil(labeled / self.batch_size), self._iterate)
 
     def _iterate(self) -> Iterator[NodeBatch]:
         # A generator, because Lightning asks for an iterator before it knows the epoch.
@@ -155,6 +155,6 @@ def _check_sampler() -> None:
     known = torch_geometric.typing
     if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
         raise ImportError(
-            "SampledGraph: PyG's neighbour sampling needs torch-sparse or pyg-lib, found neither; "
+            "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found neither; "
             "install graphtheory[scatter]"
         )

@@ -1,4 +1,4 @@
-"""Batches of labelled nodes, with a fresh sample of the whole graph for each layer."""
+"""Batches of labeled nodes, with a fresh sample of the whole graph for each layer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ORDER, _LAYERS = 2, 5  # streams of randomness; the others are FullGraph's and 
 
 
 class SampledLayers(FullGraph):
-    """Train on labelled nodes and what each layer draws for them, evaluate on all nodes at once.
+    """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
 
-    A batch has a neighbourhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
+    A batch has a neighborhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
     of the nodes in it alone. It is a function of (seed, epoch, step). The model takes a sequence of
-    neighbourhoods, as `models.SampledGCN` and a classic stack of GCN layers do. Evaluation sees
+    neighborhoods, as `models.SampledGCN` and a classic stack of GCN layers do. Evaluation sees
     what `evaluation` makes of the graph: A, or `patterns.Effective` of the pattern for A*.
 
     Args:
@@ -33,7 +33,7 @@ class SampledLayers(FullGraph):
         pattern: A sampler, perhaps at the end of a `Compose`.
         num_layers: Of the model, at least 1.
         evaluation: What evaluation sees.
-        batch_size: Labelled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
+        batch_size: Labeled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
             is all of them.
         seed: Of order and draws, 0 or more.
 
@@ -77,7 +77,7 @@ class SampledLayers(FullGraph):
         return super().describe() | found
 
     def order(self, epoch: int) -> list[Tensor]:
-        """The labelled nodes of each batch of an epoch."""
+        """The labeled nodes of each batch of an epoch."""
         nodes = self.data.train_mask.nonzero().flatten()
         if self.batch_size is None:
             return [nodes]
@@ -85,7 +85,7 @@ class SampledLayers(FullGraph):
         return list(nodes[torch.randperm(len(nodes), generator=generator)].split(self.batch_size))
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
-        """One batch of an epoch; its labelled nodes come first."""
+        """One batch of an epoch; its labeled nodes come first."""
         base, sampler = self.begun()
         assert sampler is not None
         seeds = self.order(epoch)[step]

@@ -22,8 +22,8 @@ class Strengths:
         scale: Least share of the area that a crop keeps, in (0, 1].
         degrees: Rotation by at most so much, of half of the images; 0 is none.
         flip: Whether half of the images are mirrored; a mirrored digit is another sign.
-        jitter: Strength of brightness and contrast, of colour images also of saturation and hue.
-        grey: Probability with which a colour image becomes grey.
+        jitter: Strength of brightness and contrast, of color images also of saturation and hue.
+        gray: Probability with which a color image becomes gray.
         blur: Probability of a Gaussian blur over 3 x 3 pixels.
 
     Source:
@@ -35,7 +35,7 @@ class Strengths:
     degrees: float = 15.0
     flip: bool = False
     jitter: float = 0.4
-    grey: float = 0.2
+    gray: float = 0.2
     blur: float = 0.2
 
     def build(self, channels: int, side: int) -> nn.Module:
@@ -60,7 +60,7 @@ class Strengths:
             parts.append(kornia.RandomHorizontalFlip())
         if channels == 3:
             parts.append(kornia.ColorJitter(jitter, jitter, jitter, jitter / 4, p=0.8))
-            parts.append(kornia.RandomGrayscale(p=self.grey))
+            parts.append(kornia.RandomGrayscale(p=self.gray))
         else:
             span = (1 - jitter, 1 + jitter)
             parts += [kornia.RandomBrightness(span, p=0.8), kornia.RandomContrast(span, p=0.8)]

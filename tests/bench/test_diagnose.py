@@ -37,7 +37,7 @@ def test_numbers_of_a_path(on_path: None) -> None:
     ]  # fmt: skip
     # Own class minus the other: node 0 has 1, node 1 has 1 - 1, node 2 has 0 - 2, node 3 has -1.
     assert value(rows, "margin", **where, distance=1) == pytest.approx((1 + 0 - 2 - 1) / 4)
-    # Divided by 1, 2, 2, 1 neighbours; pooled: the sums.
+    # Divided by 1, 2, 2, 1 neighbors; pooled: the sums.
     assert value(rows, "normalised margin", **where, distance=1) == pytest.approx(-1 / 4)
     assert value(rows, "pooled margin", **where, distance=1) == pytest.approx(-2 / 6)
     assert value(rows, "reach", **where, distance=3) == 50
@@ -68,7 +68,7 @@ def test_balance_and_sizes(on_path: None) -> None:
     assert value(rows, "balance bound") == 20
 
 
-def test_unlabelled_nodes_count_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlabeled_nodes_count_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     half = PATH.clone()
     half.y = torch.tensor([0, -1, 1, 0])
     monkeypatch.setattr(graphs, "load", lambda *args, **options: half)
@@ -79,7 +79,7 @@ def test_unlabelled_nodes_count_nowhere(monkeypatch: pytest.MonkeyPatch) -> None
     assert value(rows, "margin", **where, distance=1) == pytest.approx(-2 / 3)
 
 
-def test_features_of_unlabelled_nodes_shape_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_of_unlabeled_nodes_shape_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = PATH.clone()
     crowd.x = torch.cat([PATH.x, torch.eye(3)[[2] * 9]])
     crowd.y = torch.cat([PATH.y, torch.full((9,), -1)])

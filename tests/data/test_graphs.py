@@ -122,12 +122,12 @@ def test_facebook_features_are_binary_and_usable(data_root: Path) -> None:
     torch.testing.assert_close(out[:50], layer(x.to_dense()[:50]))
 
 
-def test_unlabelled_nodes_are_in_no_mask(data_root: Path) -> None:
+def test_unlabeled_nodes_are_in_no_mask(data_root: Path) -> None:
     data = graphs.load("reed98", data_root)
-    unlabelled = data.y < 0
-    assert int(unlabelled.sum()) == 962 - (433 + 216 + 216)
+    unlabeled = data.y < 0
+    assert int(unlabeled.sum()) == 962 - (433 + 216 + 216)
     for mask in MASKS:
-        assert not (data[mask] & unlabelled).any()
+        assert not (data[mask] & unlabeled).any()
 
 
 def test_random_20_takes_twenty_of_each_class(data_root: Path) -> None:

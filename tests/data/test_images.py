@@ -74,7 +74,7 @@ def test_superpixels_are_linked_where_they_touch() -> None:
             lambda: patch_graphs(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), 4, Beside()),
             "images: 1 of torch.uint8, expected floating ones",
         ),
-        (lambda: Nearest(0), "k: got 0, expected 1 or more neighbours"),
+        (lambda: Nearest(0), "k: got 0, expected 1 or more neighbors"),
         (
             lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
             "y: 1 labels, expected one an image: 2",

@@ -34,7 +34,7 @@ def test_degrees_follow_the_power_law():
     assert int(cut.max()) < 60 + 6 * 60**0.5
 
 
-def test_who_links_and_who_is_labelled_how(data):
+def test_who_links_and_who_is_labeled_how(data):
     senders, receivers = data.edge_index
     within = data.community[senders] == data.community[receivers]
     assert float(within.double().mean()) == pytest.approx(0.8, abs=0.04)

@@ -22,7 +22,7 @@ def _disjoint(masks: Split, y: Tensor) -> None:
     ),
     seed=st.integers(0, 2**31),
 )
-def test_fractions_share_out_all_labelled_nodes(labels: list[int], seed: int) -> None:
+def test_fractions_share_out_all_labeled_nodes(labels: list[int], seed: int) -> None:
     y = torch.tensor(labels)
     masks = by_fraction(y, val=0.25, test=0.25, generator=Generator().manual_seed(seed))
     _disjoint(masks, y)
@@ -69,7 +69,7 @@ def test_stratified_keeps_the_share_of_each_class(generator: Generator) -> None:
 def test_what_cannot_be_split_is_refused(generator: Generator) -> None:
     y = torch.arange(10) % 2
     for val, test in ((0.5, 0.5), (-0.1, 0.2), (0.2, 1.0)):
-        with pytest.raises(ValueError, match=f"val, test: {val} and {test} of 10 labelled nodes"):
+        with pytest.raises(ValueError, match=f"val, test: {val} and {test} of 10 labeled nodes"):
             by_fraction(y, val=val, test=test, generator=generator)
     with pytest.raises(ValueError, match=r"20 of each of 2 classes and 500 \+ 1000 more.*\[5, 5\]"):
         per_class(y, generator=generator)

@@ -5,7 +5,7 @@ from sklearn.neighbors import NearestNeighbors
 from graphtheory.metrics import linear_probe, nearest_accuracy
 
 
-def test_a_sample_is_not_its_own_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_not_its_own_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphtheory.metrics.probe._ROWS", 16)
     x, y = torch.randn(50, 3), torch.randint(3, (50,))
     near = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())[1][:, 1]
@@ -24,7 +24,7 @@ def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
     assert wrong == 0.0
 
 
-def test_neighbours_are_found_beside_a_large_offset() -> None:
+def test_neighbors_are_found_beside_a_large_offset() -> None:
     y = torch.arange(40) % 4
     x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
     assert nearest_accuracy(x, y) == 1.0

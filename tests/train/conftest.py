@@ -15,7 +15,7 @@ NODES, FEATURES, CLASSES = 60, 8, 3
 
 
 class OneLayer(nn.Module):
-    """Sum of the neighbours' transformed features."""
+    """Sum of the neighbors' transformed features."""
 
     def __init__(self, classes: int = CLASSES, dropout: float = 0.0) -> None:
         super().__init__()

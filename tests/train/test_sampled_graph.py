@@ -12,12 +12,12 @@ from graphtheory.train import FullGraph, NodeTask, SampledGraph, fit
 NewTask = Callable[..., NodeTask]
 needs_sampler = pytest.mark.skipif(
     not (pyg_typing.WITH_TORCH_SPARSE or pyg_typing.WITH_PYG_LIB),
-    reason="PyG samples neighbours with torch-sparse or pyg-lib: install graphtheory[scatter]",
+    reason="PyG samples neighbors with torch-sparse or pyg-lib: install graphtheory[scatter]",
 )
 
 
 @needs_sampler
-def test_all_neighbours_in_one_batch_give_the_full_loss(data: Data, new_task: NewTask) -> None:
+def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data, new_task: NewTask) -> None:
     task = new_task(dropout=0.0)
     whole = task.training_step(FullGraph(data).train_batch(0), 0)
     sampled = SampledGraph(data, num_neighbors=[-1], batch_size=100)
@@ -40,11 +40,11 @@ def test_seeds_come_first_and_carry_the_loss(data: Data) -> None:
 
 
 @needs_sampler
-def test_an_epoch_takes_every_labelled_node_once(data: Data) -> None:
+def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
     module = SampledGraph(data, num_neighbors=[2], batch_size=8)
-    labelled = data.train_mask.nonzero().flatten()
+    labeled = data.train_mask.nonzero().flatten()
     orders = [torch.cat(module.order(epoch)) for epoch in (0, 1)]
-    assert all(torch.equal(order.sort().values, labelled) for order in orders)
+    assert all(torch.equal(order.sort().values, labeled) for order in orders)
     assert not torch.equal(*orders)
     assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 3
 

@@ -19,7 +19,7 @@ SAMPLER = Compose(AddSelf(), UniformNodes(share=0.5))
 
 
 class Twice(nn.Module):
-    """Two sums over one neighbourhood, or over two."""
+    """Two sums over one neighborhood, or over two."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ def test_each_layer_of_each_step_has_a_draw_of_its_own(data: Data) -> None:
     assert batches[0].neighborhood is batches[0].layers[1] and batches[0].test_mask is None
 
 
-def test_an_epoch_takes_every_labelled_node_once(data: Data) -> None:
+def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
     module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), batch_size=12)
-    labelled = data.train_mask.nonzero().flatten()
-    assert torch.equal(torch.cat(module.order(1)).sort().values, labelled)
+    labeled = data.train_mask.nonzero().flatten()
+    assert torch.equal(torch.cat(module.order(1)).sort().values, labeled)
     sizes = [len(batch.y) for batch in module.train_dataloader()]
     assert sizes == [12, 8] and len(module.train_dataloader()) == 2
     batch, seeds = module.train_batch(1, 1), module.order(1)[1]

@@ -37,7 +37,7 @@ class LayerWiseLoader(NodeLoader):
     Every hop has copies of the nodes that it reached, with rows of their own draw, so that a node
     may come several times in `n_id`: one list of edges then holds a draw for each layer, and layer
     k of ``conv(x, edge_index, edge_weight)`` computes for the seeds what the k-th of
-    `NodeSetLoader`'s neighbourhoods does, with `trim_to_layer` or without. Layers must take the
+    `NodeSetLoader`'s neighborhoods does, with `trim_to_layer` or without. Layers must take the
     weights and make none of their own: ``GCNConv(normalize=False)``, ``GraphConv(aggr="add")``.
     A norm over the nodes of a batch sees copies.
 

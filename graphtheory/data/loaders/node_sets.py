@@ -16,7 +16,7 @@ from graphtheory.patterns.rows import layers_on_rows
 
 
 class NodeSetLoader(SeedLoader):
-    r"""Batches of seeds with one sampled, bipartite neighbourhood for each layer.
+    r"""Batches of seeds with one sampled, bipartite neighborhood for each layer.
 
     The top layer's receivers are the seeds; the receivers of every layer below are all nodes of
     the layer above. Nodes are numbered so that each layer's come first in the layer below:

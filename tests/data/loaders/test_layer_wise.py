@@ -1,4 +1,4 @@
-"""PyG's layers on batches with copies compute what layer-wise neighbourhoods say."""
+"""PyG's layers on batches with copies compute what layer-wise neighborhoods say."""
 
 import pytest
 import torch

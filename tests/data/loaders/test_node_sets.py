@@ -113,7 +113,7 @@ def test_network_of_three_layers_reads_a_batch(data):
         torch.testing.assert_close(found, expected[batch.n_id[: batch.batch_size]])
 
 
-def test_batch_moves_with_its_neighbourhoods(data):
+def test_batch_moves_with_its_neighborhoods(data):
     batch = next(iter(NodeSetLoader(data, GraphSAGE(2), 2, batch_size=4)))
     moved = batch.to("meta", non_blocking=True)
     assert {layer.device.type for layer in moved.neighborhoods} == {"meta"}
