@@ -40,9 +40,9 @@ class Grid:
     """Base of the settings of a figure: a frozen dataclass, some of whose fields are axes.
 
     The cells are all combinations of the entries of its axes, the last axis fastest; without an
-    axis there is one cell. What a run is
-    recorded under follows from the fields: the settings that are no axes, and the cell. A grid with
-    more seeds or cases therefore takes over what was run before.
+    axis there is one cell. What a run is recorded under follows from the fields: the settings that
+    are no axes, and the cell. A grid with more seeds or cases therefore takes over what was run
+    before.
 
     Attributes:
         side_by_side: Whether several cells may run at once, on a thread each. They must draw from
