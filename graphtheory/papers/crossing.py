@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
-from graphtheory.papers.figure import Measurements
+from graphtheory.papers.figure import Measurements, became
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import crossing
@@ -62,6 +65,39 @@ class Crossing:
             line: {v: of for v, of in by.items() if min(of) > smallest and max(of) < math.inf}
             for line, by in self(grid, measured).items()
         }
+
+
+def size_text(size: float) -> str:
+    """A needed size in three digits; "more" where none of the measured sizes is enough.
+
+    Example:
+        >>> [size_text(size) for size in (12.345, 640.2, math.inf)]
+        ['12.3', '640', 'more']
+    """
+    return f"{size:.3g}" if size < math.inf else "more"
+
+
+def fewer(needed: Mapping[float, Sequence[float]], things: str, letter: str) -> str:
+    """The median size at each value of a letter, and whether larger values need less, in words.
+
+    Args:
+        needed: Value of the letter -> the size that each trial needs.
+        things: What the size counts, such as "examples".
+        letter: Its name.
+
+    Example:
+        >>> fewer({0.2: [8.0] * 3, 0.4: [4.0] * 3}, "examples", "alpha")
+        '8, 4 examples at alpha = 0.2, 0.4, fewer with every larger value: holds'
+    """
+    middle = [median(sizes) for sizes in needed.values()]
+    falls = all(later < earlier for earlier, later in pairwise(middle))
+    seeds = min(len(sizes) for sizes in needed.values())
+    return (
+        f"{', '.join(map(size_text, middle))} {things} at {letter} = "
+        f"{', '.join(f'{value:g}' for value in needed)}, "
+        f"{'fewer' if falls else 'not always fewer'} with every larger value: "
+        f"{became(falls, seeds)}"
+    )
 
 
 def _trials(measured: Measurements, line: str, setting: str) -> list[list[Measured]]:

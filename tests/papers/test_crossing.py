@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.crossing import Crossing, fewer
 from graphtheory.papers.power_law import regression_of
 
 CLAIM = Crossing("contexts")
@@ -52,3 +52,10 @@ def test_steps_on_a_straight_axis_and_a_measure_that_rises() -> None:
     ]
     wanted = Crossing("labels", "accuracy", 0.6, "alpha", "all", rising=True, log_measure=False)
     assert wanted(None, scores)["all"][1.0] == [pytest.approx(10**2.5)]
+
+
+def test_sizes_that_do_not_fall_with_every_larger_value() -> None:
+    told = fewer({0.2: [8.0, 9.0, 9.0], 0.4: [4.0] * 3, 0.8: [math.inf] * 3}, "steps", "alpha")
+    assert told.startswith("9, 4, more steps at alpha = 0.2, 0.4, 0.8, not always fewer with every")
+    assert told.endswith("not found")
+    assert fewer({0.2: [8.0], 0.4: [4.0]}, "steps", "alpha").endswith("fewer than 3 seeds")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,9 +21,9 @@ from graphtheory.papers.chain.transitions import (
     trajectory_probability,
 )
 from graphtheory.papers.claims import Numbers, exponent_rows, reached, zeros
-from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.crossing import Crossing, fewer
 from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import Figure, Measurements, Verdict, became
+from graphtheory.papers.figure import Figure, Measurements, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.papers.power_law import Exponent, regression_of
@@ -192,9 +190,6 @@ class Fewer:
                 {"case": line, letter: value, "error": threshold},
             )  # fmt: skip
         rows += exponent_rows("exponent", found, case=line)
-        middle = [median(sizes) for sizes in needed.values()]
-        falls = all(later < earlier for earlier, later in pairwise(middle))
-        shown = ", ".join(f"{size:.0f}" if size < math.inf else "more" for size in middle)
         power = "too few values for an exponent"
         if found is not None:
             claimed = f"where {self.exponent:g} is claimed to suffice"
@@ -202,11 +197,8 @@ class Fewer:
         largest = max(one[self.needed.size] for one in mine)
         last = [one[self.needed.measure] for one in mine if one[self.needed.size] == largest]
         text = (
-            f"{line}: an error of {threshold:g} needs {shown} {self.things} at {letter} = "
-            f"{', '.join(f'{value:g}' for value in needed)}, "
-            f"{'fewer' if falls else 'not always fewer'} with every larger value: "
-            f"{became(falls, len(last))}; {power}. With {largest} {self.things} "
-            f"{zeros(last)}."
+            f"{line}: an error of {threshold:g} needs {fewer(needed, self.things, letter)}; "
+            f"{power}. With {largest} {self.things} {zeros(last)}."
         )
         return text, rows
 

@@ -19,6 +19,7 @@ from graphtheory.papers.chain.metrics import MASSES
 from graphtheory.papers.chain.model import ChainAttention
 from graphtheory.papers.chain.training import Learner, Probe
 from graphtheory.papers.claims import reached
+from graphtheory.papers.crossing import size_text
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import step_curves
@@ -182,7 +183,7 @@ def two_stages(grid: Dynamics, measured: Measurements) -> Verdict:
         share = f"share of trials where a tenth is left, {name}"
         rows += reached(steps, share, f"steps until a tenth is left, {name}")
     both = sum(a < b for a, b in found.values())
-    told = ", ".join(f"{_count(a)} and {_count(b)}" for a, b in found.values())
+    told = ", ".join(f"{size_text(a)} and {size_text(b)}" for a, b in found.values())
     end = best_heads(measured)[1]
     return Verdict(
         f"Steps until a tenth is left of the {names[0]}, and of the {names[1]}: {told}. The first "
@@ -190,10 +191,6 @@ def two_stages(grid: Dynamics, measured: Measurements) -> Verdict:
         f"and pattern goes from {end['start']:.3f} to {end['end']:.3f}, claimed 1.",
         rows,
     )
-
-
-def _count(value: float) -> str:
-    return f"{value:.0f}" if value < math.inf else "more"
 
 
 def every_layer_selects(grid: Dynamics, measured: Measurements) -> Verdict:

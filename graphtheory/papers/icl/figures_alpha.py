@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.crossing import fewer, size_text
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import LEARNER, TEST_OF_E, Errors, errors, percent, quick
 from graphtheory.papers.icl.figures_methods import domains
@@ -71,23 +71,10 @@ def _contexts(grid: Errors, measured: Measurements) -> dict[str, dict[float, lis
 
 def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     """Figure 6.3b: a larger alpha' needs fewer contexts."""
-    told = []
-    for domain, sizes in _contexts(grid, measured).items():
-        middle = [median(of) for of in sizes.values()]
-        falls = all(later < earlier for earlier, later in pairwise(middle))
-        told.append(
-            f"{domain}: the error stays below {percent(ENOUGH)} % from "
-            f"{', '.join(map(_count, middle))} contexts on at alpha' = "
-            f"{', '.join(f'{alpha:g}' for alpha in sizes)}, "
-            f"{'fewer' if falls else 'not always fewer'} with every larger value: "
-            f"{became(falls, grid.seeds)}."
-        )
-    return Verdict(" ".join(told))
-
-
-def _count(value: float) -> str:
-    """A number; "more" of one that lies beyond the grid."""
-    return f"{value:.3g}" if value < math.inf else "more"
+    about = f"an error that stays below {percent(ENOUGH)} % needs"
+    by_domain = _contexts(grid, measured).items()
+    told = [f"{name}: {about} " + fewer(of, "contexts", "alpha'") for name, of in by_domain]
+    return Verdict(". ".join(told) + ".")
 
 
 def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
@@ -183,7 +170,7 @@ def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[f
 def _show(grid: Growth, measured: Measurements) -> Shown:
     lines, rows, sizes = [], [], _sizes(grid, measured)
     for name, by_alpha in sizes.items():
-        lines.append([name, *(_count(median(of)) for of in by_alpha.values())])
+        lines.append([name, *(size_text(median(of)) for of in by_alpha.values())])
         for alpha, of in by_alpha.items():
             rows += reached(of, f"{name}, share that gets there", name, {"alpha": alpha})
     alphas = next(iter(sizes.values()))

@@ -69,7 +69,10 @@ def test_medians_and_exponents_of_figure_6_3b() -> None:
         for n in (3, 6, 12, 24, 48)
     ]  # fmt: skip
     found = figure.report(figure.grid, rows)
-    assert "in domain: the error stays below 5 % from 20, 10 contexts on" in found.verdict
+    assert (
+        "in domain: an error that stays below 5 % needs 20, 10 contexts at alpha' = 0.25, 0.5"
+        in found.verdict
+    )
     assert found.verdict.count("fewer with every larger value: holds") == 2
     assert found.verdict.count("contexts ~ (alpha')^-1.00 [-1.00, -1.00], claimed -1") == 2
     exponents = [row.value for row in found.rows if row.name.endswith("in the contexts")]
