@@ -28,10 +28,8 @@ def _score(
 
 
 @_score.register_fake
-def _(
-    source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor], backend: str,
-) -> Tensor:  # fmt: skip
+def _(source: Tensor, target: Tensor, att: Tensor, *rest: Any) -> Tensor:
+    parts = rest[3]
     return source.new_empty(parts[1].size(0), att.size(0))
 
 
@@ -46,12 +44,8 @@ def _score_grad(
 
 
 @_score_grad.register_fake
-def _(
-    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor], backend: str,
-) -> _Grads:  # fmt: skip
-    inputs = (source, target, att, features, matrix)
-    return tuple(t.new_empty(t.shape) for t in inputs)  # type: ignore[return-value]
+def _(grad: Tensor, *rest: Any) -> Any:
+    return tuple(t.new_empty(t.shape) for t in rest[:5])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -88,7 +82,7 @@ def additive_score(
     edge_matrix: Tensor | None = None,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Score of every edge by a vector applied to a leaky sum of receiver, sender and edge.
+    r"""Score of every edge: a vector times the LeakyReLU of source, target and edge features.
 
     .. math:: s_{e,h} = \Big\langle a_h,\, \operatorname{leaky}\big(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
@@ -98,12 +92,12 @@ def additive_score(
     Differentiable once.
 
     Args:
-        source: u, one vector a sender and head.
-        target: v, one vector a receiver and head.
-        att: a, one vector a head.
+        source: u, one vector per source node and head.
+        target: v, one vector per target node and head.
+        att: a, one vector per head.
         neighborhood: Who aggregates from whom.
-        negative_slope: Of the leaky rectifier, below 0 (dimensionless).
-        edge_features: f, one vector an edge in the neighbourhood's order; with `edge_matrix`.
+        negative_slope: Slope of the leaky ReLU below 0 (dimensionless).
+        edge_features: f, one vector per edge in the neighborhood's order; with `edge_matrix`.
         edge_matrix: M, from features of an edge to those of a head.
         backend: A name of `ops.backend_names(ops.additive_score)`; None takes the first that can.
 
@@ -113,8 +107,8 @@ def additive_score(
         -> [num_edges, heads].
 
     Raises:
-        TypeError: A tensor that is not floating.
-        ValueError: Shapes that do not fit; one of `edge_features` and `edge_matrix` alone.
+        TypeError: If a tensor is not floating.
+        ValueError: If shapes do not fit; one of `edge_features` and `edge_matrix` alone.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:

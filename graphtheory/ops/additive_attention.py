@@ -1,4 +1,4 @@
-"""The attention of GAT: a softmax of leaky sums, as one torch op with one backward op."""
+"""GAT attention as one torch op with one backward op."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ def _attention(
 
 
 @_attention.register_fake
-def _(
-    value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
-    seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
-    backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _(value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    parts = rest[4]
     wide = torch.promote_types(value.dtype, torch.float32)
     out = value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
     return out, value.new_empty(parts[1].size(0), value.size(1), dtype=wide)
@@ -54,11 +51,8 @@ def _attention_grad(
 
 
 @_attention_grad.register_fake
-def _(
-    grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
-    weights: Tensor, seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
-    backend: str,
-) -> _Grads:  # fmt: skip
+def _(grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, *rest: Any) -> _Grads:
+    weights = rest[1]
     rows = 0 if received is None else received.size(0)
     return (
         torch.empty_like(value),
@@ -135,7 +129,7 @@ def additive_attention(
     generator: torch.Generator | None = None,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Softmax attention whose logits are leaky sums of one number of each end.
+    r"""GAT attention: softmax over LeakyReLU of source and target scores.
 
     .. math::
         o_{i,h} = \sum_{j \in T^i} v_{j,h}\,
@@ -146,13 +140,13 @@ def additive_attention(
     weights has an edge axis.
 
     Args:
-        value: Senders' vectors.
-        sent: s, one number a sender and head.
-        received: r, one number a receiver and head, or None.
+        value: Vectors of the source nodes.
+        sent: s, one value per source node and head.
+        received: r, one value per target node and head, or None.
         neighborhood: Who aggregates from whom.
-        edge: b, one number an edge and head in the neighbourhood's order; -inf bars the edge.
-        negative_slope: Of the leaky rectifier, below 0 (dimensionless).
-        dropout: Probability with which a weight is dropped, in [0, 1).
+        edge: b, one value per edge and head in the neighborhood's order; -inf excludes the edge.
+        negative_slope: Slope of the leaky ReLU below 0 (dimensionless).
+        dropout: Probability of dropping a weight, in [0, 1).
         generator: Source of the dropout's seed; None takes torch's global one.
         backend: A name of `ops.backend_names(ops.additive_attention)`; None takes the first that
             can run the call.
@@ -162,8 +156,8 @@ def additive_attention(
         edge [num_edges, heads] -> [num_dst, heads, head_dim].
 
     Raises:
-        TypeError: A tensor that is not floating.
-        ValueError: Shapes that do not fit the neighbourhood; dropout outside [0, 1).
+        TypeError: If a tensor is not floating.
+        ValueError: If shapes do not fit the neighborhood; dropout outside [0, 1).
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:

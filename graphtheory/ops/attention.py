@@ -1,4 +1,4 @@
-"""Attention over a neighbourhood."""
+"""Attention over a neighborhood."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def attention(
     generator: torch.Generator | None = None,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Softmax attention in which receiver i sees the senders of its row alone.
+    r"""Softmax attention of target node i over the source nodes of its row.
 
     .. math::
         o_{i,h} = \sum_{j \in T^i} v_{j,h}\,
         \operatorname{softmax}_{j \in T^i}\big(\text{scale} \cdot \langle q_{i,h}, k_{j,h} \rangle
         + b_{ij,h}\big)
 
-    An empty row gives zeros and passes no gradient. The neighbourhood's `weight` is not used. Sums
-    are taken in float32 or wider whatever the dtype; `numba_csr` gives the same bits for any number
-    of threads.
+    An empty row gives zeros and passes no gradient. The neighborhood's `weight` is not used. Sums
+    are computed in float32 or wider whatever the dtype; `numba_csr` gives the same bits for any
+    number of threads.
 
     Args:
-        query: Receivers' vectors.
-        key: Senders' vectors.
-        value: Senders' vectors, the shape of `key`.
+        query: Vectors of the target nodes.
+        key: Vectors of the source nodes.
+        value: Vectors of the source nodes, the shape of `key`.
         neighborhood: Who aggregates from whom.
-        bias: Added to the scaled logits (dimensionless): one number an edge and head, or a
+        bias: Added to the scaled logits (dimensionless): one value per edge and head, or a
             `BucketedBias`, whose table is looked up on the way and whose [num_edges, heads] form
             is never built.
         scale: Factor of the dot products; None is 1 / sqrt(head_dim). The theory model has 1.
-        dropout: Probability with which a weight is dropped, in [0, 1).
+        dropout: Probability of dropping a weight, in [0, 1).
         generator: Source of the dropout's seed; the same seed drops the same edges on every
             backend. None takes torch's global one of the tensors' device, which
             `torch.compile(fullgraph=True)` and CUDA graphs need.
@@ -54,10 +54,10 @@ def attention(
         bias [num_edges, heads] -> [num_dst, heads, head_dim].
 
     Raises:
-        TypeError: A tensor that is not floating, or dtypes that differ.
-        ValueError: Shapes that do not fit the neighbourhood; dropout outside [0, 1).
-        IndexError: A bucket beyond the bias table.
-        NotImplementedError: `backend` cannot run this call; the message says why.
+        TypeError: If a tensor is not floating, or dtypes differ.
+        ValueError: If shapes do not fit the neighborhood; dropout outside [0, 1).
+        IndexError: If a bucket is beyond the bias table.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
         Li (2024), eq. (3.1), without W_O and the output layer. Differs: the default scale; the

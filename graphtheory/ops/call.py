@@ -46,7 +46,7 @@ class Call(NamedTuple):
 class AttentionCall:
     """Checked arguments of attention; query [N, H, D], key and value [M, H, D].
 
-    `k` is how many neighbours of a row and head the softmax sees at most; None is all of them.
+    `k` is how many neighbors of a row and head the softmax sees at most; None is all of them.
     """
 
     query: Tensor
@@ -162,7 +162,7 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
     if tensor.dim() != 2 or tensor.size(0) != nb.num_edges or wrong_heads:
         raise ValueError(
             f"{name}: shape {tuple(tensor.shape)}, expected [{nb.num_edges}, {heads}] "
-            "(one row an edge, in the neighborhood's order)"
+            "(one row per edge, in the neighborhood's order)"
         )
 
 

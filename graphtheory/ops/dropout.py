@@ -14,7 +14,7 @@ def draw_seed(
     """Draw the 31-bit seed of one call, a scalar tensor.
 
     None takes torch's global generator of `device` and leaves the seed there: nothing waits, and a
-    recorded CUDA graph draws anew whenever it runs.
+    recorded CUDA graph draws again whenever it runs.
     """
     if generator is None:
         return torch.randint(2**31 - 1, (), device=device)

@@ -1,4 +1,4 @@
-"""The three primitives of aggregation over a neighbourhood, differentiable any number of times."""
+"""The three primitives of aggregation over a neighborhood, differentiable any number of times."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from graphtheory.ops.dispatch import choose
 def edge_dot(
     query: Tensor, key: Tensor, neighborhood: Neighborhood, *, backend: str | None = None
 ) -> Tensor:
-    r"""Dot product of receiver and sender on every edge, head by head.
+    r"""Dot product of target and source node on every edge, per head.
 
     .. math:: s_{e,h} = \langle q_{i,h}, k_{j,h} \rangle, \qquad e = (j \to i)
 
     Args:
-        query: Receivers' vectors.
-        key: Senders' vectors.
+        query: Vectors of the target nodes.
+        key: Vectors of the source nodes.
         neighborhood: Who aggregates from whom.
         backend: A name of `ops.backend_names(ops.edge_dot)`; None takes the first that can.
 
@@ -26,12 +26,12 @@ def edge_dot(
         query [num_dst, heads, head_dim], key [num_src, heads, head_dim] -> [num_edges, heads].
 
     Returns:
-        Logits in the neighbourhood's edge order; no tensor with an edge axis and a feature axis is
+        Logits in the neighborhood's edge order; no tensor with an edge axis and a feature axis is
         built.
 
     Raises:
-        TypeError: A tensor that is not floating, or dtypes that differ.
-        ValueError: Shapes that do not fit the neighbourhood.
+        TypeError: If a tensor is not floating, or dtypes differ.
+        ValueError: If shapes do not fit the neighborhood.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
@@ -60,14 +60,14 @@ def edge_dot(
 def edge_softmax(
     logits: Tensor, neighborhood: Neighborhood, *, backend: str | None = None
 ) -> Tensor:
-    r"""Normalise edge logits over the senders of each receiver.
+    r"""Normalize edge logits over the source nodes of each target node.
 
     .. math:: w_e = \exp(s_e) \Big/ \sum_{e' \in T^i} \exp(s_{e'}), \qquad e \in T^i
 
     An empty row has no weights. A row in which every logit is -inf gets zeros, with zero gradient.
 
     Args:
-        logits: Scores in the neighbourhood's edge order (dimensionless).
+        logits: Scores in the neighborhood's edge order (dimensionless).
         neighborhood: Row i lists T^i.
         backend: A name of `ops.backend_names(ops.edge_softmax)`; None takes the first that can.
 
@@ -75,8 +75,8 @@ def edge_softmax(
         [num_edges, heads] -> [num_edges, heads].
 
     Raises:
-        TypeError: Logits that are not floating.
-        ValueError: One row an edge is expected.
+        TypeError: If logits are not floating.
+        ValueError: If there is not one row per edge.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
@@ -100,16 +100,16 @@ def aggregate(
     *,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weighted sum of the senders' values at each receiver.
+    r"""Weighted sum of the values of the source nodes at each target node.
 
     .. math:: o_{i,h} = \sum_{e = (j \to i)} w_{e,h}\, v_{j,h}
 
     An empty row gives zeros and passes no gradient. The output has the dtype of `value`.
 
     Args:
-        weights: One number an edge and head; None takes ``neighborhood.weight``, or ones without
+        weights: One value per edge and head; None takes ``neighborhood.weight``, or ones without
             it.
-        value: Senders' vectors.
+        value: Vectors of the source nodes.
         neighborhood: Who aggregates from whom.
         backend: A name of `ops.backend_names(ops.aggregate)`; None takes the first that can.
 
@@ -117,8 +117,8 @@ def aggregate(
         weights [num_edges, heads], value [num_src, heads, head_dim] -> [num_dst, heads, head_dim].
 
     Raises:
-        TypeError: A tensor that is not floating.
-        ValueError: Shapes that do not fit.
+        TypeError: If a tensor is not floating.
+        ValueError: If shapes do not fit.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Example:

@@ -33,11 +33,8 @@ def _attention(
 
 
 @_attention.register_fake
-def _(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
-    bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
-    scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    parts, backend = rest[6], rest[-1]
     wide = sum_type(query.dtype)
     sizes = Sizes(query.size(0), parts[1].size(0), query.size(1), wide)
     saved = BACKENDS[backend].saved_shape(sizes)
@@ -59,17 +56,13 @@ def _attention_grad(
 
 
 @_attention_grad.register_fake
-def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
-    out: Tensor | None, bias: Tensor | None, table: Tensor | None,
-    bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
-    scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor, *rest: Any) -> Any:
+    _, bias, _, _, _, num_buckets, parts, *_ = rest
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
     recomputed = saved.dim() == 3 and bias is None  # then nobody asks for these gradients
     logits = saved.new_empty(0 if recomputed else parts[1].size(0), query.size(1))
     grad_table = saved.new_empty(num_buckets, query.size(1))
-    return (*nodes, logits, grad_table)  # type: ignore[return-value]
+    return *nodes, logits, grad_table
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -44,10 +44,8 @@ def _top_edges(
 
 
 @_top_edges.register_fake
-def _(
-    query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
-    k: int, scale: float, backend: str,
-) -> Tensor:  # fmt: skip
+def _(query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, *rest: Any) -> Tensor:
+    indices = rest[0]
     return query.new_empty(indices.size(0), query.size(1), dtype=torch.bool)
 
 
@@ -79,11 +77,8 @@ def _blocks(
 
 
 @_blocks.register_fake
-def _(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
-    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
-    dropout: float, backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    blocks, backend = rest[6], rest[-1]
     (rows, heads, _), (count, dst, src) = query.shape, blocks
     sizes = Sizes(rows, count * dst * src, heads, sum_type(query.dtype), on_blocks=True)
     facts = query.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=sizes.dtype)
@@ -103,16 +98,13 @@ def _blocks_grad(
 
 
 @_blocks_grad.register_fake
-def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
-    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
-    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def _(grad: Tensor, *rest: Any) -> Any:
+    query, key, value, bias, _, table, _, facts, blocks, with_bias, *_ = rest
     count, dst, src = blocks
     edges, buckets = count * dst * src, 0 if table is None else table.size(0)
     sizes = (edges if with_bias and bias is not None else 0, buckets if with_bias else 0)
     nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    return *nodes, *(facts.new_empty(n, query.size(1)) for n in sizes)  # type: ignore[return-value]
+    return *nodes, *(facts.new_empty(n, query.size(1)) for n in sizes)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -1,6 +1,6 @@
 """The primitives as torch ops with gradients in terms of each other, on any device.
 
-A neighbourhood enters as a flat list of tensors: [indptr, indices], and where a gradient may
+A neighborhood enters as a flat list of tensors: [indptr, indices], and where a gradient may
 follow the transposed structure [t_indptr, receivers, perm] after it.
 """
 

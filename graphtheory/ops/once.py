@@ -1,4 +1,4 @@
-"""Facts about a tensor that cost a wait for its device: read once, kept as long as the tensor."""
+"""Facts about a tensor that would make the host wait for its device: computed once and cached."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Fact = TypeVar("Fact")
 
 
 class Once(Generic[Fact]):
-    """A function of a tensor, computed once for each, and anew after a change in place.
+    """A function of a tensor, computed once for each, and again after a change in place.
 
     Args:
-        compute: What is asked of the tensor; its answer must not refer to the tensor.
+        compute: The function; its result must not refer to the tensor.
     """
 
     def __init__(self, compute: Callable[[Tensor], Fact]) -> None:

@@ -56,7 +56,7 @@ class Rooms:
         self._leases: dict[int, _Lease] = {}
 
     def lend(self, shape: Sequence[int], size: int, dtype: torch.dtype) -> Tensor:
-        """An uninitialised tensor, `size` bytes at the start of a large page."""
+        """An uninitialized tensor, `size` bytes at the start of a large page."""
         room = self.take(size)
         part = room[:size].view(_NUMPYS[dtype]).reshape(shape)
         lease = _Lease(part, self._end)
@@ -92,7 +92,7 @@ _rooms = Rooms()
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """An uninitialised tensor on the CPU, of the type of another, float32 or float64.
+    """An uninitialized tensor on the CPU, of the type of another, float32 or float64.
 
     New memory costs a fault for each page and is cleared by the system, which together take as long
     as the sums that are written there, on a virtual machine longer. So memory of freed outputs is

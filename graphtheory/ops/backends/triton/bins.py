@@ -1,6 +1,6 @@
 """Rows of a CSR structure sorted by length, and the tile of numbers that a program holds.
 
-Rows of one launch have about the same length, so that no program waits for a longer neighbour:
+Rows of one launch have about the same length, so that no program waits for a longer neighbor:
 
 - at most 8 edges, then at most 16: several rows a program, each whole in one tile;
 - at most `CHUNK` edges: one row a program, some edges a step;

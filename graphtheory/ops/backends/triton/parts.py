@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Arguments that change from one graph to the next and must not compile a kernel anew.
+# Arguments that change from one graph to the next and must not compile a kernel again.
 SIZES = ("count", "edges", "threshold")
 
 

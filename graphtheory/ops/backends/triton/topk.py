@@ -1,8 +1,9 @@
 """Kernels of k-nearest attention on equal complete blocks, and their calls.
 
 A program of the forward pass holds the logits of some rows with all their senders, chooses from
-them, and adds up values. The backward pass makes the logits anew, once by rows and once by senders,
-so that no sum has two programs. What becomes of a row is in `topk_row`. Sums are in float32.
+them, and adds up values. The backward pass computes the logits again, once by rows and once by
+senders, so that no sum has two programs. What is done to a row is in `topk_row`. Sums are in
+float32.
 """
 
 from __future__ import annotations

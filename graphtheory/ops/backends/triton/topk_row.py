@@ -3,8 +3,8 @@
 Five numbers are the facts of a row: a floor, a ceiling, a last place, the largest logit, and one
 over the sum of exponentials. Chosen are the entries that reach the ceiling, and up to the last
 place those that reach the floor. Floor and ceiling lie halfway between the k-th largest entry and
-the next ones, so that logits computed anew, in tiles of another shape, choose the same entries even
-if they differ by a rounding.
+the next ones, so that logits computed again, in tiles of another shape, choose the same entries
+even if they differ by a rounding.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def put_facts(facts, row, live, floor, ceiling, last, top, share):
 
 @triton.jit
 def weights(x, column, facts, row, live):
-    """The weights [M, N] of logits computed anew."""
+    """The weights [M, N] of logits computed again."""
     at = facts + FACTS * row
     floor, ceiling = tl.load(at, mask=live, other=0.0), tl.load(at + 1, mask=live, other=0.0)
     last = tl.load(at + 2, mask=live, other=0.0).to(tl.int32)

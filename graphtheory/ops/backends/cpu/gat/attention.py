@@ -1,7 +1,7 @@
 """Loops of scores that are leaky sums of a sender's, a receiver's and an edge's number.
 
 The conventions are those of `attention.rows`; node arrays are [N, H] here. `received` and `edge`
-may have no rows. An edge whose own number is -inf is barred.
+may have no rows. An edge whose own value is -inf is excluded.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Of a row the k largest logits count, or all. On equal complete blocks a chunk is some units, each a
 head of a block, or a few heads that share look-ups and take each step by turns. Of a head, the
-logits of some rows at a time are made by a matrix product, chosen from and normalised in place, and
-used up by further products while they are in a cache. The backward pass makes them anew by the same
-products.
+logits of some rows at a time are made by a matrix product, chosen from and normalized in place, and
+used up by further products while they are in a cache. The backward pass computes them again by the
+same products.
 """
 
 from __future__ import annotations

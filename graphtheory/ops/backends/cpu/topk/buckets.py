@@ -169,7 +169,7 @@ def tally(sums, x, at, plane, n, bucket, e):
 
 @njit(cache=True)
 def settle(sums, heads, table, first):
-    """Add each bucket's sums to the table from column `first` on, and begin them anew."""
+    """Add each bucket's sums to the table from column `first` on, and set them to zero."""
     for z in range(sums.shape[0]):
         for h in range(heads):
             total = table.dtype.type(0)

@@ -1,7 +1,7 @@
 """Which entries of a row are its k largest, as functions that compiled loops call.
 
 Chosen are the entries above a threshold, and those equal to it up to a last place. The threshold
-lies below the k-th largest entry wherever the next one leaves room, so that logits computed anew
+lies below the k-th largest entry wherever the next one leaves room, so that logits computed again
 choose the same entries even if they differ by a rounding.
 A row fills whole vectors; what lies beyond its n entries is -inf.
 """

@@ -3,7 +3,7 @@
 LLVM turns a loop into vector code for 32 numbers at a time and does what remains one by one, which
 for the features of small heads and the heads of an edge is everything. These functions do 16
 numbers at a time, and what remains by vectors of 8, 4, 2 and 1. Arrays are contiguous and entered
-at flat positions, since a view of a row is made anew, and may count references; `n` is how
+at flat positions, since a view of a row is made again, and may count references; `n` is how
 many numbers.
 """
 
