@@ -17,7 +17,7 @@ from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, put, take
 from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
 from graphtheory.integrations.hf_swin import SwinHooks
 from graphtheory.integrations.nearest import FAR_IN_WINDOWS, nearest_attention
-from graphtheory.nn import Reducer
+from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
 What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from graphtheory.nn import Merge, Reducer, follow
+from graphtheory.nn import Merge
+from graphtheory.nn.reduce import Reducer, follow
 
 INSTALLED = "_fewer_tokens"  # attribute of a model: what was put into it
 

@@ -23,7 +23,7 @@ from graphtheory.integrations.timm_layers import TimmLayers
 from graphtheory.integrations.weights import Rules, load_renamed
 from graphtheory.models.swin import Swin
 from graphtheory.models.vit import ViT
-from graphtheory.nn import Reducer
+from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
 __all__ = ["Reduce", "Semantic", "apply", "attention_maps", "load_timm", "trace", "undo"]

@@ -1,4 +1,7 @@
-"""Networks."""
+"""Networks, and constructors of published sizes: `vit_small`, `swin_tiny`, `stvit_deit_small`."""
+
+from importlib import import_module
+from typing import Any
 
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens
 from graphtheory.models.encoders import (
@@ -15,117 +18,31 @@ from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.stack import ResidualStack, Stack
-from graphtheory.models.stvit import (
-    STViT,
-    stvit_deit_base,
-    stvit_deit_small,
-    stvit_deit_tiny,
-    stvit_lvvit_small,
-    stvit_micro,
-    stvit_nano,
-    stvit_pico,
-)
-from graphtheory.models.stvit_swin import (
-    STViTRSwin,
-    STViTSwin,
-    stvit_r_swin_base,
-    stvit_r_swin_small,
-    stvit_swin_base,
-    stvit_swin_small,
-    stvit_swin_tiny,
-)
-from graphtheory.models.swin import (
-    Swin,
-    swin_base,
-    swin_micro,
-    swin_nano,
-    swin_pico,
-    swin_small,
-    swin_tiny,
-)
-from graphtheory.models.vig import (
-    ViG,
-    pyramid_vig_base,
-    pyramid_vig_medium,
-    pyramid_vig_small,
-    pyramid_vig_tiny,
-    vig_base,
-    vig_nano,
-    vig_small,
-    vig_tiny,
-)
-from graphtheory.models.vit import (
-    ViT,
-    deit_base,
-    deit_small,
-    deit_tiny,
-    vit_base,
-    vit_micro,
-    vit_nano,
-    vit_pico,
-    vit_small,
-    vit_tiny,
-)
+from graphtheory.models.stvit import STViT
+from graphtheory.models.stvit_swin import STViTRSwin, STViTSwin
+from graphtheory.models.swin import Swin
+from graphtheory.models.vig import ViG
+from graphtheory.models.vit import ViT
+
+# The module of each family of named sizes: `models.vit_tiny` is `models.vit.vit_tiny`.
+_MODULES = {
+    "vit_": "vit", "deit_": "vit", "swin_": "swin", "vig_": "vig", "pyramid_vig_": "vig",
+    "stvit_swin_": "stvit_swin", "stvit_r_swin_": "stvit_swin", "stvit_": "stvit",
+}  # fmt: skip
+_SIZES = ("pico", "nano", "micro", "tiny", "small", "medium", "base")
 
 __all__ = [
-    "GPT",
-    "ClassToken",
-    "DistilledToken",
-    "Dumbbell",
-    "GCNEncoder",
-    "GraphTransformer",
-    "MeanToken",
-    "ReducedViT",
-    "ResNetFeatures",
-    "ResidualStack",
-    "STViT",
-    "STViTRSwin",
-    "STViTSwin",
-    "SampledGCN",
-    "SmallCNN",
-    "SmallResNet",
-    "Stack",
-    "Swin",
-    "ViG",
-    "ViT",
-    "ViTFeatures",
-    "WindowTokens",
-    "deit_base",
-    "deit_small",
-    "deit_tiny",
-    "gpt",
-    "gpt2_small",
-    "image_encoder",
-    "pyramid_vig_base",
-    "pyramid_vig_medium",
-    "pyramid_vig_small",
-    "pyramid_vig_tiny",
-    "stvit_deit_base",
-    "stvit_deit_small",
-    "stvit_deit_tiny",
-    "stvit_lvvit_small",
-    "stvit_micro",
-    "stvit_nano",
-    "stvit_pico",
-    "stvit_r_swin_base",
-    "stvit_r_swin_small",
-    "stvit_swin_base",
-    "stvit_swin_small",
-    "stvit_swin_tiny",
-    "swin_base",
-    "swin_micro",
-    "swin_nano",
-    "swin_pico",
-    "swin_small",
-    "swin_tiny",
-    "vig_base",
-    "vig_nano",
-    "vig_small",
-    "vig_tiny",
-    "vit_base",
-    "vit_micro",
-    "vit_nano",
-    "vit_pico",
-    "vit_small",
-    "vit_tiny",
-]
+    "GPT", "ClassToken", "DistilledToken", "Dumbbell", "GCNEncoder", "GraphTransformer",
+    "MeanToken", "ReducedViT", "ResNetFeatures", "ResidualStack", "STViT", "STViTRSwin",
+    "STViTSwin", "SampledGCN", "SmallCNN", "SmallResNet", "Stack", "Swin", "ViG", "ViT",
+    "ViTFeatures", "WindowTokens", "gpt", "gpt2_small", "image_encoder",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A constructor of a named size, from the module of its family."""
+    if name.endswith(_SIZES):
+        for family, module in _MODULES.items():  # the longer of two families comes first
+            if name.startswith(family):
+                return getattr(import_module(f"graphtheory.models.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

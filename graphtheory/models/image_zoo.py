@@ -15,9 +15,9 @@ from graphtheory.models.stvit import stvit
 from graphtheory.models.swin import swin
 from graphtheory.models.vig import vig
 from graphtheory.models.vit import ViT, vit
-from graphtheory.nn import Fuse, Keep, Merge, PositionEmbedding, Reducer
+from graphtheory.nn import Fuse, Keep, Merge, PositionEmbedding
 from graphtheory.nn.init import init_for_small, sine_positions
-from graphtheory.nn.reduce import Random
+from graphtheory.nn.reduce import Random, Reducer
 from graphtheory.patterns import TopK
 
 _WIDTH, _DEPTH, _HEADS = 64, 5, 4

@@ -20,13 +20,13 @@ from graphtheory.nn import (
     MaskPool,
     NoPosition,
     PatchEmbedding,
-    PatchTokens,
     PositionEmbedding,
     RelativePosition,
     SemanticTokens,
     attention_maps,
 )
 from graphtheory.nn.init import draw_parameter, init_transformer
+from graphtheory.nn.patch import PatchTokens
 
 
 class STViT(nn.Module):

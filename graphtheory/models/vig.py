@@ -20,10 +20,9 @@ from graphtheory.nn import (
     MaxRelative,
     Message,
     NearestNeighbors,
-    PatchGraph,
     PositionEmbedding,
 )
-from graphtheory.nn.grapher import GraphStage, patch_graphs_of
+from graphtheory.nn.grapher import GraphStage, PatchGraph, patch_graphs_of
 from graphtheory.nn.init import init_transformer
 from graphtheory.nn.messages import GroupedLinear
 

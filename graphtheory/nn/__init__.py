@@ -1,8 +1,8 @@
-"""Layers on the core; PyG's contract in `nn.conv`."""
+"""Layers on the core; PyG's contract in `nn.conv`. Their parts are in the modules."""
 
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.bias import BucketBias
-from graphtheory.nn.blocks import MLP, Block, DropPath, LayerScale
+from graphtheory.nn.blocks import Block
 from graphtheory.nn.centers import (
     AveragePool,
     Centers,
@@ -12,23 +12,9 @@ from graphtheory.nn.centers import (
     MultiScale,
     OverlapPool,
 )
-from graphtheory.nn.conv import (
-    GATConv,
-    GATv2Conv,
-    GCNConv,
-    SPDTransformerConv,
-    TransformerConv,
-)
-from graphtheory.nn.dropout import FeatureDropout
-from graphtheory.nn.grapher import GraphBlock, Grapher, PatchGraph
-from graphtheory.nn.heads import (
-    MLPHead,
-    TransformerHead,
-    mlp_head_large,
-    mlp_head_small,
-    transformer_head_large,
-    transformer_head_small,
-)
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, SPDTransformerConv, TransformerConv
+from graphtheory.nn.grapher import GraphBlock, Grapher
+from graphtheory.nn.heads import MLPHead, TransformerHead
 from graphtheory.nn.messages import (
     AttentionMessage,
     EdgeMessage,
@@ -38,8 +24,8 @@ from graphtheory.nn.messages import (
     SumMessage,
 )
 from graphtheory.nn.nearest import NearestNeighbors
-from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
-from graphtheory.nn.reduce import Reducer, Reduction, follow, unmerge
+from graphtheory.nn.patch import PatchEmbedding, PositionEmbedding
+from graphtheory.nn.reduce import unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
 from graphtheory.nn.sequence_position import (
     LearnedPositions,
@@ -56,62 +42,12 @@ from graphtheory.nn.token_position import (
 from graphtheory.nn.tokens import SemanticTokens
 
 __all__ = [
-    "MLP",
-    "Attention",
-    "AttentionMap",
-    "AttentionMessage",
-    "AveragePool",
-    "Block",
-    "BucketBias",
-    "Centers",
-    "ConditionalPosition",
-    "ConvStem",
-    "DropPath",
-    "EdgeMessage",
-    "FeatureDropout",
-    "Fuse",
-    "GATConv",
-    "GATv2Conv",
-    "GCNConv",
-    "GraphBlock",
-    "Grapher",
-    "Keep",
-    "LayerScale",
-    "LearnedCenters",
-    "LearnedPosition",
-    "LearnedPositions",
-    "MLPHead",
-    "MaskPool",
-    "MaxPool",
-    "MaxRelative",
-    "Merge",
-    "Message",
-    "MultiScale",
-    "NearestNeighbors",
-    "NoPosition",
-    "OverlapPool",
-    "PatchEmbedding",
-    "PatchGraph",
-    "PatchTokens",
-    "PeriodicPositions",
-    "PositionEmbedding",
-    "Reducer",
-    "Reduction",
-    "RelativePosition",
-    "SPDTransformerConv",
-    "SageMessage",
-    "SemanticTokens",
-    "SinusoidalPositions",
-    "SumMessage",
-    "TransformerConv",
-    "TransformerHead",
-    "attention_maps",
-    "follow",
-    "from_map",
-    "mlp_head_large",
-    "mlp_head_small",
-    "to_map",
-    "transformer_head_large",
-    "transformer_head_small",
-    "unmerge",
-]
+    "Attention", "AttentionMap", "AttentionMessage", "AveragePool", "Block", "BucketBias",
+    "Centers", "ConditionalPosition", "ConvStem", "EdgeMessage", "Fuse", "GATConv", "GATv2Conv",
+    "GCNConv", "GraphBlock", "Grapher", "Keep", "LearnedCenters", "LearnedPosition",
+    "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
+    "MultiScale", "NearestNeighbors", "NoPosition", "OverlapPool", "PatchEmbedding",
+    "PeriodicPositions", "PositionEmbedding", "RelativePosition", "SPDTransformerConv",
+    "SageMessage", "SemanticTokens", "SinusoidalPositions", "SumMessage", "TransformerConv",
+    "TransformerHead", "attention_maps", "unmerge",
+]  # fmt: skip

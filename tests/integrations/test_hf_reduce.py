@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from graphtheory.integrations.transformers import from_huggingface
 from graphtheory.models import ReducedViT
-from graphtheory.nn import Fuse, Keep, Merge, Reducer, unmerge
-from graphtheory.nn.reduce import Random
+from graphtheory.nn import Fuse, Keep, Merge, unmerge
+from graphtheory.nn.reduce import Random, Reducer
 from graphtheory.patterns import TopK
 
 hf = pytest.importorskip("transformers")

@@ -24,7 +24,8 @@ from graphtheory.integrations.timm import (
 )
 from graphtheory.models import DistilledToken, ReducedViT, ViT
 from graphtheory.models.vit import vit
-from graphtheory.nn import AveragePool, Fuse, Keep, Merge, Reducer, unmerge
+from graphtheory.nn import AveragePool, Fuse, Keep, Merge, unmerge
+from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
 DIM, HEADS = 16, 2

@@ -4,8 +4,8 @@ from torch import Tensor
 
 from graphtheory.models import MeanToken, ReducedViT, ViT, swin_pico, vit_pico
 from graphtheory.models.reduced_vit import _keys
-from graphtheory.nn import Attention, Fuse, Keep, Merge, Reducer, attention_maps, unmerge
-from graphtheory.nn.reduce import Oracle
+from graphtheory.nn import Attention, Fuse, Keep, Merge, attention_maps, unmerge
+from graphtheory.nn.reduce import Oracle, Reducer
 from graphtheory.patterns import TopK
 
 

@@ -6,7 +6,7 @@ from graphtheory import models
 from graphtheory.graph import Grid
 from graphtheory.models import swin_pico
 from graphtheory.models.swin import PatchMerging, swin
-from graphtheory.nn import from_map
+from graphtheory.nn.patch import from_map
 
 PUBLISHED = {"swin_tiny": 28_288_354, "swin_small": 49_606_258, "swin_base": 87_768_224}
 

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from graphtheory import bipartite, cliques
-from graphtheory.nn import Attention, Block, DropPath, LayerScale
+from graphtheory.nn import Attention, Block
+from graphtheory.nn.blocks import DropPath, LayerScale
 
 
 def test_it_is_torchs_encoder_layer_with_the_norm_first() -> None:

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphtheory.nn import (
-    MLPHead,
-    TransformerHead,
+from graphtheory.nn import MLPHead, TransformerHead
+from graphtheory.nn.heads import (
     mlp_head_large,
     mlp_head_small,
     transformer_head_large,

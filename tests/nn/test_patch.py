@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from graphtheory.graph import Grid
-from graphtheory.nn import PatchEmbedding, PatchTokens, PositionEmbedding, from_map, to_map
+from graphtheory.nn import PatchEmbedding, PositionEmbedding
+from graphtheory.nn.patch import PatchTokens, from_map, to_map
 
 
 def test_a_node_is_a_linear_map_of_its_patch() -> None:

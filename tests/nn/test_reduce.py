@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.nn import follow, unmerge
-from graphtheory.nn.reduce import Oracle, pool
+from graphtheory.nn import unmerge
+from graphtheory.nn.reduce import Oracle, follow, pool
 from graphtheory.nn.reducers import Keep
 
 SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])

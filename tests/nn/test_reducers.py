@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.nn import Fuse, Keep, Merge, Reducer, Reduction, unmerge
-from graphtheory.nn.reduce import Clean, Oracle, Random
+from graphtheory.nn import Fuse, Keep, Merge, unmerge
+from graphtheory.nn.reduce import Clean, Oracle, Random, Reducer, Reduction
 
 RULES = [Keep(0.5), Keep(3, Oracle()), Keep(2, Clean(torch.eye(4)[:2])), Fuse(0.5), Merge(2)]
 

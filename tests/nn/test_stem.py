@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphtheory.nn import ConvStem, to_map
+from graphtheory.nn import ConvStem
+from graphtheory.nn.patch import to_map
 
 
 def test_nodes_are_the_places_of_the_last_map() -> None:

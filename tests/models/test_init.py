@@ -1,0 +1,22 @@
+import pytest
+
+from graphtheory import models
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("vit_pico", "vit"), ("deit_base", "vit"), ("swin_nano", "swin"), ("vig_tiny", "vig"),
+        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "stvit"), ("stvit_micro", "stvit"),
+        ("stvit_swin_tiny", "stvit_swin"), ("stvit_r_swin_small", "stvit_swin"),
+    ],
+)  # fmt: skip
+def test_networks_of_named_sizes_come_from_their_modules(name: str, module: str) -> None:
+    made = getattr(models, name)
+    assert (made.__name__, made.__module__) == (name, f"graphtheory.models.{module}")
+
+
+@pytest.mark.parametrize("name", ["vit_huge", "resnet_tiny", "vit_other_tiny"])
+def test_unknown_names_are_attribute_errors(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        getattr(models, name)
