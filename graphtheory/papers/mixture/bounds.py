@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,28 +11,7 @@ from scipy.integrate import trapezoid
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-Probability = Callable[[Tensor], Tensor]
-"""x [n, d] -> P(y = 1 | x) [n]."""
-
-
-class Mixture(Protocol):
-    """Groups, such as `data.mixture.GaussianMixture`."""
-
-    @property
-    def weights(self) -> Tensor:
-        """lambda_l, [L]."""
-        ...
-
-    @property
-    def means(self) -> Tensor:
-        """mu_l, [L, d]."""
-        ...
-
-    @property
-    def covariances(self) -> Tensor:
-        """Sigma_l, [L, d, d]."""
-        ...
-
+from graphtheory.papers.mixture.data import GaussianMixture
 
 _NARROW = 100.0  # from this sigma on phi'(sigma z) is narrow beside the places of z
 
@@ -67,17 +44,20 @@ def weight_error(weights: Tensor, teacher: Tensor) -> Tensor:
     return torch.tensor(np.sqrt(least)).view(weights.shape[:-2]).to(weights.dtype)
 
 
-def risk(network: Probability, teacher: Probability, x: Tensor) -> Tensor:
-    r"""Mean cross-entropy on features [n, d], over labels that the teacher draws.
+def risk(predicted: Tensor, true: Tensor) -> Tensor:
+    r"""Mean cross-entropy over labels that the teacher draws.
 
     .. math:: -H^* \log H - (1 - H^*) \log(1 - H)
 
-    Of features of one group it estimates (4.5), of the mixture (4.4), without the noise of labels;
-    of the teacher itself it is the least that any network has.
+    On features of one group it estimates (4.5), of the mixture (4.4), without the noise of labels;
+    that of the teacher itself is the least that any network has.
+
+    Args:
+        predicted: H, the network's P(y = 1 | x) of each example [..., n].
+        true: H^*, the teacher's.
     """
-    known, true = network(x), teacher(x)
-    least = torch.finfo(x.dtype).eps
-    known = known.clamp(least, 1 - least)
+    least = torch.finfo(predicted.dtype).eps
+    known = predicted.clamp(least, 1 - least)
     return -(true * known.log() + (1 - true) * (1 - known).log()).mean(-1)
 
 
@@ -150,7 +130,7 @@ class Bounds:
     groups: tuple[float, ...]
 
 
-def bounds(mixture: Mixture, teacher: Tensor) -> Bounds:
+def bounds(mixture: GaussianMixture, teacher: Tensor) -> Bounds:
     r"""Theorem 2's functions of a mixture and the teacher's weights [d, K].
 
     Raises:
@@ -195,7 +175,7 @@ def _check_rank(teacher: Tensor) -> None:
         raise ValueError(f"teacher: shape {shape} of rank {rank}, expected rank K, at least 1")
 
 
-def shift(mixture: Mixture, power: int) -> float:
+def shift(mixture: GaussianMixture, power: int) -> float:
     r""":math:`D_m(\Psi) = \sum_l \lambda_l (\|\mu_l\| / \|\Sigma_l^{-1}\|^{-1/2} + 1)^m`.
 
     Source:
@@ -206,7 +186,7 @@ def shift(mixture: Mixture, power: int) -> float:
     return float((share * ratio**power).sum())
 
 
-def _sizes(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _sizes(mixture: GaussianMixture) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""lambda, :math:`\|\Sigma^{1/2}\|`, :math:`\|\Sigma^{-1}\|^{-1/2}`, |mu| + the second; [L]."""
     values = torch.linalg.eigvalsh(mixture.covariances.double()).sqrt()
     largest, smallest = values[:, -1], values[:, 0]

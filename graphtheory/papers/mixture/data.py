@@ -14,13 +14,13 @@ Teacher = Callable[[Tensor], Tensor]
 """x [n, d] -> P(y = 1 | x) [n]."""
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """Examples of a mixture.
 
     Attributes:
         x: Features [n, d].
         y: Labels 0 or 1, floating point [n].
-        group: Which Gaussian each x is of, int64 [n].
+        group: Which Gaussian each x is drawn from, int64 [n].
     """
 
     x: Tensor
@@ -43,8 +43,8 @@ class GaussianMixture:
         covariances: Sigma_l, symmetric and positive definite [L, d, d].
 
     Raises:
-        ValueError: Shapes that do not fit, weights that are no probabilities, or a covariance that
-            is not symmetric and positive definite.
+        ValueError: If shapes do not fit, weights are no probabilities, or a covariance is not
+            symmetric and positive definite.
 
     Source:
         Li (2024), section 4.3 and (C.3).
@@ -128,7 +128,7 @@ class GaussianMixture:
         """Draw features [count, d] and the group of each [count].
 
         Raises:
-            ValueError: Not an example.
+            ValueError: If `count` is below 1.
         """
         if count < 1:
             raise ValueError(f"count: got {count}, expected at least 1")
@@ -144,11 +144,11 @@ class GaussianMixture:
         x = torch.randn(count, self.dim, dtype=self.means.dtype, generator=generator)
         return x @ torch.linalg.cholesky(self.covariances[group]).t() + self.means[group]
 
-    def labelled(self, count: int, teacher: Teacher, generator: Generator) -> Labelled:
+    def labeled(self, count: int, teacher: Teacher, generator: Generator) -> Labeled:
         """Draw features, and labels by P(y = 1 | x), eq. (4.1)."""
         x, group = self.sample(count, generator)
         coin = torch.rand(count, dtype=x.dtype, generator=generator)
-        return Labelled(x, (coin < teacher(x)).to(x), group)
+        return Labeled(x, (coin < teacher(x)).to(x), group)
 
     def posterior(self, x: Tensor) -> Tensor:
         """P(group | x), [n, L]."""
@@ -159,5 +159,5 @@ class GaussianMixture:
         return (self.weights.log() - half_log - square.t() / 2).softmax(1)
 
     def slopes(self, x: Tensor) -> Tensor:
-        r""":math:`\Sigma_l^{-1} (x - \mu_l)`, what a group's log density falls by, [L, n, d]."""
+        r""":math:`\Sigma_l^{-1} (x - \mu_l)`, minus the gradient of each log density, [L, n, d]."""
         return (x - self.means[:, None]) @ torch.linalg.inv(self.covariances)

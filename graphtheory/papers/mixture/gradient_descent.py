@@ -18,11 +18,12 @@ class Algorithm1:
     Args:
         step_size: eta_0 of all networks, or of each trial [T].
         steps: T.
-        noise: xi. Each entry of each nu_i is +xi or -xi, evenly: the largest noise that it bounds.
+        noise: xi. Each entry of each nu_i is +xi or -xi with equal probability: the largest noise
+            that xi bounds.
         examples: n, over which the noise is averaged.
 
     Raises:
-        ValueError: A step size that is not positive, or a number below 0 (examples: below 1).
+        ValueError: If a step size is not positive, or a number is below 0 (examples: below 1).
 
     Source:
         Li (2024), eq. (4.6) and appendix C.1.
@@ -56,8 +57,8 @@ def gradient_descent(
         gradient: At the present weights, of their shape.
         options: Step size, steps, noise.
         generator: Source of the noise.
-        watch: Called with the number of steps taken, before each step and after the last; where it
-            says True, descent ends.
+        watch: Called with the number of steps taken, before each step and after the last; descent
+            ends where it returns True.
 
     Returns:
         Steps taken.
@@ -81,7 +82,7 @@ def gradient_descent(
 
 
 def _mean_noise(like: Tensor, options: Algorithm1, generator: Generator | None) -> Tensor:
-    """Mean of `examples` coins of +-xi, for every entry; one binomial number each."""
+    """Mean of `examples` draws of +-xi, for every entry, from one binomial draw."""
     count = torch.full_like(like, options.examples)
     heads = torch.binomial(count, torch.full_like(like, 0.5), generator=generator)
     return options.noise * (2 * heads / count - 1)

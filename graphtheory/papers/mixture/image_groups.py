@@ -1,4 +1,4 @@
-"""Images of two kinds, one of which can be a minority; both are zero on average."""
+"""Images of two kinds, one of which can be a minority; both have mean zero."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Grouped(NamedTuple):
     """Examples of two groups.
 
     Attributes:
-        x: Centred images, floating point [N, C, H, W].
+        x: Centered images, floating point [N, C, H, W].
         y: Label 0 or 1, int64 [N].
         group: Which of `KINDS` each is, int64 [N].
     """
@@ -37,9 +37,9 @@ class TwoKinds:
     .. math:: z = (p - m) / s, \qquad x = z \text{ (bright)}, \quad
         x = \tfrac12 R z \text{ (faint)}
 
-    with pixels p, their mean image m and standard deviation s on the training images, and R, which
-    turns by a quarter. Both groups have mean 0; the covariance of the faint one is that of the
-    other, turned and divided by 4.
+    with pixels p, their mean image m and standard deviation s on the training images, and R, a
+    rotation by 90 degrees. Both groups have mean 0; the covariance of the faint one is that of the
+    other, rotated and divided by 4.
 
     Args:
         mean: m, [C, H, W].
@@ -62,17 +62,17 @@ class TwoKinds:
         return cls(mean, float((values - mean).square().mean().sqrt().clamp(min=1e-6)))
 
     def __call__(self, pixels: Tensor, group: int) -> Tensor:
-        """Images [N, C, H, W] as that kind; height and width must agree for a turned one."""
-        centred = (pixels.float() - self.mean) / self.deviation
-        return centred if KINDS[group] == "bright" else _FADED * centred.rot90(1, (-2, -1))
+        """Images [N, C, H, W] as that kind; height and width must agree for a rotated one."""
+        centered = (pixels.float() - self.mean) / self.deviation
+        return centered if KINDS[group] == "bright" else _FADED * centered.rot90(1, (-2, -1))
 
     def draw(
         self, pixels: Tensor, y: Tensor, counts: tuple[int, int], generator: Generator
     ) -> Grouped:
-        """So many images of each kind; no image is in both.
+        """Draw images of each kind; no image is in both.
 
         Raises:
-            ValueError: More than there are.
+            ValueError: If that is more than there are.
         """
         if min(counts) < 0 or sum(counts) > len(pixels):
             raise ValueError(f"counts: got {counts}, expected 0 or more, {len(pixels)} at most")
@@ -103,7 +103,7 @@ def with_noisy_copies(
         generator: Source of the choice and the noise.
 
     Raises:
-        ValueError: More copies than the group has, or a variance below 0.
+        ValueError: If the group has fewer than that, or the variance is below 0.
 
     Source:
         Li (2024), section 4.5.2.

@@ -31,7 +31,7 @@ class OneHidden(nn.Module):
         - **output:** [T, S, n].
 
     Raises:
-        ValueError: A number below 1.
+        ValueError: If a number is below 1.
 
     Source:
         Li (2024), eqs. (4.1) to (4.3), (C.71).
@@ -62,7 +62,7 @@ class OneHidden(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw W afresh."""
+        """Draw W from N(0, 1)."""
         self.W.normal_(generator=generator)
 
     @classmethod
@@ -86,7 +86,7 @@ class OneHidden(nn.Module):
 
     @torch.no_grad()
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        r"""Of `risk`, [T, S, d, K], without the bookkeeping of autograd.
+        r"""Of `risk`, [T, S, d, K], without autograd.
 
         .. math:: \nabla_{w_j} f_n = -\frac1n \sum_i \frac1K
             \frac{y_i - H}{H (1 - H)}\, \phi'(w_j^\top x_i)\, x_i

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,29 +10,9 @@ from scipy.linalg import eig
 from scipy.optimize import brentq
 from torch import Generator, Tensor
 
+from graphtheory.papers.mixture.data import GaussianMixture
+
 _GRID = 101  # magnitudes that are looked at, of which the root lies between two
-
-
-class Density(Protocol):
-    """What the start knows of the features' distribution, such as `GaussianMixture`."""
-
-    @property
-    def covariances(self) -> Tensor:
-        """Sigma_l, [L, d, d]."""
-        ...
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether x and -x are equally likely."""
-        ...
-
-    def posterior(self, x: Tensor) -> Tensor:
-        """P(group | x), [n, L]."""
-        ...
-
-    def slopes(self, x: Tensor) -> Tensor:
-        """Sigma_l^-1 (x - mu_l), [L, n, d]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +27,7 @@ class TensorInit:
 
     Args:
         neurons: K.
-        centred: Take y less its mean, which leaves every Q_j as it is and has less noise.
+        centered: Take y less its mean, which leaves every Q_j as it is and has less noise.
         shared: Estimate all three from all examples instead of from a third of them each.
         with_mean: The direction of Q_1, far better known than the others, is one of those that span
             U, and is alpha, which otherwise is drawn.
@@ -60,16 +39,16 @@ class TensorInit:
         tries: Pairs of random contractions, of which the one that fits R_3 best is taken.
 
     Raises:
-        ValueError: Numbers below 1.
+        ValueError: If a number is below 1.
 
     Source:
         Li (2024), subroutine 1, (C.2) to (C.5). `printed` is the printed method, but for its
-        decomposition: Kuleshov et al. (2015) diagonalise many contractions together,
-        here each pair gives generalised eigenvectors.
+        decomposition: Kuleshov et al. (2015) diagonalize many contractions together,
+        here each pair gives generalized eigenvectors.
     """
 
     neurons: int
-    centred: bool = True
+    centered: bool = True
     shared: bool = True
     with_mean: bool = True
     third: bool | None = None
@@ -84,17 +63,19 @@ class TensorInit:
     @classmethod
     def printed(cls, neurons: int) -> TensorInit:
         """Without what is added here."""
-        return cls(neurons, centred=False, shared=False, with_mean=False, rescaled=False)
+        return cls(neurons, centered=False, shared=False, with_mean=False, rescaled=False)
 
-    def __call__(self, density: Density, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+    def __call__(
+        self, density: GaussianMixture, x: Tensor, y: Tensor, generator: Generator
+    ) -> Tensor:
         """W_0 [d, K] from features [n, d] and labels 0 or 1 [n].
 
         Raises:
-            ValueError: More neurons than features.
+            ValueError: If there are more neurons than features.
         """
         if self.neurons > x.size(1):
             raise ValueError(f"neurons: got {self.neurons}, expected at most d = {x.size(1)}")
-        label = y - y.mean() if self.centred else y
+        label = y - y.mean() if self.centered else y
         parts = [(x, label)] * 3
         if not self.shared:
             parts = list(zip(x.tensor_split(3), label.tensor_split(3), strict=True))
@@ -104,7 +85,7 @@ class TensorInit:
         return self._scaled(basis @ found.to(basis), moment, parts[2][0])
 
     def _subspace(
-        self, density: Density, x: Tensor, y: Tensor, moment: Tensor, generator: Generator
+        self, density: GaussianMixture, x: Tensor, y: Tensor, moment: Tensor, generator: Generator
     ) -> Tensor:
         """U, [d, K]."""
         if density.symmetric if self.third is None else self.third:
@@ -129,13 +110,13 @@ class TensorInit:
         return direction * size
 
 
-def first(density: Density, x: Tensor, y: Tensor) -> Tensor:
+def first(density: GaussianMixture, x: Tensor, y: Tensor) -> Tensor:
     """Estimate of Q_1, [d]."""
     weight = (y[:, None] * density.posterior(x)).t()[:, None]  # [L, 1, n]
     return (weight @ density.slopes(x)).sum((0, 1)) / len(x)
 
 
-def second(density: Density, x: Tensor, y: Tensor) -> Tensor:
+def second(density: GaussianMixture, x: Tensor, y: Tensor) -> Tensor:
     """Estimate of Q_2, [d, d]."""
     weight, slope = y[:, None] * density.posterior(x), density.slopes(x)
     inverse = torch.linalg.inv(density.covariances)
@@ -143,7 +124,7 @@ def second(density: Density, x: Tensor, y: Tensor) -> Tensor:
     return (total / len(x) - weight.mean(0)[:, None, None] * inverse).sum(0)
 
 
-def third_along(density: Density, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
+def third_along(density: GaussianMixture, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
     """Estimate of Q_3(I, I, alpha), [d, d]."""
     weight, slope = (y[:, None] * density.posterior(x)).t()[..., None], density.slopes(x)
     along = (slope @ alpha)[..., None]  # [L, n, 1]
@@ -154,7 +135,7 @@ def third_along(density: Density, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor
     return (total - own * inverse - cross - cross.transpose(1, 2)).sum(0)
 
 
-def third(density: Density, x: Tensor, y: Tensor, basis: Tensor) -> Tensor:
+def third(density: GaussianMixture, x: Tensor, y: Tensor, basis: Tensor) -> Tensor:
     """Estimate of Q_3(U, U, U), [K, K, K]."""
     weight = (y[:, None] * density.posterior(x)).t()[..., None]
     slope = density.slopes(x) @ basis  # [L, n, K]
@@ -168,7 +149,7 @@ def third(density: Density, x: Tensor, y: Tensor, basis: Tensor) -> Tensor:
 def directions(tensor: Tensor, generator: Generator, tries: int = 30) -> Tensor:
     r"""Unit columns v_j [K, K] of a symmetric tensor :math:`\sum_j c_j v_j^{\otimes 3}`.
 
-    Two random contractions are V D V^T and V D' V^T: with generalised eigenvectors x_j of the pair
+    Two random contractions are V D V^T and V D' V^T: with generalized eigenvectors x_j of the pair
     v_j is along V D' V^T x_j. Signs and order of the columns are arbitrary.
     """
     cube, best, found = tensor.double().numpy(), np.inf, np.eye(len(tensor))

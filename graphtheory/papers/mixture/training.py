@@ -87,11 +87,11 @@ class Trial(NamedTuple):
 
 
 def draw(setting: Setting, examples: int, seed: int, dtype: torch.dtype = torch.float32) -> Trial:
-    """The trial of one seed; settings of the same d and K share W* and the normal numbers."""
+    """The trial of one seed; settings of the same d and K share W* and the normal draws."""
     generator = Generator().manual_seed(derive(seed))
     teacher = setting.teacher(generator, dtype)
     mixture = setting.mixture(generator, dtype)
-    x, y, _ = mixture.labelled(examples, lambda x: predicted(teacher, x), generator)
+    x, y, _ = mixture.labeled(examples, lambda x: predicted(teacher, x), generator)
     return Trial(mixture, teacher, x, y)
 
 
@@ -165,8 +165,8 @@ def critical_point(
 ) -> tuple[OneHidden, Tensor]:
     """Where descent would end if it went on: Newton's method from the present weights.
 
-    Networks where the Hessian is not positive, or which Newton's method leads away by more than 1,
-    are left where they are. The Hessian needs double precision.
+    Networks whose Hessian is not positive definite, or that Newton's method would move by more than
+    1, are left where they are. The Hessian needs double precision.
 
     Returns:
         The networks, in double precision, and which of them are at a minimum, bool [T, S].
@@ -188,7 +188,7 @@ def critical_point(
 
 
 class Risks(NamedTuple):
-    """Cross-entropy of a network, and what it has above that of the teacher.
+    """Cross-entropy of a network, and its excess over that of the teacher.
 
     Attributes:
         average: Of the mixture, (4.4).
@@ -204,21 +204,17 @@ class Risks(NamedTuple):
 
 
 def risks(weights: Tensor, trial: Trial, seed: int, tested: int = _TESTED) -> Risks:
-    """Of one network [d, K]; the same features for every network of a seed."""
+    """Risks of one network [d, K]; on the same features for every network of a seed."""
     generator = Generator().manual_seed(derive(seed, tested))
     pairs = []
     for group in range(len(trial.mixture.weights)):
         x = trial.mixture.of_group(group, tested, generator)
-        pairs.append([_cross_entropy(w, trial.teacher, x) for w in (weights, trial.teacher)])
+        true = predicted(trial.teacher, x)
+        pairs.append([float(risk(predicted(w, x), true)) for w in (weights, trial.teacher)])
     own, least = zip(*pairs, strict=True)
-    above = tuple(a - b for a, b in pairs)
     share = trial.mixture.weights.tolist()
 
     def mean(values: Sequence[float]) -> float:
         return sum(w * v for w, v in zip(share, values, strict=True))
 
-    return Risks(mean(own), own, mean(own) - mean(least), above)
-
-
-def _cross_entropy(weights: Tensor, teacher: Tensor, x: Tensor) -> float:
-    return float(risk(lambda x: predicted(weights, x), lambda x: predicted(teacher, x), x))
+    return Risks(mean(own), own, mean(own) - mean(least), tuple(a - b for a, b in pairs))

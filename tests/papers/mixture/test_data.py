@@ -27,10 +27,10 @@ def test_labels_follow_the_teacher() -> None:
     def teacher(x: Tensor) -> Tensor:
         return torch.where(x[:, 0] > 0, 0.9, 0.2)
 
-    x, y, group = MIXTURE.labelled(20_000, teacher, drawn())
+    x, y, group = MIXTURE.labeled(20_000, teacher, drawn())
     assert float(y[x[:, 0] > 0].mean()) == pytest.approx(0.9, abs=0.015)
     assert float(y[x[:, 0] <= 0].mean()) == pytest.approx(0.2, abs=0.015)
-    again = MIXTURE.labelled(20_000, teacher, drawn())
+    again = MIXTURE.labeled(20_000, teacher, drawn())
     assert torch.equal(again.y, y) and torch.equal(again.group, group)
 
 

@@ -69,7 +69,7 @@ def test_the_start_is_near_the_teacher(mean: float) -> None:
         (0.5, 0.5), ((mean,) * 3, (mean / 2, mean, 0.0)), (1.0, 1.5)
     )
     assert mixture.symmetric == (mean == 0)
-    x, y, _ = mixture.labelled(200_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
+    x, y, _ = mixture.labeled(200_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
     errors = {
         name: float(weight_error(start(mixture, x, y, drawn(1)), teacher) / teacher.norm())
         for name, start in (("printed", TensorInit.printed(2)), ("ours", TensorInit(2)))
@@ -99,7 +99,7 @@ def test_the_start_is_near_the_teacher_where_features_have_a_mean() -> None:
     teacher = torch.tensor([[0.2], [0.2], [0.1]])
     means = ((5.0, 0.0, 0.0), (4.0, 0.0, 0.0))
     mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.0))
-    x, y, _ = mixture.labelled(60_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
+    x, y, _ = mixture.labeled(60_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
     found = TensorInit(1, third=True)(mixture, x, y, drawn(1))
     assert float(weight_error(found, teacher) / teacher.norm()) < 0.25
 
