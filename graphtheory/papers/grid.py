@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from itertools import count, product
@@ -10,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
-from graphtheory.bench.lines import add_line, whole_lines
+from graphtheory.bench.finished import Finished
 from graphtheory.papers.side_by_side import side_by_side
 
 Cell = dict[str, Any]
@@ -76,7 +75,7 @@ class Grid:
                 out[f.metadata["axis"]] = cell[f.metadata["axis"]]
             elif f.metadata.get("recorded", True) and not (counted and f.name == "first"):
                 out[f.name] = getattr(self, f.name)
-        return json.loads(json.dumps({name: _plain(value) for name, value in out.items()}))
+        return {name: _plain(value) for name, value in out.items()}
 
     def measure(
         self,
@@ -96,29 +95,23 @@ class Grid:
         Raises:
             ValueError: If `kept` is no such file.
         """
-        cells = self.cells()
-        keys = [json.dumps(self.key(cell), sort_keys=True) for cell in cells]
-        lines = [] if kept is None else whole_lines(kept, {"settings", "rows"})
-        known = {json.dumps(line["settings"], sort_keys=True): line["rows"] for line in lines}
-        todo = {key: cell for key, cell in zip(keys, cells, strict=True) if key not in known}
+        cells, finished = self.cells(), Finished[list[Measured]](kept)
+        todo = [cell for cell in cells if finished.find(self.key(cell)) is None]
         begun, one_at_a_time = count(len(cells) - len(todo)), Lock()
 
-        def finish(item: tuple[str, Cell]) -> None:
-            key, cell = item
+        def finish(cell: Cell) -> None:
             with one_at_a_time:
                 progress(label(cell), next(begun), len(cells))
-            rows = run(self, **cell)
+            measured = run(self, **cell)
             with one_at_a_time:
-                known[key] = rows
-                if kept is not None:
-                    add_line(kept, {"settings": json.loads(key), "rows": rows})
+                finished.add(self.key(cell), measured)
 
         if self.side_by_side:
-            side_by_side(finish, list(todo.items()))
+            side_by_side(finish, todo)
         else:
-            for item in todo.items():
-                finish(item)
-        return [row for key in keys for row in known[key]]
+            for cell in todo:
+                finish(cell)
+        return [row for cell in cells for row in finished.find(self.key(cell)) or []]
 
     def _entries(self, axis: Field[Any]) -> list[Any]:
         value = getattr(self, axis.name)
