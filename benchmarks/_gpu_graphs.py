@@ -27,7 +27,7 @@ from torch_geometric.utils import softmax
 
 from graphtheory import Neighborhood, accelerate
 from graphtheory.bench.rows import Row
-from graphtheory.models import GraphTransformer, SampledGCN
+from graphtheory.models import GraphTransformer, SampledGCN, StackOptions
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (
     AddSelf,
@@ -166,7 +166,9 @@ def transformer(name: str, pattern: Pattern, what: str, where: Where) -> list[Ro
     torch.manual_seed(0)
     width, depth = (8, 2) if where.tiny else (128, 4)
     sizes = (task.data.num_features, width, task.data.num_classes, depth)
-    model = GraphTransformer(*sizes, heads=4, dropout=0.0, pattern=pattern).to(where.device)
+    model = GraphTransformer(*sizes, heads=4, pattern=pattern, options=StackOptions(0.0)).to(
+        where.device
+    )
     distance = (seen.indices != seen.receivers()) if seen.distance is None else seen.distance
     edges = seen.edge_index(), distance.long().clamp(max=19)
     theirs = spd_on_pyg(model).body

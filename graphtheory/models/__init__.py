@@ -17,7 +17,7 @@ from graphtheory.models.readout import ClassToken, DistilledToken, MeanToken
 from graphtheory.models.reduced_vit import ReducedViT
 from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.stack import ResidualStack, Stack
+from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 from graphtheory.models.stvit import STViT
 from graphtheory.models.stvit_swin import STViTRSwin, STViTSwin
 from graphtheory.models.swin import Swin
@@ -34,8 +34,8 @@ _SIZES = ("pico", "nano", "micro", "tiny", "small", "medium", "base")
 __all__ = [
     "GPT", "ClassToken", "DistilledToken", "Dumbbell", "GCNEncoder", "GraphTransformer",
     "MeanToken", "ReducedViT", "ResNetFeatures", "ResidualStack", "STViT", "STViTRSwin",
-    "STViTSwin", "SampledGCN", "SmallCNN", "SmallResNet", "Stack", "Swin", "ViG", "ViT",
-    "ViTFeatures", "WindowTokens", "gpt", "gpt2_small", "image_encoder",
+    "STViTSwin", "SampledGCN", "SmallCNN", "SmallResNet", "Stack", "StackOptions", "Swin", "ViG",
+    "ViT", "ViTFeatures", "WindowTokens", "gpt", "gpt2_small", "image_encoder",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.models.stack import ResidualStack
+from graphtheory.models.stack import DEFAULTS, ResidualStack, StackOptions
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop, Pattern
 
@@ -30,12 +30,12 @@ class GraphTransformer(nn.Module):
         num_layers: L.
         heads: Attention heads of a layer.
         num_buckets: Z of eq. (3.2); None is the network without encoding.
-        dropout: Probability, on features.
-        attention_dropout: Probability, on attention weights.
-        root_weight: A term of the node's own, W_R x_n, in every layer.
-        pattern: T^n, made of the graph that the network is called with; default one hop and the
-            node itself. None takes the graph as it is given: it is T^n already.
+        attention_dropout: Probability of dropping an attention weight.
+        root_weight: Add W_R x_n to the output of every layer.
+        pattern: Computes T^n from the graph that the network is called with; by default one hop
+            and the node itself. None uses the given graph as T^n.
         stack: How layers are stacked: `models.ResidualStack` or `models.Stack`.
+        options: Dropout of features and activation of the stack.
 
     Shapes:
         x [N, in_channels] dense or sparse CSR, a graph as `edge_index` [2, E] or as a
@@ -43,7 +43,7 @@ class GraphTransformer(nn.Module):
         `nn.attention_maps(model, x, edge_index)` gives T^n and the weights of every layer.
 
     Raises:
-        ValueError: A width that the heads do not divide; fewer than one layer.
+        ValueError: If `heads` does not divide `hidden_channels`, or there is no layer.
 
     Source:
         Li (2024), section 3.5.2 (4 layers, 4 heads, Z = 20, 20 sampled nodes). Differs:
@@ -64,11 +64,11 @@ class GraphTransformer(nn.Module):
         heads: int = 4,
         *,
         num_buckets: int | None = 20,
-        dropout: float = 0.5,
         attention_dropout: float = 0.0,
         root_weight: bool = True,
         pattern: Pattern | None = ONE_HOP,
         stack: Callable[..., nn.Module] = ResidualStack,
+        options: StackOptions = DEFAULTS,
     ) -> None:
         super().__init__()
         if heads < 1 or hidden_channels % heads:
@@ -76,7 +76,7 @@ class GraphTransformer(nn.Module):
                 f"heads: got {heads}, expected a divisor of hidden_channels={hidden_channels}"
             )
         self.pattern = pattern
-        options: dict[str, Any] = {
+        attention: dict[str, Any] = {
             "num_buckets": num_buckets,
             "dropout": attention_dropout,
             "root_weight": root_weight,
@@ -84,12 +84,10 @@ class GraphTransformer(nn.Module):
 
         def make(width_in: int, width_out: int, last: bool) -> nn.Module:
             if last:  # the heads of an output layer are averaged
-                return SPDTransformerConv(width_in, width_out, heads, concat=False, **options)
-            return SPDTransformerConv(width_in, width_out // heads, heads, **options)
+                return SPDTransformerConv(width_in, width_out, heads, concat=False, **attention)
+            return SPDTransformerConv(width_in, width_out // heads, heads, **attention)
 
-        self.body = stack(
-            make, in_channels, hidden_channels, out_channels, num_layers, dropout=dropout
-        )
+        self.body = stack(make, in_channels, hidden_channels, out_channels, num_layers, options)
 
     def neighborhood(
         self, edge_index: Tensor | Neighborhood, num_nodes: int | None = None,
@@ -117,7 +115,7 @@ class GraphTransformer(nn.Module):
         """Learned b, [layers, Z, heads]; figure 3.8 plots it over the distance.
 
         Raises:
-            ValueError: The network has no encoding.
+            ValueError: If the network has no encoding.
         """
         tables: list[Tensor] = [
             c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -13,36 +14,57 @@ MakeLayer = Callable[[int, int, bool], nn.Module]
 """(in_channels, out_channels, is_last) -> layer(x, neighborhood)."""
 
 
+@dataclass(frozen=True)
+class StackOptions:
+    """What both kinds of stack do around their layers.
+
+    Attributes:
+        dropout: Probability of dropping a feature.
+        input_dropout: That probability for the input features; None means `dropout`.
+        activation: Module applied after each hidden layer; None means ELU in a `Stack` and GELU in
+            a `ResidualStack`.
+    """
+
+    dropout: float = 0.5
+    input_dropout: float | None = None
+    activation: nn.Module | None = None
+
+    def input_drop(self) -> nn.Module:
+        """Dropout for the input features."""
+        return FeatureDropout(self.dropout if self.input_dropout is None else self.input_dropout)
+
+
+DEFAULTS = StackOptions()
+
+
 def _check_layers(num_layers: int) -> None:
     if num_layers < 1:
         raise ValueError(f"num_layers: got {num_layers}, expected at least 1")
 
 
 class Stack(nn.Module):
-    """layer, activation, dropout, L times; the last layer gives the outputs.
+    """Layer, activation, dropout, L times; the last layer returns the outputs.
 
-    Called with one neighborhood for all layers, or with one for each, the one applied first at 0.
+    Call it with one neighborhood for all layers, or with one per layer, first layer first.
 
     Args:
         make: Builds a layer.
-        in_channels: Features of a node.
+        in_channels: Input features per node.
         hidden_channels: Width between layers.
-        out_channels: Outputs of a node.
+        out_channels: Outputs per node.
         num_layers: L, at least 1.
-        dropout: Probability, before every layer.
-        input_dropout: Probability on the features of the input; None is `dropout`.
-        project: A linear map to `hidden_channels` first.
-        batch_norm: Normalize every feature over the nodes between layer and activation.
-        activation: A module between layers.
+        options: Dropout before every layer, and the activation between layers.
+        project: Apply a linear map to `hidden_channels` first.
+        batch_norm: Normalize every feature over the nodes, between layer and activation.
 
     Raises:
-        ValueError: Fewer than one layer, or as many neighborhoods as there are not layers.
+        ValueError: If there is no layer, or the number of neighborhoods is neither 1 nor L.
     """
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
-        num_layers: int, *, dropout: float, input_dropout: float | None = None,
-        project: bool = False, batch_norm: bool = False, activation: nn.Module | None = None,
+        num_layers: int, options: StackOptions = DEFAULTS,
+        *, project: bool = False, batch_norm: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_layers(num_layers)
@@ -57,23 +79,21 @@ class Stack(nn.Module):
         self.norms = nn.ModuleList(
             nn.BatchNorm1d(hidden_channels) if batch_norm else nn.Identity() for _ in range(last)
         )
-        self.act, self.drop = activation or nn.ELU(), nn.Dropout(dropout)
-        self.input_drop = FeatureDropout(dropout if input_dropout is None else input_dropout)
+        self.act, self.drop = options.activation or nn.ELU(), nn.Dropout(options.dropout)
+        self.input_drop = options.input_drop()
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | Sequence[Neighborhood]) -> Tensor:
         """Outputs [N, out_channels]."""
-        *first, last = self._of_each_layer(neighborhood)
+        *first, last = self._per_layer(neighborhood)
         x = self.input_drop(x)
         if self.input is not None:
             x = self.drop(self.act(self.input(x)))
         *hidden, output = self.layers
-        for layer, norm, seen in zip(hidden, self.norms, first, strict=True):
-            x = self.drop(self.act(norm(_apply(layer, x, seen))))
+        for layer, norm, nb in zip(hidden, self.norms, first, strict=True):
+            x = self.drop(self.act(norm(_apply(layer, x, nb))))
         return _apply(output, x, last)
 
-    def _of_each_layer(
-        self, given: Neighborhood | Sequence[Neighborhood]
-    ) -> Sequence[Neighborhood]:
+    def _per_layer(self, given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhood]:
         if isinstance(given, Neighborhood):
             return [given] * len(self.layers)
         if len(given) != len(self.layers):
@@ -81,13 +101,13 @@ class Stack(nn.Module):
         return given
 
 
-def _apply(layer: nn.Module, x: Tensor, seen: Neighborhood) -> Tensor:
-    """The layer's outputs; where receivers and senders differ it is told so as PyG's layers are."""
-    return layer(x if seen.num_src == seen.num_dst else (x, None), seen)
+def _apply(layer: nn.Module, x: Tensor, nb: Neighborhood) -> Tensor:
+    """The layer's outputs; a bipartite neighborhood takes the pair (x, None), as in PyG."""
+    return layer(x if nb.num_src == nb.num_dst else (x, None), nb)
 
 
 class Block(nn.Module):
-    """x + dropout(act(layer(norm(x)))), then x + ffn(norm(x)) where an FFN is asked for."""
+    """x + dropout(act(layer(norm(x)))), then x + ffn(norm(x)) if `ffn` is set."""
 
     def __init__(
         self, layer: nn.Module, width: int, dropout: float, ffn: bool, activation: nn.Module
@@ -109,21 +129,24 @@ class Block(nn.Module):
 
 
 class ResidualStack(nn.Module):
-    """Linear in, L residual blocks, norm, linear out. Arguments as in `Stack`, and `ffn`."""
+    """Linear map, L residual blocks, layer norm, linear map. Arguments as in `Stack`.
+
+    Args:
+        ffn: Add a feed-forward network after the layer of each block.
+    """
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
-        num_layers: int, *, dropout: float, input_dropout: float | None = None,
-        ffn: bool = False, activation: nn.Module | None = None,
+        num_layers: int, options: StackOptions = DEFAULTS, *, ffn: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_layers(num_layers)
         width = hidden_channels
         self.input = nn.Linear(in_channels, width)
-        self.act, self.drop = activation or nn.GELU(), nn.Dropout(dropout)
-        self.input_drop = FeatureDropout(dropout if input_dropout is None else input_dropout)
+        self.act, self.drop = options.activation or nn.GELU(), nn.Dropout(options.dropout)
+        self.input_drop = options.input_drop()
         self.blocks = nn.ModuleList(
-            Block(make(width, width, False), width, dropout, ffn, self.act)
+            Block(make(width, width, False), width, options.dropout, ffn, self.act)
             for _ in range(num_layers)
         )
         self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, out_channels)

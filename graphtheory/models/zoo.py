@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.models.graph_transformer import GraphTransformer
-from graphtheory.models.stack import ResidualStack, Stack
+from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GATConv, GCNConv
 from graphtheory.patterns import (
     AddSelf,
@@ -78,7 +78,7 @@ class NodeLinear(nn.Linear):
 
 
 class WithRoot(nn.Module):
-    """layer(x, neighborhood) + W_R x: what a graph transformer's layer has of its own."""
+    """layer(x, neighborhood) + W_R x: the root term that graph transformer layers have."""
 
     def __init__(self, layer: nn.Module, width_in: int, width_out: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def parse_neighbors(text: str) -> Pattern:
     """The pattern of a `NetworkConfig.neighbors` string.
 
     Raises:
-        ValueError: A string of another form.
+        ValueError: If the string has another form.
     """
     where, colon, count = text.partition(":")
     try:
@@ -166,7 +166,7 @@ def build(
         num_classes: Outputs of a node.
 
     Raises:
-        ValueError: An unknown name; a width that the heads do not divide.
+        ValueError: If the name is unknown, or `heads` does not divide `hidden`.
     """
     _check(name)
     c = config
@@ -178,13 +178,13 @@ def build(
         if c.batch_norm:
             raise ValueError("batch_norm: got True, expected False with residual=True (layer norm)")
         stack = partial(ResidualStack, ffn=c.ffn)
-    stack = partial(stack, input_dropout=c.input_dropout, activation=_activation(c.activation))
+    options = StackOptions(c.dropout, c.input_dropout, _activation(c.activation))
     if name in ("gt", "gt-plain"):
         model = GraphTransformer(
             num_features, c.hidden, num_classes, c.layers, c.heads,
             num_buckets=c.num_buckets if name == "gt" else None,
-            dropout=c.dropout, attention_dropout=c.attention_dropout,
-            root_weight=c.root_weight, pattern=None, stack=stack,
+            attention_dropout=c.attention_dropout,
+            root_weight=c.root_weight, pattern=None, stack=stack, options=options,
         )  # fmt: skip
         return _freeze_queries(model) if c.frozen_query else model
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
@@ -196,4 +196,4 @@ def build(
     if name.endswith("-res") and c.root_weight:
         plain = make
         make = lambda a, b, last: WithRoot(plain(a, b, last), a, b)  # noqa: E731
-    return stack(make, num_features, c.hidden, num_classes, c.layers, dropout=c.dropout)
+    return stack(make, num_features, c.hidden, num_classes, c.layers, options)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.models import GraphTransformer, Stack
+from graphtheory.models import GraphTransformer, Stack, StackOptions
 from graphtheory.nn import attention_maps
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop, Pattern, Sample
@@ -14,7 +14,16 @@ BALL = Compose(KHop(2), AddSelf())
 
 def one_layer(tiny: Tiny, **options: object) -> GraphTransformer:
     model = GraphTransformer(
-        6, 8, 3, 1, heads=2, num_buckets=4, pattern=BALL, stack=Stack, dropout=0.0, **options
+        6,
+        8,
+        3,
+        1,
+        heads=2,
+        num_buckets=4,
+        pattern=BALL,
+        stack=Stack,
+        options=StackOptions(0.0),
+        **options,
     )
     drawn = torch.Generator().manual_seed(1)
     for conv in model.attention_layers():
@@ -153,7 +162,7 @@ def test_table_of_all_layers(tiny: Tiny) -> None:
 
 
 def test_every_parameter_learns(tiny: Tiny) -> None:
-    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, dropout=0.0)
+    model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, options=StackOptions(0.0))
     model(tiny.x, tiny.edge_index).square().sum().backward()
     silent = [
         name
@@ -194,7 +203,7 @@ def test_a_sampled_neighborhood_is_drawn_afresh(tiny: Tiny) -> None:
 
 
 def test_attention_dropout_acts_in_training_alone(tiny: Tiny) -> None:
-    model = GraphTransformer(6, 8, 3, 1, heads=2, dropout=0.0, attention_dropout=0.5)
+    model = GraphTransformer(6, 8, 3, 1, heads=2, options=StackOptions(0.0), attention_dropout=0.5)
     assert not torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
     model.eval()
     assert torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu, gelu
 
 from graphtheory import Neighborhood, ops
-from graphtheory.models import ResidualStack, Stack
+from graphtheory.models import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GCNConv
 from graphtheory.patterns import Compose
 from graphtheory.patterns.rows import layers_on_rows
@@ -45,16 +45,16 @@ def widths(stack: nn.Module) -> list[tuple[int, int, bool]]:
 def test_widths_of_a_classic_stack(
     layers: int, project: bool, expected: list[tuple[int, int, bool]]
 ) -> None:
-    assert widths(Stack(Sum, 6, 8, 3, layers, dropout=0.5, project=project)) == expected
+    assert widths(Stack(Sum, 6, 8, 3, layers, StackOptions(0.5), project=project)) == expected
 
 
 def test_widths_of_a_residual_stack() -> None:
-    stack = ResidualStack(Sum, 6, 8, 3, 2, dropout=0.5)
+    stack = ResidualStack(Sum, 6, 8, 3, 2, StackOptions(0.5))
     assert widths(stack) == [(8, 8, False), (8, 8, False)]
 
 
 def test_classic_stack_by_hand(tiny: Tiny) -> None:
-    stack = Stack(Sum, 6, 8, 3, 2, dropout=0.5, project=True).eval()
+    stack = Stack(Sum, 6, 8, 3, 2, StackOptions(0.5), project=True).eval()
     first, second = stack.layers
     hidden = elu(stack.input(tiny.x))
     expected = second(elu(first(hidden, tiny.graph)), tiny.graph)
@@ -62,12 +62,12 @@ def test_classic_stack_by_hand(tiny: Tiny) -> None:
 
 
 def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> None:
-    stack = Stack(Sum, 6, 8, 3, 2, dropout=0.0)
+    stack = Stack(Sum, 6, 8, 3, 2, StackOptions(0.0))
     other = Neighborhood.from_edge_index(tiny.graph.edge_index()[:, :5], 10)
     first, second = stack.layers
     expected = second(elu(first(tiny.x, other)), tiny.graph)
     torch.testing.assert_close(stack(tiny.x, [other, tiny.graph]), expected)
-    convs = Stack(lambda a, b, _: GCNConv(a, b, normalize=False), 6, 8, 3, 2, dropout=0.0)
+    convs = Stack(lambda a, b, _: GCNConv(a, b, normalize=False), 6, 8, 3, 2, StackOptions(0.0))
     rows = torch.tensor([4, 0])
     nodes, layers = layers_on_rows(Compose(), tiny.graph, rows, 2)
     torch.testing.assert_close(convs(tiny.x[nodes], layers), convs(tiny.x, tiny.graph)[rows])
@@ -76,7 +76,7 @@ def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> N
 
 
 def test_residual_stack_by_hand(tiny: Tiny) -> None:
-    stack = ResidualStack(Sum, 6, 8, 3, 1, dropout=0.5, ffn=True).eval()
+    stack = ResidualStack(Sum, 6, 8, 3, 1, StackOptions(0.5), ffn=True).eval()
     block = stack.blocks[0]
     hidden = gelu(stack.input(tiny.x))
     hidden = hidden + gelu(block.layer(block.norm(hidden), tiny.graph))
@@ -86,7 +86,7 @@ def test_residual_stack_by_hand(tiny: Tiny) -> None:
 
 
 def test_without_ffn_there_are_fewer_parameters() -> None:
-    assert ResidualStack(Sum, 6, 8, 3, 1, dropout=0.0).blocks[0].ffn is None
+    assert ResidualStack(Sum, 6, 8, 3, 1, StackOptions(0.0)).blocks[0].ffn is None
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -97,7 +97,7 @@ def test_an_output_sees_exactly_so_many_hops(kind: type, layers: int) -> None:
     with_self = Neighborhood.from_edge_index(
         torch.cat([path.edge_index(), torch.stack([nodes, nodes])], 1), 6
     )
-    stack = kind(Sum, 4, 8, 3, layers, dropout=0.0)
+    stack = kind(Sum, 4, 8, 3, layers, StackOptions(0.0))
     x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     stack(x, with_self)[5].sum().backward()
     seen = x.grad.abs().sum(1).nonzero().flatten().tolist()
@@ -106,14 +106,14 @@ def test_an_output_sees_exactly_so_many_hops(kind: type, layers: int) -> None:
 
 @pytest.mark.parametrize("kind", [Stack, ResidualStack])
 def test_dropout_acts_in_training_alone(kind: type, tiny: Tiny) -> None:
-    stack = kind(Sum, 6, 8, 3, 2, dropout=0.5)
+    stack = kind(Sum, 6, 8, 3, 2, StackOptions(0.5))
     assert not torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
     stack.eval()
     assert torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
 
 
 def test_dropout_comes_before_every_classic_layer(tiny: Tiny) -> None:
-    stack = Stack(lambda *_: Loud(), 6, 6, 6, 1, dropout=0.5)
+    stack = Stack(lambda *_: Loud(), 6, 6, 6, 1, StackOptions(0.5))
     out = stack(tiny.x, tiny.graph)
     kept = out != 0
     assert 0 < int(kept.sum()) < out.numel()
@@ -123,4 +123,4 @@ def test_dropout_comes_before_every_classic_layer(tiny: Tiny) -> None:
 @pytest.mark.parametrize("kind", [Stack, ResidualStack])
 def test_no_layer_is_refused(kind: type) -> None:
     with pytest.raises(ValueError, match="num_layers: got 0, expected at least 1"):
-        kind(Sum, 6, 8, 3, 0, dropout=0.0)
+        kind(Sum, 6, 8, 3, 0, StackOptions(0.0))
