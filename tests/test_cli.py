@@ -219,7 +219,7 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         ),
         (
             (*SAMPLED, "degree-groups", "--p-star", "1,1"),
-            "p_star: 2 numbers, expected one for each of 3 groups",
+            "p_star: 2 values, expected one for each of 3 groups",
         ),
         (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
         (("diagnose", "--dataset", "karate", "--max-distance", "300"), "max_distance: got 300"),
@@ -374,7 +374,7 @@ def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
 
 def test_runs_under_other_settings_are_refused(copied: Path, run: Run) -> None:
     line = refused(run(*BENCH, "--resume", "--epochs", "4"))
-    assert "holds gt under other settings: epochs 3 there, 4 here" in line
+    assert "holds model gt, seed 0 under other settings: epochs 3 there, 4 here" in line
 
 
 def test_a_file_that_is_no_record_is_refused(copied: Path, run: Run) -> None:

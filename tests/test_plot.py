@@ -145,8 +145,8 @@ def test_one_run_has_no_spread() -> None:
 
 def test_differences_beyond_two_standard_errors_stand_out() -> None:
     (axes,) = plot.paired_differences(PAIRED, first="gt").axes
-    colours = [box.lines[0].get_color() for box in axes.containers]
-    assert len(set(colours)) == 3  # ahead, behind, undecided
+    colors = [box.lines[0].get_color() for box in axes.containers]
+    assert len(set(colors)) == 3  # ahead, behind, undecided
     assert [float(box.lines[0].get_xdata()[0]) for box in axes.containers] == [15, -10, 1]
     assert axes.containers[0].lines[2][0].get_segments()[0][:, 0] == pytest.approx([11, 19])
     names = [tick.get_text() for tick in axes.get_yticklabels()]
@@ -214,8 +214,8 @@ def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
     assert senders.get_offsets().tolist() == [[3, 3]]
     assert receiver.get_offsets().tolist() == [[5, 3]]
     assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
-    grey = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
-    assert grey.shape == (4, 6, 3) and (grey[..., 0] == grey[..., 2]).all()
+    gray = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
+    assert gray.shape == (4, 6, 3) and (gray[..., 0] == gray[..., 2]).all()
 
 
 def test_scores_stand_over_their_cost() -> None:
@@ -245,7 +245,7 @@ def test_a_graph_that_is_not_of_the_image_is_refused(options: Any, message: str)
         plot.image_graph(**{"image": IMAGE, "pos": PATCHES, "edge_index": LINKED, **options})
 
 
-def test_series_differ_in_more_than_colour() -> None:
+def test_series_differ_in_more_than_color() -> None:
     (axes,) = plot.winning_margin([r | {"series": str(i)} for i in range(6) for r in MARGIN]).axes
     drawn = [n for n in axes.get_lines() if not str(n.get_label()).startswith("_")]
     looks = {(n.get_marker(), n.get_linestyle()) for n in drawn}

@@ -21,14 +21,14 @@ def test_every_token_has_a_picture_on_one_scale() -> None:
     assert bar.get_ylabel() == "attention weight"
 
 
-def test_patches_of_one_token_have_one_number_and_colour() -> None:
+def test_patches_of_one_token_have_one_number_and_color() -> None:
     figure = plot.token_assignment(IMAGE, [[0, 0, 7], [3, -1, 7]])
     _, tokens = figure.axes
     assert [text.get_text() for text in tokens.texts] == ["1", "1", "8", "4", "8"]
     (shown,) = tokens.images
-    colours = shown.to_rgba(shown.get_array())[..., :3]
-    assert (colours[0, 0] == colours[0, 1]).all() and (colours[0, 2] == colours[1, 2]).all()
-    assert len(np.unique(colours.reshape(-1, 3)[[0, 2, 3]], axis=0)) == 3
+    colors = shown.to_rgba(shown.get_array())[..., :3]
+    assert (colors[0, 0] == colors[0, 1]).all() and (colors[0, 2] == colors[1, 2]).all()
+    assert len(np.unique(colors.reshape(-1, 3)[[0, 2, 3]], axis=0)) == 3
     assert "white: dropped" in tokens.get_title()
 
 

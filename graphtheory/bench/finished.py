@@ -72,7 +72,7 @@ class Finished(Generic[V]):
         there, value = self._runs[name]
         for key in {**there, **settings}:
             if there.get(key) != settings.get(key):
-                told = ", ".join(str(settings[part]) for part in self.named_by)
+                told = ", ".join(f"{part} {settings[part]}" for part in self.named_by)
                 raise ValueError(
                     f"{self.path} holds {told} under other settings: {key} {there.get(key)} there, "
                     f"{settings.get(key)} here; expected the same settings or another folder"

@@ -84,7 +84,7 @@ def _class(model: ViT, given: Tensor, image: Tensor) -> Pictures:
     title = "Attention of the class token, heads averaged"
     out = {"class-attention": plot.token_attention(image, weights.cpu(), names=names, title=title)}
     layer = model.blocks[-1].attention
-    if isinstance(getattr(layer, "attend", None), TopK):
+    if isinstance(getattr(layer, "pattern", None), TopK):
         out["k-nearest"] = _edges(
             maps[-1], image, grid.height, grid.width, prefix,
             "Whom the middle patch attends to, last block, first head",

@@ -82,16 +82,18 @@ class Reproduce(Command):
         _write(screen, out, kept.stem, report, {"grid": repr(grid), "rows": rows})
 
     def _dataset(self, figure: Figure) -> str:
-        """Name of the data set; "" of a figure that draws its own data."""
+        """Name of the data set as the catalogue spells it; "" of a figure that draws its data."""
+        from graphtheory.data import graphs, image_sets
         from graphtheory.data.catalogue import key
 
         data = figure.data
         if data is None:
             return ""
         dataset = self.dataset or data.default
+        spelled = {key(name): name for name in (*graphs.names(), *image_sets.names())}
         if data.only and key(dataset) not in map(key, data.only):
             raise RefusedError(f"--dataset: {figure.id} has no {dataset}, expected {data}")
-        return dataset
+        return spelled.get(key(dataset), dataset)
 
     def _refuse(self, figure: Figure) -> None:
         """Options that the figure has no use for."""

@@ -13,7 +13,7 @@ from torch_geometric.utils import to_undirected
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.data.power_law import PowerLawGraph
 
-_NEIGHBOURS = 8
+_NEIGHBORS = 8
 _PIXEL_MAX = 16.0
 
 
@@ -34,8 +34,8 @@ def digits() -> Data:
     distance = (square[:, None] + square - 2 * images @ images.t()).long()  # squared, [N, N]
     rank = distance * len(y) + torch.arange(len(y))  # no two alike in a row
     rank.fill_diagonal_(torch.iinfo(torch.int64).max)
-    nearest = rank.topk(_NEIGHBOURS, largest=False).indices  # [N, 8]
-    pairs = torch.stack([torch.arange(len(y)).repeat_interleave(_NEIGHBOURS), nearest.flatten()])
+    nearest = rank.topk(_NEIGHBORS, largest=False).indices  # [N, 8]
+    pairs = torch.stack([torch.arange(len(y)).repeat_interleave(_NEIGHBORS), nearest.flatten()])
     return Data(
         x=(images / _PIXEL_MAX).float(), edge_index=to_undirected(pairs, num_nodes=len(y)), y=y
     )

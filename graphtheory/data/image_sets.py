@@ -31,7 +31,7 @@ from graphtheory.data.splits import stratified
 __all__ = ["ImageSet", "Images", "describe", "load", "names", "validation_split"]
 
 _Arrays = tuple[np.ndarray, np.ndarray]
-_GREY_LEVELS = 16  # of scikit-learn's digits
+_GRAY_LEVELS = 16  # of scikit-learn's digits
 
 
 class Images(NamedTuple):
@@ -167,7 +167,7 @@ def _digits(paths: list[Path], part: str) -> _Arrays:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
-    images = np.rint(pixels * (255 / _GREY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
     return _cut(images, y, 1437, part)
 
 

@@ -156,18 +156,13 @@ def vig(
     """
     side = _side(image_size, patch_size)
     most = max(side**2 // (2 * neighbors), 1)
-    blocks = [
-        GraphBlock(
-            Grapher(
-                message(dim),
-                NearestNeighbors(
-                    neighbors + neighbors * i // max(depth - 1, 1), min(i // 4 + 1, most)
-                ),
-                drop_path=p,
-            )
-        )
-        for i, p in enumerate(depth_rates(drop_path, depth))
-    ]
+
+    def block(i: int, drop: float) -> GraphBlock:
+        k = neighbors + neighbors * i // max(depth - 1, 1)
+        nearest = NearestNeighbors(k, min(i // 4 + 1, most))
+        return GraphBlock(Grapher(message(dim), nearest, drop_path=drop))
+
+    blocks = [block(i, drop) for i, drop in enumerate(depth_rates(drop_path, depth))]
     stem = _stem(dim, patch_size, in_channels)
     head = _head(dim, head_width, out_channels)
     return ViG(stem, PositionEmbedding(dim, side, side), [GraphStage(blocks)], head)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from graphtheory.plot.style import (
-    GREY,
+    GRAY,
     Rows,
     band,
     collected,
@@ -115,7 +115,7 @@ def value_curves(
         mine = [row for row in table if row["panel"] == name]
         _lines(axes, mine, scale)
         if mark is not None:
-            axes.axhline(mark, color=GREY, linewidth=1, linestyle=":")
+            axes.axhline(mark, color=GRAY, linewidth=1, linestyle=":")
         if log:
             _logarithmic(axes)
         axes.set_title(name)

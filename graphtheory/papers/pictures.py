@@ -13,7 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
-from graphtheory.plot.style import COLOURS, WIDTH, Rows, band, collected, look, order, styled
+from graphtheory.plot.style import COLORS, WIDTH, Rows, band, collected, look, order, styled
 
 Law = Mapping[str, float]
 """factor c and exponent of y = c x^exponent; claimed, the exponent that theory has, or nan."""
@@ -75,7 +75,7 @@ def _heat(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     axes.pcolormesh(_edges(values), _edges(labels), share, cmap=_MAP, vmin=0, vmax=1)
     half = {row["value"]: row["half"] for row in rows}
     inside = {v: h for v, h in half.items() if 0 < h < math.inf}
-    axes.plot(list(inside), list(inside.values()), "o", color=COLOURS[3], mec="black", mew=0.6,
+    axes.plot(list(inside), list(inside.values()), "o", color=COLORS[3], mec="black", mew=0.6,
               label="half of the trials")  # fmt: skip
     _ticks(axes, values, labels)
     axes.set_ylim(_edges(labels)[[0, -1]])
@@ -87,10 +87,10 @@ def _line(axes: Axes, values: Sequence[float], law: Law) -> None:
     middle = math.sqrt(values[0] * values[-1])
     at = law["factor"] * middle ** law["exponent"]
     fitted, claimed = law["exponent"], law["claimed"]
-    axes.plot(x, at * (x / middle) ** fitted, color=COLOURS[1], label=f"fitted: {fitted:.2f}")
+    axes.plot(x, at * (x / middle) ** fitted, color=COLORS[1], label=f"fitted: {fitted:.2f}")
     if not math.isnan(claimed):
         line = at * (x / middle) ** claimed
-        axes.plot(x, line, "--", color=COLOURS[5], label=f"claimed: {claimed:g}")
+        axes.plot(x, line, "--", color=COLORS[5], label=f"claimed: {claimed:g}")
 
 
 def _edges(centers: Sequence[float]) -> Any:
@@ -224,7 +224,7 @@ def power_laws(
         bands = [band([r["number"] for r in mine if r["value"] == v]) for v in values]
         middle = [m for _, m, _ in bands]
         spread = [[m - low for low, m, _ in bands], [high - m for _, m, high in bands]]
-        color = COLOURS[index % len(COLOURS)]
+        color = COLORS[index % len(COLORS)]
         axes.set(xscale="log", yscale="log")
         axes.errorbar(values, middle, yerr=spread, fmt="o", color=color, capsize=3,
                       label="median, q20 to q80")  # fmt: skip

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphtheory.plot.style import (
-    COLOURS,
-    GREY,
+    COLORS,
+    GRAY,
     HATCHES,
     LIGHT,
     Rows,
@@ -52,7 +52,7 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
         for index, head in enumerate(order(table, "head")):
             mine = [r for r in table if (r["layer"], r["head"]) == (layer, head)]
             _line(panel, mine, "bias", index, f"head {head}")
-        panel.axhline(0, color=GREY, linewidth=0.8)
+        panel.axhline(0, color=GRAY, linewidth=0.8)
         _hops(panel, [row["distance"] for row in table])
         panel.set_title(f"layer {layer}")
     axes[0].set_ylabel("learned bias $b_z$ (logit)")
@@ -93,9 +93,9 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
             [band([100 * r[key] for r in mine if r["distance"] == z]) for z in hops]
         ).T
         place = np.arange(len(hops)) - 0.4 + width * (index + 0.5)
-        colour = LIGHT if index == 0 else COLOURS[(index - 1) % len(COLOURS)]
+        color = LIGHT if index == 0 else COLORS[(index - 1) % len(COLORS)]
         axes.bar(
-            place, middle, width, color=colour, edgecolor=GREY, linewidth=0.5, label=label,
+            place, middle, width, color=color, edgecolor=GRAY, linewidth=0.5, label=label,
             hatch=HATCHES[index % len(HATCHES)],
         )  # fmt: skip
         if index:
@@ -133,10 +133,10 @@ def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
         low, middle, high = np.array(
             [band([100 * r["test"] for r in mine if r["distance"] == z]) for z in hops]
         ).T
-        grey = ("black", GREY)[index % 2]
-        twin.fill_between(hops, low, high, color=grey, alpha=0.1, linewidth=0)
+        gray = ("black", GRAY)[index % 2]
+        twin.fill_between(hops, low, high, color=gray, alpha=0.1, linewidth=0)
         line = (0, (4, 2)) if index == 0 else (0, (1, 1.5))
-        twin.plot(hops, middle, color=grey, linestyle=line, linewidth=2.2, label=series or None)
+        twin.plot(hops, middle, color=gray, linestyle=line, linewidth=2.2, label=series or None)
     twin.spines["right"].set_visible(True)
     return twin
 

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import COLOURS, MARKERS, Rows, collected, order, panels, styled
+from graphtheory.plot.style import COLORS, MARKERS, Rows, collected, order, panels, styled
 
 
 @styled
@@ -27,12 +27,12 @@ def score_over_cost(runs: Rows, *, metric: str = "accuracy", title: str = "") ->
         mine = [row for row in rows if row["model"] == model]
         scores = [100 * row["test"] for row in mine]
         cost = 1000 * mine[0]["gmacs"]
-        colour = COLOURS[index % len(COLOURS)]
-        marker = MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+        color = COLORS[index % len(COLORS)]
+        marker = MARKERS[(index + index // len(COLORS)) % len(MARKERS)]
         spread = stdev(scores) if len(scores) > 1 else 0.0
-        axes.plot([cost] * len(scores), scores, ".", color=colour, alpha=0.4, markersize=5)
+        axes.plot([cost] * len(scores), scores, ".", color=color, alpha=0.4, markersize=5)
         axes.errorbar(
-            cost, fmean(scores), yerr=spread, color=colour, marker=marker, markersize=7,
+            cost, fmean(scores), yerr=spread, color=color, marker=marker, markersize=7,
             capsize=3, linestyle="", label=model,
         )  # fmt: skip
     axes.set_xlim(left=0)

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import COLOURS, panels, styled
+from graphtheory.plot.style import COLORS, panels, styled
 
-_EDGE, _NODE, _CHOSEN = COLOURS[0], COLOURS[3], COLOURS[1]
+_EDGE, _NODE, _CHOSEN = COLORS[0], COLORS[3], COLORS[1]
 
 
 @styled

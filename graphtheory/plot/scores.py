@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphtheory.plot.style import (
-    COLOURS,
-    GREY,
+    COLORS,
+    GRAY,
     Rows,
     collected,
     order,
@@ -42,13 +42,13 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", title: str = "") -> Figu
     for place, model in enumerate(models):
         scores = [100 * row["test"] for row in rows if row["model"] == model]
         mean, spread = fmean(scores), stdev(scores) if len(scores) > 1 else 0.0
-        colour = COLOURS[place % len(COLOURS)]
-        bars.barh(place, mean, height=0.62, color=colour, alpha=0.75)
+        color = COLORS[place % len(COLORS)]
+        bars.barh(place, mean, height=0.62, color=color, alpha=0.75)
         text = f"{mean:.1f} ± {spread:.1f}" if len(scores) > 1 else f"{mean:.1f}"
         bars.annotate(text, (0, place), (5, 0), textcoords="offset points", va="center", **_TEXT)
         dots.errorbar(mean, place, xerr=spread, fmt="|", color="black", capsize=4, markersize=14)
         shift = np.linspace(-0.22, 0.22, len(scores)) if len(scores) > 1 else np.zeros(1)
-        dots.plot(scores, place + shift, ".", color=colour, markersize=6, alpha=0.8)
+        dots.plot(scores, place + shift, ".", color=color, markersize=6, alpha=0.8)
     _names(bars, models)
     _names(dots, [""] * len(models))
     bars.set_xlim(0, 100)
@@ -75,9 +75,9 @@ def paired_differences(rows: Rows, *, first: str, title: str = "") -> Figure:
     for place, row in enumerate(found):
         mean, error = 100 * row["difference"], 200 * row["standard_error"]
         decided = abs(mean) > error  # False of one seed, whose error is nan
-        colour = GREY if not decided else COLOURS[0] if mean > 0 else COLOURS[1]
+        color = GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
         error = 0.0 if math.isnan(error) else error
-        axes.errorbar(mean, place, xerr=error, fmt="o", color=colour, capsize=4, markersize=6)
+        axes.errorbar(mean, place, xerr=error, fmt="o", color=color, capsize=4, markersize=6)
     axes.axvline(0, color="black", linewidth=1)
     _names(axes, [f"{first} - {row['model']}" for row in found])
     axes.set_xlabel("points of the test score, paired by seed: mean ± 2 standard errors")

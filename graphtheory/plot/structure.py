@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from graphtheory.plot.style import (
-    COLOURS,
-    GREY,
+    COLORS,
+    GRAY,
     HATCHES,
     Rows,
     collected,
@@ -38,7 +38,7 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
     for index, series in enumerate(order(table, "series")):
         mine = sorted((r["distance"], r["margin"]) for r in table if r["series"] == series)
         axes.plot(*zip(*mine, strict=True), label=series, **look(index))
-    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.axhline(0, color=GRAY, linewidth=0.8)
     hops = sorted(order(table, "distance"))
     axes.set_xticks(hops)
     axes.set_xlabel("distance z (hops)")
@@ -76,7 +76,7 @@ def grouped_bars(
         place = np.array([i for i, g in enumerate(groups) if g in found], dtype=float)
         bars = axes.bar(
             place - 0.42 + width * (index + 0.5), list(found.values()), width * 0.92,
-            color=COLOURS[index % len(COLOURS)], alpha=0.75, label=name,
+            color=COLORS[index % len(COLORS)], alpha=0.75, label=name,
             hatch=HATCHES[index % len(HATCHES)], edgecolor="white",
         )  # fmt: skip
         if not small:

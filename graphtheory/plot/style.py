@@ -1,4 +1,4 @@
-"""One look for every picture; colours that the colour-blind tell apart, never colour alone."""
+"""One look for every picture; colors that the color-blind tell apart, never color alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Okabe and Ito's palette, yellow left out: it is lost on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#4D4D4D")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#4D4D4D")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
 HATCHES = ("", "//", "..", "xx", "--")
-GREY, LIGHT = "#6B6B6B", "#D9D9D9"
+GRAY, LIGHT = "#6B6B6B", "#D9D9D9"
 WIDTH = 7.0  # inches; the text column of a report
 _LETTERS, _HANDLE = 12, 7  # letters of a legend in an inch, and what its line takes of them
 
@@ -34,7 +34,7 @@ _STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelcolor": "#333333",
-    "axes.edgecolor": GREY,
+    "axes.edgecolor": GRAY,
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,9 +73,9 @@ def panels(
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line of the series number `index`."""
-    at = index % len(COLOURS)
-    return {"color": COLOURS[at], "marker": MARKERS[at], "linestyle": LINES[at]}
+    """Color, marker and line of the series number `index`."""
+    at = index % len(COLORS)
+    return {"color": COLORS[at], "marker": MARKERS[at], "linestyle": LINES[at]}
 
 
 def collected(rows: Rows, name: str, what: str) -> list[dict[str, Any]]:

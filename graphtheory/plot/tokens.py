@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import GREY, styled
+from graphtheory.plot.style import GRAY, styled
 
 _ACROSS = 6  # panels beside each other
 _PANEL = 1.25  # inches
-# Dark and light by turns, so that neighbours differ where colours do not.
+# Dark and light by turns, so that neighbors differ where colors do not.
 _PATCHES = (
     "#0072B2", "#F0C27B", "#009E73", "#F4A9C4", "#6A51A3", "#B8DDF2", "#D55E00", "#C7E9C0",
     "#4D4D4D", "#FDD0A2", "#1F6F8B", "#E6C8E8", "#8C510A", "#D9D9D9", "#7F0000", "#CCEBC5",
@@ -68,7 +68,7 @@ def token_attention(
 
 @styled
 def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
-    """The image, and which token each of its patches went to: one number and colour a token.
+    """The image, and which token each of its patches went to: one number and color a token.
 
     Args:
         image: Values 0..1, [C, H, W] with 1 or 3 channels.
@@ -107,10 +107,10 @@ def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
 
 def _outline(axes: Axes, pixels: np.ndarray) -> None:
     """Where the image changes from dark to light, as a thin line."""
-    grey = pixels.mean(2)
-    if grey.min() < 0.5 < grey.max():
-        across, down = (np.arange(n) + 0.5 for n in grey.shape[::-1])
-        axes.contour(across, down, grey, levels=[0.5], colors="#14C8E8", linewidths=0.9)
+    gray = pixels.mean(2)
+    if gray.min() < 0.5 < gray.max():
+        across, down = (np.arange(n) + 0.5 for n in gray.shape[::-1])
+        axes.contour(across, down, gray, levels=[0.5], colors="#14C8E8", linewidths=0.9)
 
 
 def _numbers(axes: Axes, place: np.ndarray, rank: np.ndarray) -> None:
@@ -139,4 +139,4 @@ def _bare(axes: Axes, name: str) -> None:
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(True)
-        spine.set_color(GREY)
+        spine.set_color(GRAY)

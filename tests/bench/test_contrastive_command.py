@@ -16,7 +16,7 @@ def test_train_learns_without_labels_and_resumes(
     words = ["train", "--task", "contrastive", "--head", "mlp", "--epochs", "2"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "cnn with mlp head on digits" in said and "1-nearest neighbour" in said
+    assert "cnn with mlp head on digits" in said and "1-nearest neighbor" in said
     folder = tmp_path / "runs/contrastive-digits-cnn-mlp-0"
     kept = json.loads((folder / "result.json").read_text())
     assert len(kept["result"]["history"]) == 2 and kept["recipe"]["head"] == "mlp"

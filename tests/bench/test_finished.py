@@ -44,7 +44,7 @@ def test_a_run_comes_back_as_it_was(record: FinishedRuns) -> None:
 
 def test_other_settings_are_refused(record: FinishedRuns) -> None:
     record.add(SETTINGS, RUN)
-    with pytest.raises(ValueError, match="gt, 0 under other settings: epochs 3 there, 4 here"):
+    with pytest.raises(ValueError, match="gt, seed 0 under other settings: epochs 3 there, 4 here"):
         record.find(SETTINGS | {"epochs": 4})
 
 

@@ -23,7 +23,7 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     assert (tmp_path / "vit-0/last.ckpt").exists()
     again = make(tmp_path)
     assert again.count_known() == 2 and again.run() == runs
-    with pytest.raises(ValueError, match="holds cnn, 0 under other settings: recipe"):
+    with pytest.raises(ValueError, match="holds model cnn, seed 0 under other settings: recipe"):
         make(tmp_path, epochs=2).count_known()
     report = ImageReport(again, runs, "the command", Environment("none", {}, ""))
     table = report.table()

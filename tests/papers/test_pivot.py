@@ -16,7 +16,7 @@ ERRORS = Pivot(
 
 
 def test_lines_and_columns_may_change_places_the_rows_stay() -> None:
-    table, rows = ERRORS(None, MEASURED)
+    table, rows, _ = ERRORS(None, MEASURED)
     assert table.columns == ["method", "5 contexts", "10 contexts"] and table.note == "In percent."
     assert table.rows[0] == ["ICL", "6.00 ± 1.41", "11.00 ± 1.41"]
     turned = replace(ERRORS, turned=True)(None, MEASURED)
@@ -27,7 +27,7 @@ def test_lines_and_columns_may_change_places_the_rows_stay() -> None:
 
 def test_several_measures_have_a_column_each_in_every_group() -> None:
     both = replace(ERRORS, measures={"loss": "loss", "error": "error"})
-    table, rows = both(None, MEASURED)
+    table, rows, _ = both(None, MEASURED)
     wanted = ["loss, 5 contexts", "error, 5 contexts", "loss, 10 contexts", "error, 10 contexts"]
     assert table.columns[1:] == wanted
     assert [row.name for row in rows[:2]] == ["loss", "error"]

@@ -38,7 +38,7 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     axes.grid(axis="y")
-    axes.set_xlabel("labelled nodes")
+    axes.set_xlabel("labeled nodes")
     axes.set_ylabel(f"test {metric} (%)")
     axes.set_title(title)
     axes.legend()

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import GREY, Rows, band, collected, look, order, styled
+from graphtheory.plot.style import GRAY, Rows, band, collected, look, order, styled
 
-_SPAN = 30.0  # largest over smallest weight that the colours tell apart
+_SPAN = 30.0  # largest over smallest weight that the colors tell apart
 
 
 @styled
@@ -19,7 +19,7 @@ def attention_by_depth(
 ) -> Figure:
     """Attention of some layers, samples ordered by class, over measures of every layer.
 
-    A colour says how many times uniform attention a weight is, on a logarithmic scale. Below, a
+    A color says how many times uniform attention a weight is, on a logarithmic scale. Below, a
     line is the median over the runs, its band q20 to q80.
 
     Args:
@@ -81,7 +81,7 @@ def _lines(axes: Any, table: list[dict[str, Any]], key: str) -> None:
         axes.fill_between(layers, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(layers, middle, label=series, **style)
     if key == "mass":
-        axes.axhline(table[0]["uniform"], color=GREY, linewidth=1, linestyle=":", label="uniform")
+        axes.axhline(table[0]["uniform"], color=GRAY, linewidth=1, linestyle=":", label="uniform")
     axes.set_xticks(layers)
     axes.set_ylim(0, 1.12 * axes.dataLim.ymax)
     axes.grid(axis="y")

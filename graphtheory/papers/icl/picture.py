@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from graphtheory.plot.style import (
-    COLOURS,
-    GREY,
+    COLORS,
+    GRAY,
     LIGHT,
     WIDTH,
     Rows,
@@ -72,9 +72,9 @@ def prompt_errors(
         for index, line in enumerate(lines):
             _curve(axes, [r for r in mine if r["series"] == line], look(index), line, at)
         for height in marks:
-            axes.axhline(height, color=GREY, linestyle=":", linewidth=1)
+            axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
         if upright is not None:
-            axes.axvline(upright, color=GREY, linestyle=":", linewidth=1)
+            axes.axvline(upright, color=GRAY, linestyle=":", linewidth=1)
         _settings(axes, sorted(order(mine, at)), log)
         axes.set_title(name, fontsize=9.5, fontweight="normal")
         axes.set_xlabel(xlabel)
@@ -214,8 +214,8 @@ def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) 
         axes.scatter(
             x, y, c=[row["step"] for row in mine], norm=steps, cmap=_SHADES, marker=marker, s=14
         )
-    axes.plot([], [], "o", color=GREY, label="a > 0", linestyle="")
-    axes.plot([], [], "x", color=GREY, label="a < 0", linestyle="")
+    axes.plot([], [], "o", color=GRAY, label="a > 0", linestyle="")
+    axes.plot([], [], "x", color=GRAY, label="a < 0", linestyle="")
     axes.legend(fontsize=7.5, loc="upper left")
     axes.set_xlim(-1.05, 1.05)
     axes.grid()
@@ -254,7 +254,7 @@ def pruning_curves(
             own = [row for row in mine if row["series"] == line]
             _curve(axes, own, look(index), line, "rate", 100)
         if width in (small or {}):
-            axes.axvline(100 * (small or {})[width], color=GREY, linestyle=":", linewidth=1.2)
+            axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
         _error_axis(axes, max(row["error"] for row in runs))
         _bars(axes, [row for row in sizes if row["width"] == width])
         axes.set(xlabel="neurons removed (%); bars: smallest first", xlim=(-3, 100))
@@ -274,6 +274,6 @@ def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)
     width = 90 / len(ranks)
-    twin.bar([100 * r for r in ranks], middle, width, color=COLOURS[5], alpha=0.35, linewidth=0)
+    twin.bar([100 * r for r in ranks], middle, width, color=COLORS[5], alpha=0.35, linewidth=0)
     twin.set_ylabel("length of a row of $W_O W_V$")
     twin.spines["right"].set_visible(True)

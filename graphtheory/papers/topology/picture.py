@@ -6,7 +6,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import GREY, LIGHT, Rows, collected, look, order, panels, styled
+from graphtheory.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
 
 _ROW = 0.42  # inches per series
 
@@ -34,7 +34,7 @@ def score_dots(
     best = fmean(100 * r["test"] for r in runs if r["series"] == reference)
     figure, (axes,) = panels(1, height=1.3 + _ROW * len(series))
     axes.axvspan(best - margin, best, color=LIGHT, zorder=0)
-    axes.axvline(best, color=GREY, linewidth=1)
+    axes.axvline(best, color=GRAY, linewidth=1)
     for place, name in enumerate(series):
         mine = [r for r in runs if r["series"] == name]
         own = [setting for setting in settings if setting in order(mine, "setting")]
@@ -49,7 +49,7 @@ def score_dots(
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
-    axes.set_xlabel(f"test {metric} (%): mean, runs; grey: {margin:g} point below {reference}")
+    axes.set_xlabel(f"test {metric} (%): mean, runs; gray: {margin:g} point below {reference}")
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -79,7 +79,7 @@ def influence_over_degree(rows: Rows, *, title: str = "") -> Figure:
         style = look(index)
         axes.fill_between(degree, low, high, color=style["color"], alpha=0.18, linewidth=0)
         axes.plot(degree, middle, label=series, **style)
-    axes.axhline(1, color=GREY, linewidth=0.8)
+    axes.axhline(1, color=GRAY, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_xlabel("degree, the node itself counted")
     axes.set_ylabel("influence under A* over that under A")
