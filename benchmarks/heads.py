@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from graphtheory import cliques
 from graphtheory.bench.rows import Row
 from graphtheory.nn import TransformerHead
-from graphtheory.nn.heads import batch_clique
+from graphtheory.nn.token_sets import token_cliques
 
 Form = Literal["TransformerHead", "TransformerEncoder"]
 OURS, THEIRS = get_args(Form)
@@ -96,7 +96,7 @@ class WithMaps(nn.Module):
 
 def parts(head: TransformerHead, x: Tensor) -> dict[str, Callable[[], object]]:
     """What a step of ours consists of: maps and norms of all blocks, attention of all blocks."""
-    clique, seen = batch_clique(len(x), x.device), torch.randn_like(x)
+    clique, seen = token_cliques(1, len(x), x.device), torch.randn_like(x)
 
     def attention() -> None:
         for block in head.blocks:
@@ -146,7 +146,7 @@ def extra_peak(form: Form, batch: int, **sizes: int) -> int:
     module = module_of(form, **sizes)
     step(module, *draw(8, sizes["width"]))
     x, grad = draw(batch, sizes["width"])
-    batch_clique(batch, x.device)
+    token_cliques(1, batch, x.device)
     before = forget_peak()
     step(module, x, grad)
     return resident("VmHWM") - before

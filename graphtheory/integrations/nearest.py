@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
-from graphtheory.graph import Neighborhood, bipartite
+from graphtheory.nn.token_sets import token_bipartite
 from graphtheory.patterns import TopK
 
 # Swin adds -100 to bar, and to that its bias by relative position.
@@ -56,7 +54,7 @@ def nearest_attention(
     if mask is not None and isinstance(pattern.k, float):
         mask = _bar(mask, pattern, query, key, scale)
     (count, heads, dst, _), src, dtype = query.shape, key.size(2), query.dtype
-    nb = _blocks(count, dst, src, query.device)
+    nb = token_bipartite(count, dst, src, query.device)
     query, key, value = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))  # [B*T,H,D]
     bias = None if mask is None else mask.permute(0, 2, 3, 1).reshape(-1, heads)  # [E, H]
     out = pattern(query, key, value, nb, bias=bias, scale=scale, dropout=dropout)
@@ -99,9 +97,3 @@ def _bar(mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scale: float |
         logits = scale * query.float() @ key.float().transpose(2, 3) + mask.float()
         stays = pattern.mask(logits)
     return torch.where(stays, mask, -torch.inf)
-
-
-@lru_cache(maxsize=8)
-def _blocks(count: int, dst: int, src: int, device: torch.device) -> Neighborhood:
-    with torch.inference_mode(False):
-        return bipartite([dst] * count, [src] * count).to(device)

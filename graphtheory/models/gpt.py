@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.models.token_sets import token_causal
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.sequence_position import LearnedPositions
+from graphtheory.nn.token_sets import token_causal
 
 _STD = 0.02
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from graphtheory.models.token_sets import token_bipartite, token_cliques
 from graphtheory.models.vit import ViT
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.reduce import Reducer, Reduction, follow, pool
+from graphtheory.nn.token_sets import token_bipartite, token_cliques
 
 
 class SizeBias(nn.Module):

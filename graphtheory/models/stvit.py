@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.models.readout import ClassToken, MeanToken
-from graphtheory.models.token_sets import token_bipartite, token_cliques, token_windows
 from graphtheory.models.vit import depth_rates, prenorm_block
 from graphtheory.nn import (
     AttentionMap,
@@ -27,6 +26,7 @@ from graphtheory.nn import (
 )
 from graphtheory.nn.init import draw_parameter, init_transformer
 from graphtheory.nn.patch import PatchTokens
+from graphtheory.nn.token_sets import token_bipartite, token_cliques, token_windows
 
 
 class STViT(nn.Module):

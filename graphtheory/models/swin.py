@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, Windows
 from graphtheory.models.readout import MeanToken
-from graphtheory.models.token_sets import token_windows
 from graphtheory.models.vit import depth_rates
 from graphtheory.nn.attention import Attention, AttentionMap, record_calls
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.init import init_transformer
 from graphtheory.nn.patch import PatchEmbedding, PositionEmbedding, from_map, to_map
+from graphtheory.nn.token_sets import token_windows
 
 
 class PatchMerging(nn.Module):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.models.readout import ClassToken
-from graphtheory.models.token_sets import token_cliques
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.init import draw_parameter, init_transformer
 from graphtheory.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding
+from graphtheory.nn.token_sets import token_cliques
 
 
 class ViT(nn.Module):

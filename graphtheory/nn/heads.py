@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphtheory.graph import Neighborhood, cliques
+from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
+from graphtheory.nn.token_sets import token_cliques
 
 _PAPER_RATIO = 3.375  # FFN over width: unstated; between 3.28 and 3.41 both sizes are the table's
 
@@ -166,20 +166,7 @@ class TransformerHead(nn.Module):
 
     def _nodes(self, x: Tensor) -> tuple[Tensor, Neighborhood]:
         _check_features(x)
-        return self.inward(x), batch_clique(len(x), x.device)
-
-
-@torch.compiler.disable  # what is compiled would build it in every call
-@lru_cache(maxsize=4)
-def batch_clique(count: int, device: torch.device) -> Neighborhood:
-    """A batch in which every sample attends to every other and to itself (kept).
-
-    Args:
-        count: Samples.
-        device: Where the tensors lie.
-    """
-    with torch.inference_mode(False):
-        return cliques([count]).to(device)
+        return self.inward(x), token_cliques(1, len(x), x.device)
 
 
 def transformer_head_small(in_channels: int = 512, **options: Any) -> TransformerHead:

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from graphtheory.models import gpt, gpt2_small
-from graphtheory.models.token_sets import token_causal
 from graphtheory.nn import PeriodicPositions, SinusoidalPositions
+from graphtheory.nn.token_sets import token_causal
 
 
 def test_it_has_the_published_size() -> None:

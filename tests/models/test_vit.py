@@ -101,5 +101,5 @@ def test_what_is_compiled_takes_the_cliques_that_are_kept(
 ) -> None:
     model, images = vit_pico().eval(), torch.randn(2, 3, 32, 32)
     expected = model(images)
-    monkeypatch.delattr("graphtheory.models.token_sets.cliques")
+    monkeypatch.delattr("graphtheory.nn.token_sets.cliques")
     torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)

@@ -95,6 +95,6 @@ def test_bad_sizes_are_named() -> None:
 
 
 def _clique(count: int):
-    from graphtheory.nn.heads import batch_clique
+    from graphtheory.nn.token_sets import token_cliques
 
-    return batch_clique(count, torch.device("cpu"))
+    return token_cliques(1, count, torch.device("cpu"))

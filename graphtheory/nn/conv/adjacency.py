@@ -1,4 +1,4 @@
-"""What a PyG layer is given as `edge_index`, of any kind, as rows of senders and back again."""
+"""Any `edge_index` that PyG layers accept as a `Neighborhood`, and results back in its order."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Sizes = tuple[int | None, int | None]
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """Rows of senders, with the way between their order and the given order of edges.
+    """A neighborhood (CSR), and the permutation between its order and the given order of edges.
 
     The given order is that of the columns of an edge list, the rows of a `Neighborhood` or of a CSR
-    matrix, the columns of a CSC matrix; appended self-loops come last, node by node.
+    matrix, the columns of a CSC matrix; appended self-loops come last, sorted by node.
 
     Attributes:
-        neighborhood: The rows.
-        order: Edge e of the rows is edge ``order[e]`` of the given order; None is the identity.
-        edges: [2, E] senders and receivers in the given order, where self-loops were appended.
-        loops: Number of self-loops appended.
-        replaced: Bool [E] in the order of the rows, True for a given self-loop, which an appended
-            one stands in for; None when there is none.
+        neighborhood: The edges in CSR order.
+        order: Edge e in CSR order is edge ``order[e]`` of the given order; None is the identity.
+        edges: [2, E] source and target nodes in the given order; None without appended self-loops.
+        loops: Number of appended self-loops.
+        replaced: Bool [E] in CSR order, True for a given self-loop that an appended one replaces;
+            None if there is none.
     """
 
     neighborhood: Neighborhood
@@ -51,32 +51,32 @@ class Adjacency:
 
     @property
     def num_given(self) -> int:
-        """Edges without the appended self-loops."""
+        """Number of edges without the appended self-loops."""
         return self.neighborhood.num_edges - self.loops
 
     def to_rows(self, per_edge: Tensor) -> Tensor:
-        """From the given order to that of the rows."""
+        """From the given order to CSR order."""
         return per_edge if self.order is None else per_edge.index_select(0, self.order)
 
     def to_given(self, per_edge: Tensor) -> Tensor:
-        """From the order of the rows to the given one."""
+        """From CSR order to the given order."""
         if self.order is None:
             return per_edge
         return torch.zeros_like(per_edge).index_copy(0, self.order.long(), per_edge)
 
     def receivers(self) -> Tensor:
-        """Receiver of each edge of the rows, int64 [E]."""
-        return to_keep(self.neighborhood.receivers)
+        """Target node of each edge in CSR order, int64 [E]."""
+        return outside_inference_mode(self.neighborhood.receivers)
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` returns, made once for this object."""
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The result of `make`, called once per key for this object."""
         if key not in self._made:
-            self._made[key] = to_keep(make)
+            self._made[key] = outside_inference_mode(make)
         return self._made[key]
 
     def edges_as_senders(self) -> Neighborhood:
-        """The neighborhood in which every edge is a sender: receivers sum over edges."""
-        return self.once("edges", self._edges_as_senders)
+        """The neighborhood whose source nodes are the edges: target nodes sum over their edges."""
+        return self.cached("edges", self._edges_as_senders)
 
     def _edges_as_senders(self) -> Neighborhood:
         nb = self.neighborhood
@@ -86,31 +86,31 @@ class Adjacency:
         return out
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:
-        """Features [E, D] of the given edges, then of the self-loops as PyG fills them."""
+        """Features [E, D] of the given edges, then of the self-loops, filled in as PyG does."""
         if self.loops == 0 or self.edges is None:
             return features
         src, dst = self.edges[:, : self.num_given]
         rows = self.loops
-        if isinstance(fill_value, str):  # one row more, for edges that do not count
+        if isinstance(fill_value, str):  # an extra row collects the edges that are not reduced
             dst = torch.where((src == dst) | (dst >= self.loops), self.loops, dst)
             rows += 1
         fill = compute_loop_attr(torch.stack([src, dst]), features, rows, False, fill_value)
         return torch.cat([features, fill[: self.loops]])
 
     def with_weights(self, given: Any, weights: Tensor, *, stored: bool = True) -> Any:
-        """What PyG returns for `return_attention_weights`: the edges that count, and their weights.
+        """What PyG returns for `return_attention_weights`: edges and their attention weights.
 
         Args:
-            given: What `read` was given.
-            weights: [E, heads] in the order of the rows.
-            stored: Store the weights in a torch sparse matrix, too; else it comes back as given.
+            given: The adjacency that was passed to `read`.
+            weights: [E, heads] in CSR order.
+            stored: Return a torch sparse matrix with the weights as values, not unchanged.
         """
         weights = self.to_given(weights)
         if self.edges is None:
-            return _beside(given, weights, stored)
-        stays = self.edges[0] != self.edges[1]
-        stays[self.num_given :] = True
-        return _like(given, self.edges[:, stays], weights[stays], self.neighborhood)
+            return _with_given_edges(given, weights, stored)
+        kept = self.edges[0] != self.edges[1]
+        kept[self.num_given :] = True
+        return _like_given(given, self.edges[:, kept], weights[kept], self.neighborhood)
 
 
 def read(
@@ -121,44 +121,44 @@ def read(
     add_self_loops: bool = False,
     flow: str = "source_to_target",
 ) -> Adjacency:
-    """Rows of whatever a PyG layer accepts as `edge_index`.
+    """The neighborhood of whatever a PyG layer accepts as `edge_index`.
 
-    The rows of a tensor that comes again, unchanged, are found, not sorted, again: its identity and
-    version are compared, so in-place operations of torch show, writes through numpy do not.
+    The result is cached per tensor, so an unchanged `edge_index` is not sorted again. Identity and
+    version are compared: torch's in-place operations are noticed, writes through numpy are not.
 
     Args:
         given: Edge list, `EdgeIndex`, torch sparse matrix, `SparseTensor` or `Neighborhood`.
-        num_src: Senders, as x has rows.
-        num_dst: Receivers; None takes what `given` knows, else `num_src`.
-        add_self_loops: Append one to each of the first min(num_src, num_dst) nodes; given ones are
-            marked as replaced.
-        flow: PyG's; "target_to_source" exchanges the rows of an edge list.
+        num_src: Number of source nodes (rows of x).
+        num_dst: Number of target nodes; None means the size of `given`, or `num_src`.
+        add_self_loops: Append a self-loop to each of the first min(num_src, num_dst) nodes; given
+            self-loops are marked as replaced.
+        flow: As in PyG; "target_to_source" swaps the rows of an edge list.
 
     Raises:
-        TypeError: Not an adjacency, or not integer.
-        ValueError: Sizes that differ from those of x; a flow that `given` does not allow.
-        IndexError: A node id out of range.
+        TypeError: If `given` is no adjacency, or not of an integer dtype.
+        ValueError: If its sizes differ from those of x, or it does not support `flow`.
+        IndexError: If a node index is out of range.
     """
     reverse = flow == "target_to_source"
     if reverse and not _is_edge_list(given):
         raise ValueError(
-            f"edge_index: a {type(given).__name__} says who receives; "
-            "flow='target_to_source' takes edge lists only"
+            f"edge_index: a {type(given).__name__} has fixed target nodes; "
+            "flow='target_to_source' requires an edge list"
         )
     num_src, num_dst = _sizes(given, num_src, num_dst)
     if isinstance(given, Neighborhood) and not add_self_loops:
         return Adjacency(given, None)
-    kind = (num_src, num_dst, add_self_loops, reverse)
-    found = _found(given)
-    if found is None:
-        return _build(given, *kind)
-    if kind not in found:
-        found[kind] = to_keep(lambda: _build(given, *kind))
-    return found[kind]
+    key = (num_src, num_dst, add_self_loops, reverse)
+    cache = _cached_for(given)
+    if cache is None:
+        return _build(given, *key)
+    if key not in cache:
+        cache[key] = outside_inference_mode(lambda: _build(given, *key))
+    return cache[key]
 
 
 def edge_list(given: Any) -> Tensor:
-    """[2, E] senders and receivers in the given order of edges."""
+    """[2, E] source and target nodes in the given order of edges."""
     if _is_edge_list(given):
         check_edge_index(given)
         return given if type(given) is Tensor else given.as_tensor()
@@ -184,7 +184,7 @@ def _build(
 ) -> Adjacency:
     if not add_self_loops and not reverse:
         nb = _neighborhood(given, size=(num_src, num_dst))
-        # Of its own: whoever finds these rows again holds neither `given` nor a graph of gradients.
+        # A detached copy: the cache must keep neither `given` nor an autograd graph alive.
         indptr, indices = nb.indptr.detach(), nb.indices.detach()
         own = Neighborhood(indptr, indices, num_src, perm=nb.perm, validate=False)
         return Adjacency(own, nb.perm)
@@ -211,8 +211,8 @@ def _neighborhood(given: Any, size: Sizes | None = None) -> Neighborhood:
     try:
         return neighborhood_from(given, size=size)
     except TypeError as error:
-        told = str(error).removeprefix("obj: ").removeprefix("edge_index: ")
-        raise TypeError(f"edge_index: {told}") from error
+        message = str(error).removeprefix("obj: ").removeprefix("edge_index: ")
+        raise TypeError(f"edge_index: {message}") from error
 
 
 def _is_edge_list(given: Any) -> bool:
@@ -220,7 +220,7 @@ def _is_edge_list(given: Any) -> bool:
 
 
 def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
-    """Senders and receivers, where what `given` knows agrees with x."""
+    """Numbers of source and target nodes, checked against the sizes of `given`."""
     known: Sizes = (None, None)
     if isinstance(given, Neighborhood):
         known = (given.num_src, given.num_dst)
@@ -236,38 +236,38 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
     return num_src, num_dst
 
 
-_FOUND = WeakIdKeyDictionary()  # tensor or Neighborhood -> (stamp, {kind: Adjacency})
+_CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: Adjacency})
 
 
-def to_keep(make: Callable[[], Any]) -> Any:
-    """What `make` returns, of use in training even when it is made in inference mode."""
+def outside_inference_mode(make: Callable[[], Any]) -> Any:
+    """The result of `make`, usable in training even if called in inference mode."""
     if torch.compiler.is_compiling():
         return make()
     with torch.inference_mode(False):
         return make()
 
 
-def _found(given: Any) -> dict[Any, Adjacency] | None:
-    """Rows made for `given` as it is now; None where a change could not be told."""
+def _cached_for(given: Any) -> dict[Any, Adjacency] | None:
+    """The cache for `given` in its present state; None if changes could not be detected."""
     if torch.compiler.is_compiling():
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
     if isinstance(key, Neighborhood):
-        stamp = None
+        state = None
     elif type(key) in (Tensor, EdgeIndex) and not key.is_inference():
-        now = key.as_tensor() if type(key) is EdgeIndex else key
-        strided = now.layout is torch.strided
-        place = (now.data_ptr(), now.stride()) if strided else now._nnz()
-        stamp = (now._version, tuple(now.shape), place)
+        tensor = key.as_tensor() if type(key) is EdgeIndex else key
+        strided = tensor.layout is torch.strided
+        memory = (tensor.data_ptr(), tensor.stride()) if strided else tensor._nnz()
+        state = (tensor._version, tuple(tensor.shape), memory)
     else:
         return None
-    seen = _FOUND.get(key)
-    if seen is None or seen[0] != stamp:
-        seen = _FOUND[key] = (stamp, {})
-    return seen[1]
+    entry = _CACHE.get(key)
+    if entry is None or entry[0] != state:
+        entry = _CACHE[key] = (state, {})
+    return entry[1]
 
 
-def _beside(given: Any, weights: Tensor, stored: bool) -> Any:
+def _with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
     if isinstance(given, SparseTensor):
         return given.set_value(weights, layout="coo")
     if isinstance(given, Neighborhood):
@@ -285,8 +285,8 @@ _TO_SPARSE = {
 }
 
 
-def _like(given: Any, edges: Tensor, weights: Tensor, nb: Neighborhood) -> Any:
-    """Edges and weights as PyG returns them for `given`."""
+def _like_given(given: Any, edges: Tensor, weights: Tensor, nb: Neighborhood) -> Any:
+    """Edges and weights in the form that PyG returns for `given`."""
     size = (nb.num_dst, nb.num_src)
     if isinstance(given, SparseTensor):
         return SparseTensor(row=edges[1], col=edges[0], value=weights, sparse_sizes=size)

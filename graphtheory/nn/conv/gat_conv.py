@@ -11,57 +11,59 @@ from torch_geometric.typing import OptPairTensor, OptTensor, Size
 
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
-from graphtheory.nn.conv.attend import OnCoreAttention
+from graphtheory.nn.conv.gat_base import GATBase
 from graphtheory.ops import additive_attention
 from graphtheory.ops.reference import additive_logits
 
 
-class GATConv(OnCoreAttention, pyg.GATConv):
-    r"""Attention over the neighbors and the node itself, scored by a sum of two or three terms.
+class GATConv(GATBase, pyg.GATConv):
+    r"""GAT attention: LeakyReLU of source, target and edge scores.
 
     .. math::
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta x_j, \qquad
         \alpha_{ij} = \operatorname{softmax}_j\, \operatorname{leaky}\big(
         a_s^\top \Theta x_j + a_t^\top \Theta x_i + a_e^\top \Theta_e e_{ij} \big)
 
-    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbors has itself, and zeros without self-loops. No tensor has both an edge axis
-    and the features of a head; edges enter through the vector :math:`\Theta_e^\top a_e`.
+    Same arguments, parameters, state dict and results as PyG's layer of this name. A node
+    without neighbors attends to itself, and gives zeros without self-loops. No
+    tensor has both an edge axis and a feature axis per head: edge features are multiplied by the
+    vector :math:`\Theta_e^\top a_e`.
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
-            receivers, which then have a matrix each.
-        out_channels: Features of one head.
-        heads: Heads, side by side in the output when `concat`, else averaged.
-        concat: Concatenate the heads.
-        negative_slope: Of the leaky rectifier.
-        dropout: Probability with which an attention weight is dropped in training.
-        add_self_loops: Replace the self-loops by one at each node that is sender and receiver, the
-            first min(N_src, N_dst).
-        edge_dim: Features of an edge, if any.
-        fill_value: Features of self-loops: a number, a tensor, or how to reduce those of the edges
-            that a node receives.
-        bias: Additive bias of the output.
-        residual: Add a linear map of the receiver's features.
-        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+        in_channels: Input features per node; -1 infers them from the first input; a pair for
+            source and target nodes, which then have one weight matrix each.
+        out_channels: Output features per head.
+        heads: Number of attention heads.
+        concat: Concatenate the heads; otherwise average them.
+        negative_slope: Slope of the LeakyReLU.
+        dropout: Probability of dropping an attention weight in training.
+        add_self_loops: Replace existing self-loops by one per node that is both source and target,
+            the first min(N_src, N_dst).
+        edge_dim: Features per edge, if any.
+        fill_value: Edge features of self-loops: a number, a tensor, or how to reduce the features
+            of a node's incoming edges.
+        bias: Add a bias to the output.
+        residual: Add a linear map of the target node's features.
+        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
+            `flow="target_to_source"` requires an edge list.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .] or None).
         - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
           `Neighborhood`.
-        - **edge_attr:** [E, edge_dim], in the order of the edges given.
-        - **size:** (N_src, N_dst), for x_dst None.
+        - **edge_attr:** [E, edge_dim], in the order of the given edges.
+        - **size:** (N_src, N_dst), needed if x_dst is None.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
-          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout), with
+          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout),
           self-loops last.
 
     Raises:
-        ValueError: An option or a shape that does not fit.
-        IndexError: A node id out of range.
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
 
     Source:
-        Velickovic et al. (2018), eq. (3) to (6). Differs from PyG: takes features of edges beside
-        self-loops with sparse matrices, too.
+        Velickovic et al. (2018), eq. (3) to (6). Differs from PyG: accepts edge features together
+        with self-loops for sparse matrices, too.
 
     Example:
         >>> import torch
@@ -108,25 +110,25 @@ class GATConv(OnCoreAttention, pyg.GATConv):
             edge_index = on_core.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
-        num_dst = on_core.receivers(x_src, x_dst, size)
+        num_dst = on_core.num_receivers(x_src, x_dst, size)
         adj = read(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
         source, target = self._project(x_src, x_dst)
-        sent, received = self._numbers(source, target)
-        edge = self._edges(adj, edge_attr, edge_index)
+        of_source, of_target = self._node_scores(source, target)
+        edge = self._edge_scores(adj, edge_attr, edge_index)
         if not return_attention_weights:
             out = additive_attention(
-                source, sent, received, adj.neighborhood, edge=edge,
+                source, of_source, of_target, adj.neighborhood, edge=edge,
                 negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
             )  # fmt: skip
             return self._finish(out, x_dst)
-        logits = additive_logits(sent, received, edge, adj.neighborhood, self.negative_slope)
+        logits = additive_logits(of_source, of_target, edge, adj.neighborhood, self.negative_slope)
         out, weights = self._attend(adj, logits, source)
         return self._finish(out, x_dst), adj.with_weights(edge_index, weights)
 
     def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Senders' and receivers' features [N, H, C], by one matrix or by one each."""
+        """Projected source and target features [N, H, C], by one shared matrix or one each."""
         pair = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
         on_core.check_features("x", x_src, pair[0].in_channels)
         source = pair[0](x_src).view(-1, self.heads, self.out_channels)
@@ -137,18 +139,18 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         on_core.check_features("x", x_dst, pair[1].in_channels)
         return source, pair[1](x_dst).view(-1, self.heads, self.out_channels)
 
-    def _numbers(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """a_s^T and a_t^T of each node and head, [N, H], by a product with a matrix of blocks."""
-        att_src, att_dst = (_blocks(a[0]) for a in (self.att_src, self.att_dst))
+    def _node_scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Source and target scores [N, H], as a product with a block-diagonal matrix."""
+        att_src, att_dst = (_block_diagonal(a[0]) for a in (self.att_src, self.att_dst))
         if target is source:
             both = source.flatten(1) @ torch.cat([att_src, att_dst], 1)
             return both[:, : self.heads], both[:, self.heads :]
-        received = None if target is None else target.flatten(1) @ att_dst
-        return source.flatten(1) @ att_src, received
+        of_target = None if target is None else target.flatten(1) @ att_dst
+        return source.flatten(1) @ att_src, of_target
 
-    def _edges(self, adj: Adjacency, edge_attr: Tensor | None, given: Any) -> Tensor | None:
-        """What an edge adds to its score, [E, H] in the order of the rows; -inf where replaced."""
-        features = self._rows_of_features(adj, edge_attr, given)
+    def _edge_scores(self, adj: Adjacency, edge_attr: Tensor | None, given: Any) -> Tensor | None:
+        """Edge scores [E, H] in CSR order; -inf for replaced self-loops."""
+        features = self._edge_features(adj, edge_attr, given)
         out = None
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
@@ -161,6 +163,6 @@ class GATConv(OnCoreAttention, pyg.GATConv):
         return out.masked_fill(adj.replaced[:, None], -torch.inf)
 
 
-def _blocks(att: Tensor) -> Tensor:
-    """[H, C] -> [H * C, H], which takes each head's features to one number."""
+def _block_diagonal(att: Tensor) -> Tensor:
+    """[H, C] -> [H * C, H], the matrix that maps the features of each head to its score."""
     return torch.diag_embed(att.t()).transpose(0, 1).flatten(0, 1)

@@ -11,56 +11,58 @@ from torch_geometric.typing import OptTensor, PairTensor
 
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
-from graphtheory.nn.conv.attend import OnCoreAttention
+from graphtheory.nn.conv.gat_base import GATBase
 from graphtheory.ops import additive_score
 
 
-class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
-    r"""Attention over the neighbors and the node itself, scored by a vector on a rectified sum.
+class GATv2Conv(GATBase, pyg.GATv2Conv):
+    r"""GATv2 attention: a learned vector times the LeakyReLU of the summed features.
 
     .. math::
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j, \qquad
         \alpha_{ij} = \operatorname{softmax}_j\, a^\top \operatorname{leaky}\big(
         \Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij} \big)
 
-    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbors has itself, and zeros without self-loops. On a CPU no tensor has both an
-    edge axis and the features of a head, and elsewhere only a part of one at a time.
+    Same arguments, parameters, state dict and results as PyG's layer of this name. A node
+    without neighbors attends to itself, and gives zeros without self-loops. On a
+    CPU no tensor has both an edge axis and a feature axis per head; on a GPU such a tensor is
+    computed in parts.
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
-            receivers.
-        out_channels: Features of one head.
-        heads: Heads, side by side in the output when `concat`, else averaged.
-        concat: Concatenate the heads.
-        negative_slope: Of the leaky rectifier.
-        dropout: Probability with which an attention weight is dropped in training.
-        add_self_loops: Replace the self-loops by one at each node that is sender and receiver, the
-            first min(N_src, N_dst).
-        edge_dim: Features of an edge, if any.
-        fill_value: Features of self-loops: a number, a tensor, or how to reduce those of the edges
-            that a node receives.
-        bias: Additive bias of the output and of both projections.
-        share_weights: One matrix for senders and receivers.
-        residual: Add a linear map of the receiver's features.
-        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+        in_channels: Input features per node; -1 infers them from the first input; a pair for
+            source and target nodes.
+        out_channels: Output features per head.
+        heads: Number of attention heads.
+        concat: Concatenate the heads; otherwise average them.
+        negative_slope: Slope of the LeakyReLU.
+        dropout: Probability of dropping an attention weight in training.
+        add_self_loops: Replace existing self-loops by one per node that is both source and target,
+            the first min(N_src, N_dst).
+        edge_dim: Features per edge, if any.
+        fill_value: Edge features of self-loops: a number, a tensor, or how to reduce the features
+            of a node's incoming edges.
+        bias: Add a bias to the output and to both projections.
+        share_weights: Use the same weight matrix for source and target nodes.
+        residual: Add a linear map of the target node's features.
+        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
+            `flow="target_to_source"` requires an edge list.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
         - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
           `Neighborhood`.
-        - **edge_attr:** [E, edge_dim], in the order of the edges given.
+        - **edge_attr:** [E, edge_dim], in the order of the given edges.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
-          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout), with
+          `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout),
           self-loops last.
 
     Raises:
-        ValueError: An option or a shape that does not fit.
-        IndexError: A node id out of range.
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
 
     Source:
-        Brody, Alon and Yahav (2022), eq. (7). Differs from PyG: takes features of edges beside
-        self-loops with sparse matrices, too.
+        Brody, Alon and Yahav (2022), eq. (7). Differs from PyG: accepts edge features together
+        with self-loops for sparse matrices, too.
 
     Example:
         >>> import torch
@@ -106,9 +108,7 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
         if self.needs_messages():
             edge_index = on_core.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        x_src, x_dst = on_core.pair(x, self.flow)
-        if x_dst is None:
-            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        x_src, x_dst = on_core.two_features(x, self.flow)
         adj = read(
             edge_index,
             x_src.size(0),
@@ -117,13 +117,13 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
             flow=self.flow,
         )
         source, target = self._project(x_src, x_dst)
-        scores = self._scores(adj, source, target, edge_attr, edge_index)
-        out, weights = self._attend(adj, scores, source)
+        logits = self._logits(adj, source, target, edge_attr, edge_index)
+        out, weights = self._attend(adj, logits, source)
         out = self._finish(out, x_dst)
         return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> tuple[Tensor, Tensor]:
-        """Senders' and receivers' features [N, H, C]."""
+        """Projected source and target features [N, H, C]."""
         on_core.check_features("x", x_src, self.lin_l.in_channels)
         source = self.lin_l(x_src).view(-1, self.heads, self.out_channels)
         if x_dst is x_src and self.share_weights:
@@ -131,17 +131,17 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
         on_core.check_features("x", x_dst, self.lin_r.in_channels)
         return source, self.lin_r(x_dst).view(-1, self.heads, self.out_channels)
 
-    def _scores(
+    def _logits(
         self, adj: Adjacency, source: Tensor, target: Tensor, edge_attr: Tensor | None, given: Any
     ) -> Tensor:
-        """[E, H] in the order of the rows; -inf where replaced."""
+        """Attention logits [E, H] in CSR order; -inf for replaced self-loops."""
         if edge_attr is not None and self.lin_edge is None:
             raise ValueError("edge_attr: got some, but the layer has edge_dim=None")
-        features = self._rows_of_features(adj, edge_attr, given)
+        features = self._edge_features(adj, edge_attr, given)
         matrix = None
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
-        scores = additive_score(
+        logits = additive_score(
             source,
             target,
             self.att[0],
@@ -151,5 +151,5 @@ class GATv2Conv(OnCoreAttention, pyg.GATv2Conv):
             edge_matrix=matrix,
         )
         if adj.replaced is None:
-            return scores
-        return scores.masked_fill(adj.replaced[:, None], -torch.inf)
+            return logits
+        return logits.masked_fill(adj.replaced[:, None], -torch.inf)

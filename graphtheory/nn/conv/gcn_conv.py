@@ -1,4 +1,4 @@
-"""PyG's GCNConv on the core, for two node sets and samples, too."""
+"""PyG's GCNConv on the core, also for bipartite graphs and sampled neighborhoods."""
 
 from __future__ import annotations
 
@@ -15,52 +15,53 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read, stored_values, to_keep
+from graphtheory.nn.conv.adjacency import Adjacency, outside_inference_mode, read, stored_values
 
 
 class GCNConv(on_core.OnCore, pyg.GCNConv):
-    r"""Sum over the neighbors and the node itself, each term weighted by both degrees.
+    r"""Sum over the neighbors and the node itself with symmetric degree normalization.
 
     .. math::
         x'_i = \Theta^\top \sum_{j \in N(i) \cup \{i\}} \frac{w_{ij}}{\sqrt{d_j\, d_i}}\, x_j,
         \qquad d_i = \sum_j w_{ij}
 
-    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node that
-    nothing reaches gets the bias alone.
+    Same arguments, parameters, state dict and results as PyG's layer of this name. A node without
+    incoming edges gets only the bias.
 
-    What PyG's layer refuses: with a pair (x_src, x_dst) senders and receivers are different nodes.
-    Then :math:`d_j = \sum_i w_{ij}` of a sender is what it sends, and self-loops join the first
-    min(N_src, N_dst) of both sides, as in a sampled block whose receivers are its first senders;
-    pass `add_self_loops=False` where the sides have no nodes in common. A `Neighborhood` brings its
-    `weight` along; with `normalize=False` those weights are taken as they are, which is what a
+    Unlike PyG's layer, this one accepts a pair (x_src, x_dst) of different node sets. The degree of
+    a source node is then :math:`d_j = \sum_i w_{ij}`, and self-loops connect the first
+    min(N_src, N_dst) nodes of both sets, as in a sampled block whose target nodes are its first
+    source nodes; pass `add_self_loops=False` if the sets have no nodes in common. The `weight` of a
+    `Neighborhood` is used as `edge_weight`; with `normalize=False` it is used unchanged, which a
     sampler that corrects its own bias needs.
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input.
-        out_channels: Features of the output.
-        improved: Self-loops of weight 2; as in PyG only where there are weights.
-        cached: Keep the normalized edges of the first call for all that follow.
-        add_self_loops: Add one to each node that has none; default as `normalize`.
-        normalize: Divide by the degrees; False takes the weights as they are.
-        bias: Additive bias of the output.
-        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+        in_channels: Input features per node; -1 infers them from the first input.
+        out_channels: Output features per node.
+        improved: Use self-loops of weight 2; as in PyG only if there are edge weights.
+        cached: Reuse the normalized edges of the first call in all later calls.
+        add_self_loops: Add a self-loop to each node without one; the default is `normalize`.
+        normalize: Divide by the degrees; False uses the given weights unchanged.
+        bias: Add a bias to the output.
+        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
+            `flow="target_to_source"` requires an edge list.
 
     Shapes:
         - **x:** [..., N, in_channels], dense or sparse, or a pair ([N_src, in_channels], [N_dst, .]
-          or None), of whose second only the number of rows counts.
+          or None), of whose second entry only the number of rows is used.
         - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
           `Neighborhood`.
-        - **edge_weight:** [E], in the order of the edges given.
-        - **size:** (N_src, N_dst), for x_dst None.
+        - **edge_weight:** [E], in the order of the given edges.
+        - **size:** (N_src, N_dst), needed if x_dst is None.
         - **output:** [..., N_dst, out_channels].
 
     Raises:
-        ValueError: An option or a shape that does not fit.
-        IndexError: A node id out of range.
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
 
     Source:
-        Kipf and Welling (2017), eq. (2). Differs from PyG: what is said above; weights
-        beside a sparse matrix are an error.
+        Kipf and Welling (2017), eq. (2). Differs from PyG as said above; `edge_weight`
+        together with a sparse matrix is an error.
 
     Example:
         >>> conv = GCNConv(16, 8)
@@ -90,7 +91,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         self.check_options(self)
 
     def reset_parameters(self) -> None:
-        """Fresh parameters; forget the cached edges."""
+        """Reinitialize the parameters and clear the cached edges."""
         super().reset_parameters()
         self._cached_rows = None
 
@@ -110,7 +111,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         num_dst = self._receivers(x, size)
         rows = self._cached_rows
         if rows is None and self.cached and self.normalize:
-            rows = self._cached_rows = to_keep(
+            rows = self._cached_rows = outside_inference_mode(
                 lambda: self._rows(edge_index, edge_weight, x_src, num_dst, one_set)
             )
         elif rows is None:
@@ -121,7 +122,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     def _by_messages(self, x: Any, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         if not isinstance(x, Tensor):
             raise NotImplementedError(
-                "x: got a pair, which explainers and message hooks do not take"
+                "x: got a pair, which explainers and message hooks do not support"
             )
         if isinstance(edge_index, Neighborhood) and edge_weight is None:
             edge_weight = edge_index.weight
@@ -135,12 +136,12 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
                     f"size: got {tuple(size)}, expected two times {num_nodes} rows of x"
                 )
             return num_nodes
-        return on_core.receivers(x[0], x[1], size)
+        return on_core.num_receivers(x[0], x[1], size)
 
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
     ) -> tuple[Neighborhood, Tensor | None]:
-        """Rows of senders and the weight of each edge."""
+        """The neighborhood and the weight of each edge."""
         num_src = x_src.shape[self.node_dim]
         if isinstance(given, SparseTensor) or is_torch_sparse_tensor(given):
             if weight is not None:
@@ -153,9 +154,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         loops = self.normalize and self.add_self_loops
         adj = read(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None and weight.shape != (adj.num_given,):
-            raise ValueError(
-                f"edge_weight: shape {tuple(weight.shape)}, expected [{adj.num_given}]: one an edge"
-            )
+            shape = tuple(weight.shape)
+            raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
         if weight is not None and not weight.is_floating_point():
             raise TypeError(f"edge_weight: dtype {weight.dtype}, expected a floating type")
         if not self.normalize:
@@ -163,12 +163,12 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         if weight is not None:
             return adj.neighborhood, self._normalized(adj, weight, one_set, x_src.dtype)
         key = ("gcn", self.improved, one_set, x_src.dtype)
-        return adj.neighborhood, adj.once(
+        return adj.neighborhood, adj.cached(
             key, lambda: self._normalized(adj, None, one_set, x_src.dtype)
         )
 
     def _normalized_by_pyg(self, given: Any, x: Tensor) -> tuple[Neighborhood, Tensor | None]:
-        """PyG's own rule for matrices, which treats the self-loops they hold by kind of matrix."""
+        """PyG's normalization, which treats self-loops differently per kind of sparse matrix."""
         if is_torch_sparse_tensor(given) and given.layout is torch.sparse_csc:
             given = given.to_sparse_csr()
         num_nodes = x.shape[self.node_dim]
@@ -183,12 +183,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     def _normalized(
         self, adj: Adjacency, weight: Tensor | None, one_set: bool, dtype: torch.dtype
     ) -> Tensor:
-        """Weights [E] over the roots of both degrees, self-loops too, in the order of the rows."""
+        """Weights [E] divided by the roots of both degrees, with self-loops, in CSR order."""
         nb, fill = adj.neighborhood, 1.0 if weight is None or not self.improved else 2.0
         if weight is None:
-            wide = torch.promote_types(
-                dtype, torch.float32
-            )  # a hub's degree overflows half a float
+            # the degree of a hub overflows in float16
+            wide = torch.promote_types(dtype, torch.float32)
             weight = torch.ones(adj.num_given, dtype=wide, device=nb.device)
         weight = adj.to_rows(_with_loops(adj, weight, fill))
         received = _sums(weight, nb)
@@ -197,11 +196,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             back = nb.transpose()
             assert back.perm is not None
             sent = _sums(weight[back.perm], back)
-        to, of = _inverse_root(received), _inverse_root(sent)
-        return to.index_select(0, adj.receivers()) * weight * of.index_select(0, nb.indices)
+        dst, src = _inverse_root(received), _inverse_root(sent)
+        return dst.index_select(0, adj.receivers()) * weight * src.index_select(0, nb.indices)
 
     def _sum(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor:
-        """Weighted sums along the axis of nodes; further axes are heads to the core."""
+        """Weighted sums along the node axis; further axes become heads of `ops.aggregate`."""
         x = x.movedim(self.node_dim, 0)  # [N_src, ..., F]
         value = x.reshape(x.size(0), math.prod(x.shape[1:-1]), x.size(-1))
         weights = None if weight is None else weight[:, None].expand(-1, value.size(1))
@@ -210,7 +209,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
-    """Weights of the given edges, then of the self-loops: that of a given one, or `fill`."""
+    """Weights of the given edges, then of the appended self-loops: the given weight or `fill`."""
     if adj.edges is None:
         return weight
     src, dst = adj.edges[:, : adj.num_given]
@@ -220,11 +219,11 @@ def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
 
 
 def _sums(weight: Tensor, nb: Neighborhood) -> Tensor:
-    """Sum of each row's weights [num_dst]."""
+    """Sum of the incoming weights of each target node [num_dst]."""
     return ops.aggregate(weight[:, None], weight.new_ones(nb.num_src, 1, 1), nb).flatten()
 
 
 def _inverse_root(degree: Tensor) -> Tensor:
-    """Return degree ** -0.5, and 0 for 0 with zero gradient."""
+    """Inverse square root of the degree; 0 with zero gradient where the degree is 0."""
     empty = degree == 0
     return torch.where(empty, 0, torch.where(empty, 1, degree) ** -0.5)

@@ -1,4 +1,4 @@
-"""What the drop-in layers share: when PyG's message passing runs instead, and clear errors."""
+"""Base class and argument checks of the drop-in layers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _HOOKS = tuple(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("
 
 
 class OnCore(MessagePassing):
-    """Base of a drop-in, before PyG's layer of the same name, which it computes otherwise.
+    """Mixin of a drop-in layer; list it before PyG's layer of the same name.
 
-    Parameters, initialization, state dict and representation are PyG's own. `forward` runs on the
-    core, where no message exists. Who needs messages gets them: while an explainer is on
-    (`conv.explain`) or a hook on propagation, messages, aggregation or edge updates is registered,
-    `forward` runs PyG's message passing, with the same result.
+    Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
+    and materializes no messages. While an explainer is on (`conv.explain`) or a hook on
+    propagation, messages, aggregation or edge updates is registered, `forward` runs PyG's message
+    passing instead, with the same result.
     """
 
-    # PyG generates a faster `propagate` for each class, without what an explainer needs, and keeps
-    # the one that it inherits for explainers; that must not be the generated one of PyG's layer.
+    # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
+    # inherited one for them. That must be MessagePassing's, not the one generated for PyG's layer.
     propagate = MessagePassing.propagate
     decomposes: ClassVar[bool] = False
 
     def needs_messages(self) -> bool:
-        """Whether an explainer or a hook asks for messages."""
+        """Whether an explainer or a hook needs messages."""
         if self.explain:
             return True
         return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        """Raise on options of `layer`, PyG's or this one, with which it is another function."""
+        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
         check_dropout(getattr(layer, "dropout", 0.0))
         if not isinstance(layer.aggr_module, SumAggregation):
             raise ValueError(
@@ -66,7 +66,7 @@ def check_dropout(dropout: float) -> None:
 
 
 def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]:
-    """(senders, receivers) of node features; one tensor is both, whatever the flow."""
+    """Features (x_src, x_dst) of source and target nodes; a single tensor is both."""
     if not isinstance(x, Tensor) and flow != "source_to_target":
         raise ValueError(f"x: got a pair, expected one tensor with flow={flow!r}")
     if not isinstance(x, Tensor) and not (isinstance(x, (tuple, list)) and len(x) == 2):
@@ -80,8 +80,16 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
     return x_src, x_dst
 
 
-def receivers(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
-    """Number of receivers; None where neither x nor `size` tells."""
+def two_features(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor]:
+    """`pair` for a layer that needs the features of the target nodes."""
+    x_src, x_dst = pair(x, flow)
+    if x_dst is None:
+        raise ValueError("x: got (x_src, None), expected features of the target nodes too")
+    return x_src, x_dst
+
+
+def num_receivers(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
+    """Number of target nodes; None if neither x nor `size` says."""
     rows = None if x_dst is None else x_dst.size(0)
     if size is None:
         return rows
@@ -92,7 +100,7 @@ def receivers(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
 
 
 def check_features(name: str, features: Tensor, channels: int) -> None:
-    """Raise unless `features` has that many channels; -1 is not known yet."""
+    """Raise unless `features` has `channels` channels; -1 means not known yet."""
     if channels > 0 and features.size(-1) != channels:
         raise ValueError(
             f"{name}: shape {tuple(features.shape)}, expected {channels} features in the last axis"
@@ -100,7 +108,7 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
 
 
 def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | None) -> Any:
-    """`edge_attr`, or else the features [E, D] that a sparse matrix holds as its values."""
+    """`edge_attr` or, if None, the values [E, D] of a sparse matrix."""
     values = stored_values(edge_index)
     if edge_attr is not None or values is None:
         return edge_attr
@@ -108,34 +116,35 @@ def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | No
         return values
     if edge_dim is not None and isinstance(edge_index, SparseTensor):
         raise ValueError(
-            "edge_attr: got none beside a SparseTensor of one number an edge, which is a weight; "
+            "edge_attr: got none beside a SparseTensor of one value per edge, which is a weight; "
             f"expected [E, {edge_dim}] of features"
         )
-    return None  # a torch sparse matrix has a number an edge even where none is meant
+    return None  # a torch sparse matrix always has values, even if no weights are meant
 
 
-def edge_features(edge_attr: Tensor, num_edges: int) -> Tensor:
-    """`edge_attr` as [E, edge_dim]; [E] is one feature an edge."""
+def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
+    """`edge_attr` as [E, edge_dim]; [E] means one feature per edge."""
     if edge_attr.dim() == 1:
         edge_attr = edge_attr[:, None]
     if edge_attr.dim() != 2 or edge_attr.size(0) != num_edges:
         raise ValueError(
             f"edge_attr: shape {tuple(edge_attr.shape)}, expected [{num_edges}, edge_dim]: "
-            "one row an edge"
+            "one row per edge"
         )
+    check_features("edge_attr", edge_attr, edge_dim)
     return edge_attr
 
 
 def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
-    """The matrix [heads, edge_dim, out_channels] of a linear layer that `features` are meant for.
+    """The weights of a linear layer as a matrix [heads, edge_dim, out_channels].
 
-    It is what the layer makes of the identity, so whatever hangs on the layer (a lazy size, a
-    parametrisation, an adapter) takes part.
+    Computed as the layer's output on the identity matrix, so lazy initialization, parametrizations
+    and adapters of the layer apply.
     """
-    one = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
-    return linear(one).view(features.size(1), heads, -1).transpose(0, 1)
+    eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
+    return linear(eye).view(features.size(1), heads, -1).transpose(0, 1)
 
 
 def for_messages(edge_index: Any) -> Any:
-    """`edge_index` in a form that PyG knows."""
+    """`edge_index` in a form that PyG accepts."""
     return edge_index.edge_index() if isinstance(edge_index, Neighborhood) else edge_index

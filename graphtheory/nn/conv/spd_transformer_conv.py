@@ -21,45 +21,44 @@ PairTensor = tuple[Tensor, Tensor]
 
 
 class SPDTransformerConv(MessagePassing):
-    r"""Multi-head attention over any neighborhood, with a learned bias for every distance.
+    r"""Multi-head attention over any neighborhood, with a learned bias per distance.
 
     .. math::
         x'_n = W_R\, x_n + \Big\Vert_{h} \sum_{s \in T^n} W_V^h x_s\,
         \operatorname{softmax}_{s \in T^n}\Big(
         \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + u_{(s,n)}^\top b^h \Big)
 
-    A node with an empty T^n keeps only its own term W_R x_n (zeros without `root_weight`). It is a
-    `MessagePassing` layer for `to_hetero`; as no message exists, hooks on messages are not called.
+    A node with an empty T^n gives W_R x_n (zeros without `root_weight`). The layer subclasses
+    `MessagePassing` so that `to_hetero` accepts it; hooks on messages are not called.
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
-            receivers.
-        out_channels: Features of one head.
+        in_channels: Input features per node; -1 infers them from the first input; a pair for
+            source and target nodes.
+        out_channels: Output features per head.
         heads: Heads, side by side in the output when `concat`, else averaged.
-        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None: no
-            encoding (b = 0).
+        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None
+            disables the encoding (b = 0).
         concat: Concatenate the heads.
-        dropout: Probability with which an attention weight is dropped in training.
+        dropout: Probability of dropping an attention weight in training.
         root_weight: Add W_R x_n.
-        bias: Additive bias of W_Q, W_K, W_V and W_R.
-        scale: Factor of the dot products; None is 1/sqrt(out_channels), the theory model has 1.
+        bias: Add a bias to W_Q, W_K, W_V and W_R.
+        scale: Factor of the dot products; None means 1/sqrt(out_channels); the theory model uses 1.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
         - **edge_index:** [2, E], any other adjacency that PyG's layers take, or a `Neighborhood`.
-        - **distance:** integer hops [E], in the order of the edges given. None takes ``.distance``
-          of the neighborhood; without one the edges themselves are the graph: 0 for a self-loop,
-          else 1.
+        - **distance:** integer hops [E], in the order of the given edges. None takes ``.distance``
+          of the neighborhood or, if it has none, 0 for self-loops and 1 for all other edges.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
 
     Raises:
-        ValueError: Channels or heads below 1; a distance that does not have one entry an edge.
-        IndexError: A node id out of range.
+        ValueError: If channels or heads are below 1, or `distance` is not of shape [E].
+        IndexError: If a node index is out of range.
 
     Source:
-        Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and W_O
-        is left to the next layer.
+        Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and no
+        W_O, which the next layer can learn.
 
     Example:
         >>> conv = SPDTransformerConv(16, 8, heads=4, num_buckets=5)
@@ -97,7 +96,7 @@ class SPDTransformerConv(MessagePassing):
         self.bucket_bias = BucketBias(num_buckets, heads) if num_buckets is not None else None
 
     def reset_parameters(self) -> None:
-        """Fresh projections, and b = 0."""
+        """Reinitialize the projections and set b = 0."""
         for part in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias):
             if part is not None:
                 part.reset_parameters()
@@ -110,9 +109,7 @@ class SPDTransformerConv(MessagePassing):
         return_attention_weights: bool | None = None,
     ) -> Any:
         """Attend; see the class for shapes."""
-        x_src, x_dst = on_core.pair(x)
-        if x_dst is None:
-            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        x_src, x_dst = on_core.two_features(x)
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
@@ -144,7 +141,7 @@ class SPDTransformerConv(MessagePassing):
         elif distance.shape != (nb.num_edges,):
             raise ValueError(
                 f"distance: shape {tuple(distance.shape)}, "
-                f"expected one entry an edge: [{nb.num_edges}]"
+                f"expected one entry per edge: [{nb.num_edges}]"
             )
         else:
             distance = adj.to_rows(distance)
@@ -158,7 +155,7 @@ class SPDTransformerConv(MessagePassing):
     def attention_map(
         self, x: Tensor | PairTensor, edge_index: object, distance: Tensor | None = None
     ) -> AttentionMap:
-        """Weights [E, heads] without dropout, in the edge order of the neighborhood beside them."""
+        """T^n, and attention weights [E, heads] without dropout in its order of edges."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)

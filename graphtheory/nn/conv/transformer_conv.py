@@ -15,46 +15,47 @@ from graphtheory.nn.conv.adjacency import Adjacency, read
 
 
 class TransformerConv(on_core.OnCore, pyg.TransformerConv):
-    r"""Multi-head dot-product attention over the neighbors, with features of edges and a gate.
+    r"""Multi-head dot-product attention over the neighbors, with edge features and a gate.
 
     .. math::
         x'_i = W_1 x_i + \sum_{j \in N(i)} \alpha_{ij} (W_2 x_j + W_6 e_{ij}), \qquad
         \alpha_{ij} = \operatorname{softmax}_j
         \frac{(W_3 x_i)^\top (W_4 x_j + W_6 e_{ij})}{\sqrt{d}}
 
-    Arguments, parameters, state dict and results are those of PyG's layer of this name. A node
-    without neighbors keeps its own term W_1 x_i. No tensor has both an edge axis and the features
-    of a head: edges enter through :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and
+    Same arguments, parameters, state dict and results as PyG's layer of this name. A node
+    without neighbors gives W_1 x_i. No tensor has both an edge axis and a feature axis per head:
+    edge features enter as :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and
     :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
 
     Args:
-        in_channels: Features of a node; -1 is read off the first input; a pair for senders and
-            receivers.
-        out_channels: d, features of one head.
-        heads: Heads, side by side in the output when `concat`, else averaged.
-        concat: Concatenate the heads.
-        beta: Weigh W_1 x_i against the sum by a learned gate, eq. (5).
-        dropout: Probability with which an attention weight is dropped in training.
-        edge_dim: Features of an edge, if any.
-        bias: Additive bias of W_1 to W_4.
+        in_channels: Input features per node; -1 infers them from the first input; a pair for
+            source and target nodes.
+        out_channels: d, output features per head.
+        heads: Number of attention heads.
+        concat: Concatenate the heads; otherwise average them.
+        beta: Combine W_1 x_i and the sum with a learned gate, eq. (5).
+        dropout: Probability of dropping an attention weight in training.
+        edge_dim: Features per edge, if any.
+        bias: Add a bias to W_1 to W_4.
         root_weight: Add W_1 x_i; without it there is no gate.
-        **kwargs: Of PyG's `MessagePassing`; `flow` only takes edge lists, `aggr` is a sum.
+        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
+            `flow="target_to_source"` requires an edge list.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
         - **edge_index:** [2, E], `EdgeIndex`, torch sparse or `SparseTensor` [N_dst, N_src], or a
           `Neighborhood`.
-        - **edge_attr:** [E, edge_dim], in the order of the edges given.
+        - **edge_attr:** [E, edge_dim], in the order of the given edges.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]) before dropout.
 
     Raises:
-        ValueError: An option or a shape that does not fit.
-        IndexError: A node id out of range.
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
 
     Source:
         Shi et al. (2021), eq. (3) to (5). Differs from PyG: `return_attention_weights=False`
-        returns none; features of edges without `edge_dim` are an error.
+        returns no weights; edge features without `edge_dim` are an error.
 
     Example:
         >>> conv = TransformerConv(16, 8, heads=4)
@@ -97,9 +98,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         if self.needs_messages():
             edge_index = on_core.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        x_src, x_dst = on_core.pair(x, self.flow)
-        if x_dst is None:
-            raise ValueError("x: got (x_src, None), expected features of the receivers too")
+        x_src, x_dst = on_core.two_features(x, self.flow)
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
@@ -121,29 +120,28 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
     def _edge_features(
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
     ) -> Tensor | None:
-        """[E, edge_dim] in the order of the rows."""
+        """[E, edge_dim] in CSR order."""
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         if self.lin_edge is None and edge_attr is None:
             return None
         if self.lin_edge is None or edge_attr is None:
             got = "none" if edge_attr is None else "some"
             raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={self.edge_dim}")
-        edge_attr = on_core.edge_features(edge_attr, adj.num_given)
-        on_core.check_features("edge_attr", edge_attr, self.lin_edge.in_channels)
+        edge_attr = on_core.edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
         return adj.to_rows(edge_attr)
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, adj: Adjacency, features: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Sums [N_dst, H, C] and weights [E, H], with the weights as a tensor of their own."""
+        """Weighted sums [N_dst, H, C] and attention weights [E, H], which are materialized."""
         nb, edges = adj.neighborhood, adj.edges_as_senders()
         logits = ops.edge_dot(query, key, nb)
         if features is not None:
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             senders = features[:, None]  # [E, 1, D]
-            asked = torch.einsum("nhc,hdc->hnd", query, matrix)
+            queries = torch.einsum("nhc,hdc->hnd", query, matrix)
             logits = logits + torch.cat(
-                [ops.edge_dot(q[:, None], senders, edges) for q in asked], 1
+                [ops.edge_dot(q[:, None], senders, edges) for q in queries], 1
             )
         weights = ops.edge_softmax(logits * self.out_channels**-0.5, nb)
         kept = nn.functional.dropout(weights, self.dropout, self.training)

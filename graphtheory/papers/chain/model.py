@@ -8,9 +8,9 @@ from torch import Generator, Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.models.gpt import GPT, gpt_block
-from graphtheory.models.token_sets import token_bipartite
 from graphtheory.nn.attention import attention_maps
 from graphtheory.nn.sequence_position import PeriodicPositions
+from graphtheory.nn.token_sets import token_bipartite
 
 
 class ChainAttention(nn.Module):

@@ -215,7 +215,7 @@ def test_options_out_of_range_are_named(options, message) -> None:
 
 def test_errors_name_the_argument() -> None:
     conv, x, edge_index = SPDTransformerConv(5, 4), torch.randn(3, 5), torch.tensor([[0], [1]])
-    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one entry an edge: .1."):
+    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one entry per edge: .1."):
         conv(x, edge_index, torch.tensor([1, 1]))
     with pytest.raises(TypeError, match=r"distance: torch.float32"):
         conv(x, edge_index, torch.tensor([1.0]))

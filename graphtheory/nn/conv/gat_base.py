@@ -1,4 +1,4 @@
-"""What GATConv and GATv2Conv share: from scores to the output."""
+"""Base class of GATConv and GATv2Conv: from attention logits to the output."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 
 
-class OnCoreAttention(on_core.OnCore):
-    """Base of the drop-ins whose scores pass a leaky rectifier."""
+class GATBase(on_core.OnCore):
+    """Mixin of the layers whose attention logits go through a LeakyReLU."""
 
-    def _rows_of_features(
+    def _edge_features(
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
     ) -> Tensor | None:
-        """[E, edge_dim] in the order of the rows, self-loops included; None without `edge_dim`."""
+        """[E, edge_dim] in CSR order, self-loops included; None without `edge_dim`."""
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         if edge_attr is None or self.lin_edge is None:
             return None
-        edge_attr = on_core.edge_features(edge_attr, adj.num_given)
-        on_core.check_features("edge_attr", edge_attr, self.lin_edge.in_channels)
+        edge_attr = on_core.edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
         return adj.to_rows(adj.with_loops(edge_attr, self.fill_value))
 
-    def _attend(self, adj: Adjacency, scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums [N_dst, H, C], and weights [E, H] after dropout."""
-        weights = ops.edge_softmax(scores, adj.neighborhood)
+    def _attend(self, adj: Adjacency, logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted sums [N_dst, H, C], and attention weights [E, H] after dropout."""
+        weights = ops.edge_softmax(logits, adj.neighborhood)
         weights = nn.functional.dropout(weights, self.dropout, self.training)
         return ops.aggregate(weights, value, adj.neighborhood), weights
 
     def _finish(self, out: Tensor, x_dst: Tensor | None) -> Tensor:
-        """Heads side by side or averaged, then residual and bias."""
+        """Concatenate or average the heads, then add residual and bias."""
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.res is not None and x_dst is not None:
             out = out + self.res(x_dst)

@@ -1,7 +1,7 @@
 import torch
 
 from graphtheory.graph import Grid
-from graphtheory.models.token_sets import (
+from graphtheory.nn.token_sets import (
     token_bipartite,
     token_causal,
     token_cliques,

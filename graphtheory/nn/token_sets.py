@@ -1,4 +1,4 @@
-"""Neighborhoods of images, made once for a size and kept: building them looks at every edge."""
+"""Neighborhoods of batches of images or sequences, cached per size."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ import torch
 
 from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, causal, cliques, windows
 
-# What a network of four stages needs for a full and a last batch, in training and validation.
+# A network of four stages needs this many for full and last batches in training and validation.
 _KEPT = 32
 
 
-@torch.compiler.disable  # what is compiled would build them in every call
+@torch.compiler.disable  # compiled code would build them in every call
 @lru_cache(maxsize=_KEPT)
 def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood:
-    """`count` images of `tokens` nodes each, all of an image attending to all (kept).
+    """`count` images of `tokens` nodes each; all nodes of an image attend to each other (cached).
 
     Args:
-        count: Images.
-        tokens: Nodes of each.
-        device: Where the tensors lie.
+        count: Number of images.
+        tokens: Nodes per image.
+        device: Device of the tensors.
     """
     with torch.inference_mode(False):
         return cliques([tokens] * count).to(device)
 
 
-@torch.compiler.disable  # what is compiled would build them in every call
+@torch.compiler.disable  # compiled code would build them in every call
 @lru_cache(maxsize=_KEPT)
 def token_bipartite(count: int, tokens: int, senders: int, device: torch.device) -> Neighborhood:
-    """`count` images of `tokens` receivers, who attend to all `senders` of theirs (kept).
+    """`count` images of `tokens` target and `senders` source nodes, fully connected (cached).
 
     Args:
-        count: Images.
-        tokens: Receivers of each.
-        senders: Senders of each.
-        device: Where the tensors lie.
+        count: Number of images.
+        tokens: Target nodes per image.
+        senders: Source nodes per image.
+        device: Device of the tensors.
     """
     with torch.inference_mode(False):
         return bipartite([tokens] * count, [senders] * count).to(device)
 
 
-@torch.compiler.disable  # what is compiled would build them in every call
+@torch.compiler.disable  # compiled code would build them in every call
 @lru_cache(maxsize=_KEPT)
 def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
-    """Sequences of so many tokens, each attending to itself and those before it (kept).
+    """Causal attention in sequences: each token attends to itself and earlier ones (cached).
 
     Args:
-        sizes: Tokens of each sequence.
-        device: Where the tensors lie.
+        sizes: Tokens per sequence.
+        device: Device of the tensors.
     """
     with torch.inference_mode(False):
         return causal(sizes).to(device)
@@ -56,13 +56,13 @@ def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
 
 @lru_cache(maxsize=_KEPT)
 def token_windows(grid: Grid, size: int, shift: int, device: torch.device) -> Windows:
-    """`graph.windows` (kept).
+    """`graph.windows` (cached).
 
     Args:
-        grid: The nodes.
+        grid: Grid of the nodes.
         size: Rows and columns of a window.
         shift: Rows and columns of the first windows.
-        device: Where the tensors lie.
+        device: Device of the tensors.
     """
     with torch.inference_mode(False):
         return windows(grid, size, shift).to(device)
