@@ -1,1 +1,1 @@
-"""Models of other libraries on the core."""
+"""Models of PyG, Hugging Face transformers and timm, computed by `ops`."""

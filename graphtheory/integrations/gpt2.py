@@ -1,4 +1,4 @@
-"""GPT-2 of Hugging Face's transformers: what its options and names are here."""
+"""GPT-2 of Hugging Face transformers: conversion of its options and parameter names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphtheory.nn.sequence_position import LearnedPositions
 
 _TOP = r"(?:transformer\.)?"
 _BLOCK = _TOP + r"h\.(\d+)\."
-_ACTS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
-_MAP = r".*(?:c_attn|c_proj|c_fc)\.weight"  # Conv1D, whose weight is [in, out]
+_GELU_APPROXIMATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+_CONV1D = r".*(?:c_attn|c_proj|c_fc)\.weight"  # Conv1D, whose weight is [in, out]
 
 RULES: Rules = (
     (_TOP + r"wte\.weight", "embed.weight"),
@@ -32,19 +32,22 @@ RULES: Rules = (
 
 
 def transposed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state with the weights of every linear map as torch's `Linear` has them."""
-    return {n: t.t() if re.fullmatch(_MAP, n) else t for n, t in state.items()}
+    """The state with Conv1D weights transposed to the layout of `nn.Linear`."""
+    return {n: t.t() if re.fullmatch(_CONV1D, n) else t for n, t in state.items()}
 
 
 def check_options(config: Any, training: bool) -> None:
-    """Raise on an option that we do not have.
+    """Raise on options that `models.GPT` does not support.
 
     Args:
         config: A `GPT2Config`.
-        training: Whether dropout of features, which we do not have, would take part.
+        training: Whether the model is in training mode; feature dropout is not supported.
+
+    Raises:
+        ValueError: If an option is not supported.
     """
     wanted: dict[str, tuple[object, ...]] = {
-        "activation_function": tuple(_ACTS), "scale_attn_weights": (True,),
+        "activation_function": tuple(_GELU_APPROXIMATIONS), "scale_attn_weights": (True,),
         "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,),
     }  # fmt: skip
     if training:
@@ -59,7 +62,7 @@ def check_options(config: Any, training: bool) -> None:
 
 
 def empty(config: Any, state: Mapping[str, Tensor]) -> GPT:
-    """A model of these options, whose weights are still to come."""
+    """A model with these options, whose weights are loaded later."""
     dim, eps = config.n_embd, config.layer_norm_epsilon
     ratio = (config.n_inner or 4 * dim) / dim
     blocks = [
@@ -68,7 +71,7 @@ def empty(config: Any, state: Mapping[str, Tensor]) -> GPT:
     ]
     for block in blocks:
         assert block.mlp is not None
-        block.mlp.act = nn.GELU(approximate=_ACTS[config.activation_function])
+        block.mlp.act = nn.GELU(approximate=_GELU_APPROXIMATIONS[config.activation_function])
     bare = "lm_head.weight" not in state
     head = nn.Identity() if bare else nn.Linear(dim, config.vocab_size, bias=False)
     return GPT(
@@ -78,7 +81,7 @@ def empty(config: Any, state: Mapping[str, Tensor]) -> GPT:
 
 
 def tie(model: GPT, config: Any) -> None:
-    """Let the head have the embedding's weights, where the options say so."""
+    """Tie the weights of head and embedding if the config says so."""
     if config.tie_word_embeddings and isinstance(model.head, nn.Linear):
         assert isinstance(model.embed, nn.Embedding)
         model.head.weight = model.embed.weight

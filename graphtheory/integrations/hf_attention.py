@@ -1,4 +1,4 @@
-"""k-nearest attention and fewer tokens in the models of Hugging Face's transformers."""
+"""k-NN attention and token reduction in models of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
 
 from graphtheory.integrations.hf_layers import HFLayers
-from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, put, take_out
+from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, install, uninstall
 from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
 from graphtheory.integrations.hf_swin import SwinHooks
-from graphtheory.integrations.nearest import FAR_IN_WINDOWS, nearest_attention
+from graphtheory.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
 What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
 
-# What a layer may hand over that changes the sums, and that is not computed here.
-_REFUSED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
-_NEAREST = "_nearest_attention"  # attribute of a model: the `_Nearest` that was put into it
+# Options of attention layers that change the result and are not supported.
+_UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
+_NEAREST = "_nearest_attention"  # attribute of a model: its `_Nearest`
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Applied:
     """What `apply` did to a model; `print` shows it.
 
     Attributes:
-        what: Who counts in each row, or which tokens stay.
-        parts: Class of each part with its own configuration, and the attention that it had.
+        what: The pattern of attention, or the rule that reduces tokens.
+        parts: Class of each submodel with its own config, and its attention before.
     """
 
     what: TopK | Reduce | Semantic
@@ -45,38 +45,37 @@ class Applied:
 
 
 def apply(model: nn.Module, what: What) -> Applied:
-    """Let a model of `transformers` attend to the nearest, or go on with fewer tokens, in place.
+    """Patch a model of `transformers` in place: k-NN attention or token reduction.
 
-    The model keeps its class, weights and mode. Dropout draws other numbers; attention weights are
-    returned where ``output_attentions=True`` asks for them, with `eager` attention or a `TopK`.
-    A second call with a `TopK` replaces the first, and so does one with fewer tokens; one of each
-    may be applied.
+    The model keeps its class, weights and mode. Dropout draws other random numbers. Attention
+    weights are returned with ``output_attentions=True`` for `eager` attention and `TopK`. A second
+    call with a `TopK` replaces the first, and a second token reduction the first; one of each may
+    be applied.
 
-    `TopK`: every model that finds its attention in `AttentionInterface` can be taken: ViT, DeiT,
-    Swin, DINOv2, CLIP, GPT-2 and others. What changes is the name of the attention in the
-    configuration, so models that share it change together. A row is what the model's mask leaves of
-    it: padding and later tokens are never chosen and have no influence, and a share counts the
-    others. A row without any gives zeros.
+    `TopK` works with every model that uses `AttentionInterface`: ViT, DeiT, Swin, DINOv2, CLIP,
+    GPT-2 and others. It changes the attention implementation in the config, so models that share a
+    config change together. Padding and later tokens that the model masks are never chosen and have
+    no influence; a fraction counts only tokens that are not masked. A row without any gives zeros.
 
-    `Keep`, `Fuse`, `Merge`, `Reduce`, `Semantic`: ViT and DeiT, whose class and distillation tokens
-    stay; `Semantic` also Swin, which has its whole grid again behind it. A rule alone comes after
-    every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after those. Merged tokens count in attention as
-    many times as tokens they stand for. Tokens get fewer behind a layer, as in `models.ReducedViT`;
-    `hf_reduce.trace` tells where they went.
+    `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic` work with ViT and DeiT, whose class and
+    distillation tokens are kept; `Semantic` also with Swin, which continues with its whole grid. A
+    single rule is applied after every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after layers 4 and 7.
+    Merged tokens are weighted in attention by the number of tokens they represent. Tokens are
+    reduced after a layer, as in `models.ReducedViT`; `hf_reduce.trace` maps old tokens to new ones.
 
     Args:
-        model: With weights of any task, such as `ViTForImageClassification`.
-        what: Such as ``TopK(0.5)``; ``TopK(1.0)``, ``Keep(1.0)`` and ``Merge(0)`` give what the
-            model gave before.
+        model: A model for any task, such as `ViTForImageClassification`.
+        what: Such as ``TopK(0.5)``; ``TopK(1.0)``, ``Keep(1.0)`` and ``Merge(0)`` do not change the
+            outputs.
 
     Returns:
-        What was changed; `undo` goes back.
+        What was changed; `undo` restores the model.
 
     Raises:
-        TypeError: Not a model of `transformers`, or nothing of the above.
-        ValueError: A model that this cannot be applied to, with the reason; nothing was changed. In
-            a forward pass: an option that is not supported, such as a soft cap, sinks or a position
-            bias of T5; with fewer tokens a mask, or gradient checkpointing.
+        TypeError: If `model` is not of `transformers`, or `what` is none of the above.
+        ValueError: If the model is not supported, with the reason; it is not changed then. In a
+            forward pass: if an option is not supported, such as a soft cap, sinks or the position
+            bias of T5; with token reduction, a mask or gradient checkpointing.
 
     Example:
         >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
@@ -96,20 +95,20 @@ def apply(model: nn.Module, what: What) -> Applied:
         expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
         raise TypeError(f"what: got {type(what).__name__}, {expected}")
     if isinstance(what, Reduce):
-        put(model, ReductionHooks(HFLayers(model), what))
+        install(model, ReductionHooks(HFLayers(model), what))
     elif model.config.model_type == "swin":
-        put(model, SwinHooks(model, what))
+        install(model, SwinHooks(model, what))
     else:
-        put(model, SemanticHooks(HFLayers(model), what))
+        install(model, SemanticHooks(HFLayers(model), what))
     return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
 
 
 @dataclass(frozen=True)
 class _Nearest:
-    """A `TopK` in a model: it goes along with a copy of the model, and with what is unpickled."""
+    """The `TopK` applied to a model, stored on it so that copies and pickles keep it."""
 
     pattern: TopK
-    before: tuple[tuple[Any, str], ...]  # every configuration, and the attention that it had
+    before: tuple[tuple[Any, str], ...]  # every config, and its attention before
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -117,13 +116,13 @@ class _Nearest:
 
 
 def undo(model: nn.Module) -> None:
-    """Give a model the attention and the tokens back that it had before `apply`.
+    """Restore the attention and the tokens that a model had before `apply`.
 
     Raises:
-        ValueError: Nothing was applied to this model.
+        ValueError: If nothing was applied to this model.
     """
     nearest = vars(model).pop(_NEAREST, None)
-    if not take_out(model) and nearest is None:
+    if not uninstall(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
     for config, kind in () if nearest is None else nearest.before:
         config._attn_implementation_internal = kind
@@ -149,7 +148,7 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
 
 
 def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
-    """The model, and the models in it that have another configuration."""
+    """The model and its submodels that have another config."""
     seen: set[int] = set()
     for part in model.modules():
         if isinstance(part, PreTrainedModel) and id(part.config) not in seen:
@@ -158,7 +157,7 @@ def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
 
 
 def _register(pattern: TopK) -> str:
-    """The name of the pattern in both registries; registering it again changes nothing."""
+    """Register the pattern in both registries and return its name."""
     name = f"graphtheory_topk_{pattern.k}"
     AttentionInterface.register(name, partial(topk_attention_forward, pattern=pattern))
     AttentionMaskInterface.register(name, sdpa_mask)
@@ -178,39 +177,40 @@ def topk_attention_forward(
     is_causal: bool | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """k-nearest attention as a function of transformers' registry.
+    """k-NN attention as a function for `AttentionInterface`.
 
     Args:
-        module: The layer; read for `is_causal` and grouped key heads.
-        query: Receivers' vectors.
-        key: Senders' vectors, of as many heads or a divisor of them.
-        value: Senders' vectors.
-        attention_mask: Bool (True may be seen) or added to the logits, or None; broadcast.
-        pattern: Who counts in each row.
-        scaling: Factor of the dot products; None is 1 / sqrt(head_dim).
-        dropout: Probability with which a weight is dropped.
-        is_causal: Whether a token sees no later one where no mask says; None asks the layer.
-        options: What else a layer hands over; none may be one that changes the sums.
+        module: The layer; its `is_causal` is the default.
+        query: Query vectors.
+        key: Key vectors, of as many heads as the query or a divisor of that.
+        value: Value vectors.
+        attention_mask: Bool (True: attend) or added to the logits, or None; broadcast.
+        pattern: Which keys each query attends to.
+        scaling: Factor of the dot products; None means 1 / sqrt(head_dim).
+        dropout: Probability of dropping an attention weight.
+        is_causal: Whether tokens attend to no later ones if there is no mask; None asks the layer.
+        options: Other arguments of the layer; those that change the result raise.
 
     Shapes:
         query [B, H, T, D], key and value [B, H, S, D], mask [B or 1, H or 1, T, S]
-        -> [B, T, H, D], and the weights [B, H, T, S] or None where nobody asks for them.
+        -> [B, T, H, D], and the weights [B, H, T, S] or None unless they are requested.
 
     Raises:
-        ValueError: An option that is not supported.
+        ValueError: If an option is not supported.
     """
-    for name in _REFUSED:
+    for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ValueError(f"{name}: given, but k-nearest attention does not support it")
     is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     windowed = hasattr(module, "relative_position_bias")
     return nearest_attention(
         query, key, value, attention_mask, pattern, causal=bool(is_causal), scale=scaling,
-        dropout=dropout, far=FAR_IN_WINDOWS if windowed else None, with_weights=_asked(options),
+        dropout=dropout, masked_from=SWIN_MASKED if windowed else None,
+        with_weights=_wants_weights(options),
     )  # fmt: skip
 
 
-def _asked(options: dict[str, Any]) -> bool:
-    """Whether somebody wants the weights: a keyword that came through, or a model that collects."""
+def _wants_weights(options: dict[str, Any]) -> bool:
+    """Whether attention weights are requested, by keyword or by an output collector."""
     collected = output_capturing._active_collector.get() or ()
     return bool(options.get("output_attentions")) or any("attentions" in key for key in collected)

@@ -1,4 +1,4 @@
-"""How the layers of a ViT or DeiT of Hugging Face's transformers are read and called."""
+"""Access to the layers of ViT and DeiT of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 PREFIX = {"vit": 1, "deit": 2}  # class token; class and distillation token
-# Who adds a mask of numbers to the logits.
+# Attention implementations that add a float mask to the logits.
 _ADDING = ("sdpa", "eager", "graphtheory_")
 
 
 class HFLayers:
-    """The `Layers` of a model of transformers.
+    """`hf_reduce.Layers` of a model of transformers.
 
     Args:
         model: A ViT or DeiT.
 
     Raises:
-        ValueError: Another model, and why not that one; a version of transformers that builds them
-            otherwise.
+        ValueError: If the model is another one, or its structure that of another version of
+            transformers.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -34,7 +34,7 @@ class HFLayers:
         self.patch = (patch, patch) if isinstance(patch, int) else tuple(patch)
 
     def norm(self, layer: Any, x: Tensor) -> Tensor:
-        """What the attention of a layer sees of x."""
+        """Tokens x after the layer norm before attention."""
         return layer.layernorm_before(x)
 
     def attention(self, layer: Any) -> nn.Module:
@@ -42,7 +42,7 @@ class HFLayers:
         return layer.attention
 
     def heads(self, layer: Any, x: Tensor, part: int) -> Tensor:
-        """Query, key or value: part 0, 1 or 2."""
+        """Query, key or value (part 0, 1, 2) of normalized tokens x."""
         return heads(layer.attention, x, part)
 
     def scale(self, layer: Any) -> float:
@@ -53,15 +53,15 @@ class HFLayers:
         self, layer: Any, query: Tensor, key: Tensor, value: Tensor,
         attention_mask: Tensor | None = None, **options: Any,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """What the attention of a layer gives."""
-        return sums(layer.attention, query, key, value, attention_mask, **options)
+        """Output of the attention of a layer."""
+        return attend_and_project(layer.attention, query, key, value, attention_mask, **options)
 
     def release(self, layer: Any) -> None:
-        """Take a `forward` out of the attention of a layer."""
+        """Restore the `forward` of the attention of a layer."""
         del layer.attention.forward
 
     def check(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raise where a layer is called in a way that does not go with fewer tokens."""
+        """Raise if a layer is called in a way that token reduction does not support."""
         mask = args[1] if len(args) > 1 else options.get("attention_mask")
         if mask is not None:
             raise ValueError("attention_mask: given, expected none where tokens get fewer")
@@ -71,7 +71,7 @@ class HFLayers:
     def masked(
         self, layer: Any, args: tuple[Any, ...], options: dict[str, Any], mask: Tensor
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call a layer with, so that the mask [B, 1, T, T] is added to its logits."""
+        """Arguments of a layer that add the mask [B, 1, T, T] to its logits."""
         kind = layer.attention.config._attn_implementation
         if not kind.startswith(_ADDING):
             raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
@@ -80,16 +80,16 @@ class HFLayers:
 
 
 def heads(attention: Any, x: Tensor, part: int) -> Tensor:
-    """Query, key or value (part 0, 1, 2) of what an attention sees, [B, heads, T, head_dim]."""
+    """Query, key or value (part 0, 1, 2) of tokens x, [B, heads, T, head_dim]."""
     mapped = (attention.q_proj, attention.k_proj, attention.v_proj)[part](x)
     return mapped.unflatten(2, (-1, attention.head_dim)).transpose(1, 2)
 
 
-def sums(
+def attend_and_project(
     attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """What an attention makes of them by the function that its configuration names."""
+    """Output of the attention function that the config names, and its weights."""
     eager = sys.modules[type(attention).__module__].eager_attention_forward
     attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
     out, weights = attend(
@@ -100,11 +100,11 @@ def sums(
 
 
 def _layers_of(model: PreTrainedModel) -> tuple[list[Any], int]:
-    """Layers, and how many tokens there are before the patches."""
+    """Layers, and the number of tokens before the patches."""
     kind, name = model.config.model_type, type(model).__name__
     if kind in ("swin", "swinv2", "donut-swin", "maskformer-swin"):
         raise ValueError(
-            f"model: {name} attends in windows of a whole grid, adds a bias for each relative "
+            f"model: {name} attends in windows of a whole grid, adds a bias per relative "
             "position and merges 2 x 2 neighbors, so no token may be missing; expected a ViT or "
             "DeiT. TopK can be applied to it, and to a Swin Semantic, which gives all tokens back"
         )

@@ -1,4 +1,4 @@
-"""Fewer tokens in the ViT and DeiT of other libraries, by hooks on their layers."""
+"""Token reduction in ViT and DeiT of other libraries, by hooks on their layers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torch.utils.hooks import RemovableHandle
 from graphtheory.nn import Merge
 from graphtheory.nn.reduce import Reducer, follow
 
-INSTALLED = "_fewer_tokens"  # attribute of a model: what was put into it
+INSTALLED = "_fewer_tokens"  # attribute of a model: its hooks
 
 
 class Layers(Protocol):
-    """How a library's model is read and called: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
+    """Access to the layers of a library: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
 
     Attributes:
-        layers: First to last.
-        prefix: Tokens before the patches.
-        base: The model to which parts that learn are added.
-        embedding: What the images come to first.
-        dim: Features of a token.
+        layers: All layers, first to last.
+        prefix: Number of tokens before the patches.
+        base: The module to which new parameters are added.
+        embedding: The module that embeds the images.
+        dim: Features per token.
         patch: Rows and columns of a patch, in pixels.
     """
 
@@ -41,11 +41,11 @@ class Layers(Protocol):
         ...
 
     def attention(self, layer: Any) -> nn.Module:
-        """The attention of a layer, whose first argument is what it sees."""
+        """The attention module of a layer; its first argument is the normalized tokens."""
         ...
 
     def heads(self, layer: Any, x: Tensor, part: int) -> Tensor:
-        """Query, key or value (part 0, 1, 2) of what it sees, [B, heads, T, D]."""
+        """Query, key or value (part 0, 1, 2) of normalized tokens x, [B, heads, T, D]."""
         ...
 
     def scale(self, layer: Any) -> float:
@@ -53,33 +53,33 @@ class Layers(Protocol):
         ...
 
     def attend(self, layer: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
-        """What the attention of a layer gives; options are those that it is called with."""
+        """Output of the attention of a layer; `options` are its other arguments."""
         ...
 
     def release(self, layer: Any) -> None:
-        """Take a `forward` out of the attention of a layer."""
+        """Restore the `forward` of the attention of a layer."""
         ...
 
     def check(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raise where a layer is called in a way that does not go with fewer tokens."""
+        """Raise if a layer is called in a way that token reduction does not support."""
         ...
 
     def masked(
         self, layer: Any, args: tuple[Any, ...], options: dict[str, Any], mask: Tensor
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call a layer with, so that the mask [B, 1, T, T] is added to its logits."""
+        """Arguments of a layer that add the mask [B, 1, T, T] to its logits."""
         ...
 
 
 @dataclass(frozen=True)
 class Reduce:
-    """Rules of token reduction, each after a layer.
+    """Token reduction after given layers.
 
     Args:
-        after: The rule after the layer of that number, the first one being 1; a single rule stands
-            for one after every layer.
-        proportional: Whether a token counts in attention as many times as tokens it stands for;
-            None: where a rule is a `Merge`.
+        after: Maps the number of a layer, from 1, to the rule applied after it; a single rule is
+            applied after every layer.
+        proportional: Whether attention is proportional: the log of the number of tokens that a
+            token represents is added to its logits. None means if a rule is a `Merge`.
 
     Example:
         >>> Reduce({4: Merge(8)}).counts_sizes
@@ -101,8 +101,8 @@ class Reduce:
         """The rule after each layer that has one.
 
         Raises:
-            TypeError: Something else than a rule.
-            ValueError: A number of a layer that does not exist.
+            TypeError: If a value is not a rule.
+            ValueError: If a layer of that number does not exist.
         """
         if isinstance(self.after, Reducer):
             return dict.fromkeys(range(1, layers + 1), self.after)
@@ -116,11 +116,12 @@ class Reduce:
 
 
 class Trace(NamedTuple):
-    """Where the tokens of the last forward pass went.
+    """Which remaining token represents each token of the last forward pass.
 
     Attributes:
-        size: Tokens that each of those that are left stands for, [B, M].
-        slot: Which of the M each of the T tokens went to, int64 [B, T]; -1 for one that was left.
+        size: Number of tokens that each remaining token represents, [B, M].
+        slot: Index of the remaining token that represents each of the T tokens, int64 [B, T]; -1
+            for dropped tokens.
     """
 
     size: Tensor
@@ -128,12 +129,12 @@ class Trace(NamedTuple):
 
 
 def trace(model: nn.Module) -> Trace:
-    """Where the tokens of the last forward pass of a model with reduction went.
+    """The `Trace` of the last forward pass of a model with token reduction.
 
-    ``unmerge(outputs.last_hidden_state, trace(model).slot)`` has every token again.
+    ``unmerge(outputs.last_hidden_state, trace(model).slot)`` restores every token.
 
     Raises:
-        ValueError: No `Reduce` was applied to the model, or it was not called since.
+        ValueError: If no `Reduce` was applied to the model, or it was not called since.
     """
     made = getattr(model, INSTALLED, None)
     if not isinstance(made, ReductionHooks) or made.now is None:
@@ -141,15 +142,15 @@ def trace(model: nn.Module) -> Trace:
     return made.now
 
 
-def put(model: nn.Module, made: Any) -> None:
-    """Put hooks into a model, in the place of those that are in it."""
-    take_out(model)
+def install(model: nn.Module, made: Any) -> None:
+    """Install hooks in a model, replacing earlier ones."""
+    uninstall(model)
     made.install()
     setattr(model, INSTALLED, made)
 
 
-def take_out(model: nn.Module) -> bool:
-    """Take out what makes tokens fewer; whether there was anything."""
+def uninstall(model: nn.Module) -> bool:
+    """Remove the hooks of token reduction; return whether there were any."""
     made = getattr(model, INSTALLED, None)
     if made is not None:
         made.remove()
@@ -158,14 +159,14 @@ def take_out(model: nn.Module) -> bool:
 
 
 class ReductionHooks:
-    """The hooks of one model, and what they share during a forward pass.
+    """The hooks of one model, and their state during a forward pass.
 
     Args:
-        read: Of that model.
+        read: The layers of the model.
         what: The rules.
 
     Raises:
-        ValueError: See `Reduce.rules`; the model was not touched.
+        ValueError: As in `Reduce.rules`; the model is not changed.
     """
 
     def __init__(self, read: Layers, what: Reduce) -> None:
@@ -176,7 +177,7 @@ class ReductionHooks:
         self.reduced = False
 
     def install(self) -> None:
-        """Put the hooks in."""
+        """Register the hooks."""
         self.handles.append(self.read.layers[0].register_forward_pre_hook(self.start))
         for i, layer in enumerate(self.read.layers, 1):
             self.handles.append(layer.register_forward_pre_hook(self.weigh, with_kwargs=True))
@@ -185,12 +186,12 @@ class ReductionHooks:
                 self.handles.append(layer.register_forward_hook(hook))
 
     def remove(self) -> None:
-        """Take them out."""
+        """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
 
     def start(self, layer: nn.Module, args: tuple[Any, ...]) -> None:
-        """Of the first layer: every token stands for itself."""
+        """Before the first layer: every token represents itself."""
         size = args[0].new_ones(args[0].shape[:2])
         self.now = Trace(size, torch.arange(size.size(1), device=size.device).expand_as(size))
         self.reduced = False
@@ -198,7 +199,7 @@ class ReductionHooks:
     def weigh(
         self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Of each layer: log sizes as a mask that is added to the logits."""
+        """Before each layer: add the log sizes to the attention logits."""
         self.read.check(layer, args, options)
         if not self.proportional or not self.reduced:
             return None
@@ -207,26 +208,26 @@ class ReductionHooks:
         return self.read.masked(layer, args, options, mask)
 
     def reduce(self, number: int, layer: Any, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """After a layer that made `tokens`: the rule of that number."""
+        """After the layer of that number: apply its rule to its output `tokens`."""
         rule, before = self.rules[number], self.now
         assert before is not None
-        seen = self.read.norm(layer, args[0]) if rule.needs else args[0]
+        normed = self.read.norm(layer, args[0]) if rule.needs else args[0]
         found = rule(
             tokens, size=before.size, prefix=self.read.prefix,
-            received=self._received(layer, seen) if rule.needs == "received" else None,
-            keys=self.read.heads(layer, seen, 1).mean(1) if rule.needs == "keys" else None,
+            received=self._received(layer, normed) if rule.needs == "received" else None,
+            keys=self.read.heads(layer, normed, 1).mean(1) if rule.needs == "keys" else None,
         )  # fmt: skip
         self.now = Trace(found.size, follow(before.slot, found.slot))
         self.reduced = self.reduced or found.tokens.size(1) < tokens.size(1)
         return found.tokens
 
-    def _received(self, layer: Any, seen: Tensor) -> Tensor:
-        """Attention that each token receives, heads averaged, [B, T].
+    def _received(self, layer: Any, normed: Tensor) -> Tensor:
+        """Attention received by each token, averaged over heads, [B, T].
 
-        Of the first token where there is one before the patches, else the mean of all.
+        From the class token if there are tokens before the patches, else the mean over all.
         """
-        asking = seen[:, :1] if self.read.prefix else seen
-        query, key = self.read.heads(layer, asking, 0), self.read.heads(layer, seen, 1)
+        queries = normed[:, :1] if self.read.prefix else normed
+        query, key = self.read.heads(layer, queries, 0), self.read.heads(layer, normed, 1)
         logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]
         if self.proportional and self.now is not None:
             logits = logits + self.now.size.log()[:, None, None]

@@ -1,4 +1,4 @@
-"""Semantic tokens in the ViT and DeiT of other libraries: their layers, fewer tokens."""
+"""Semantic tokens (STViT) in ViT and DeiT of other libraries, using their own layers."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from graphtheory.nn import AveragePool, Centers
 
 @dataclass(frozen=True, eq=False)
 class Semantic:
-    r"""Semantic tokens in place of patches, made by two layers of the model as they are.
+    r"""Semantic tokens in place of patches, computed by two of the model's own layers.
 
     .. math:: S_1 = \operatorname{Layer}(P; X), \qquad
         S_2 = \operatorname{Layer}(S_1 + G; [S_1, X])
 
-    Class and distillation token go along: they ask with the tokens, and the tokens see them. A
-    model that was not trained so does not know of such tokens; train it on. The centers and G, a
-    vector for each token that begins at 0, become a part of the model, ``base_model.semantic``.
+    Class and distillation tokens are both queries and keys in both layers. Fine-tune a model that
+    was not trained with semantic tokens. The centers and G, a vector per token initialized to 0,
+    become a submodule of the model, ``base_model.semantic``.
 
-    In a Swin the deepest stage does so, behind its first `base` blocks and without windows or
-    their biases by relative position. Its last block gives back, as in STViT-R, :math:`X' =
-    \operatorname{Layer}(X; S)`, so that stages and tasks that follow have the whole grid.
+    In a Swin this applies to the deepest stage, after its first `base` blocks and without windows
+    or relative position biases. Its last block restores the patches, as in STViT-R, :math:`X' =
+    \operatorname{Layer}(X; S)`, so that later stages and heads have the whole grid.
 
     Args:
-        tokens: M, a square number, for means of bins; or a kind of `Centers`, such as `MaskPool`.
-        base: Layers on the patches; in a Swin of that stage.
-        with_global: Whether there is a G.
+        tokens: M, a square number, for average pooling; or `Centers`, such as `MaskPool`.
+        base: Number of layers on the patches before; in a Swin, of the deepest stage.
+        with_global: Whether to learn G.
 
     Source:
         Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
-        section 3.2, who have no class token: `models.stvit_deit_small` is theirs.
+        section 3.2. Differs: class tokens are kept; `models.stvit_deit_small` is the original.
     """
 
     tokens: int | Centers = 16
@@ -46,7 +46,7 @@ class Semantic:
     with_global: bool = True
 
     def make_centers(self) -> Centers:
-        """What makes the first centers."""
+        """The module that computes the initial centers."""
         if isinstance(self.tokens, Centers):
             return self.tokens
         if self.tokens < 1 or isqrt(self.tokens) ** 2 != self.tokens:
@@ -55,7 +55,7 @@ class Semantic:
 
 
 class Tokens(nn.Module):
-    """What belongs to the model: centers and G, on the device and in the dtype of a parameter."""
+    """Centers and G, a submodule of the model, on the device and in the dtype of `like`."""
 
     def __init__(self, what: Semantic, dim: int, like: nn.Parameter) -> None:
         super().__init__()
@@ -66,14 +66,14 @@ class Tokens(nn.Module):
 
 
 class SemanticHooks:
-    """The hooks of one model, and what they share during a forward pass.
+    """The hooks of one model, and their state during a forward pass.
 
     Args:
-        read: Of that model.
-        what: Which tokens, and where.
+        read: The layers of the model.
+        what: Which tokens, and after which layer.
 
     Raises:
-        ValueError: Layers that there are not; tokens that are no square. The model was not touched.
+        ValueError: If the layers do not exist or `tokens` is no square; the model is not changed.
     """
 
     def __init__(self, read: Layers, what: Semantic) -> None:
@@ -88,35 +88,35 @@ class SemanticHooks:
         self.senders: list[Tensor] = []
 
     def install(self) -> None:
-        """Put them in, and the parts to learn."""
+        """Register the hooks and add the new parameters."""
         self.read.base.semantic = self.parts
         self.handles += [
-            self.read.embedding.register_forward_pre_hook(self.look),
+            self.read.embedding.register_forward_pre_hook(self.record_size),
             *(
                 layer.register_forward_pre_hook(self.read.check, with_kwargs=True)
                 for layer in self.read.layers
             ),
-            self.two[0].register_forward_pre_hook(self.ask_patches),
-            self.two[1].register_forward_pre_hook(self.ask_both),
+            self.two[0].register_forward_pre_hook(self.query_patches),
+            self.two[1].register_forward_pre_hook(self.query_both),
         ]
         for which, layer in enumerate(self.two):
             self.read.attention(layer).forward = partial(self.attend, which)
 
     def remove(self) -> None:
-        """Take all of it out."""
+        """Remove the hooks and the new parameters."""
         del self.read.base.semantic
         for layer in self.two:
             self.read.release(layer)
         for handle in self.handles:
             handle.remove()
 
-    def look(self, embeddings: nn.Module, args: tuple[Any, ...]) -> None:
-        """Of the embeddings: how large the images are."""
+    def record_size(self, embeddings: nn.Module, args: tuple[Any, ...]) -> None:
+        """Before the embedding: record the size of the images in patches."""
         (height, width), patch = args[0].shape[2:], self.read.patch
         self.size = (height // patch[0], width // patch[1])
 
-    def ask_patches(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Of the first layer: prefix and centers ask prefix and patches."""
+    def query_patches(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Before the first layer: prefix and centers query prefix and patches."""
         prefix, patches = args[0].tensor_split([self.read.prefix], 1)
         centers = self.read.base.semantic.centres(
             patches.flatten(0, 1), Grid(len(patches), *self.size)
@@ -125,8 +125,8 @@ class SemanticHooks:
         tokens = centers.view(len(patches), -1, patches.size(2))
         return (torch.cat([prefix, tokens], 1), *args[1:])
 
-    def ask_both(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Of the second: prefix and tokens with G ask prefix, tokens and patches."""
+    def query_both(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Before the second: prefix and tokens plus G query prefix, tokens and patches."""
         assert self.patches is not None
         self.senders.append(torch.cat([args[0], self.patches], 1))
         moved = self.read.base.semantic.global_centres
@@ -135,11 +135,11 @@ class SemanticHooks:
         prefix, tokens = args[0].tensor_split([self.read.prefix], 1)
         return (torch.cat([prefix, tokens + moved], 1), *args[1:])
 
-    def attend(self, which: int, seen: Tensor, *args: Any, **options: Any) -> Any:
-        """The attention of a layer, with senders that are not those who ask."""
+    def attend(self, which: int, normed: Tensor, *args: Any, **options: Any) -> Any:
+        """Cross-attention with the attention module of a layer."""
         read, layer = self.read, self.two[which]
         senders = read.norm(layer, self.senders[which])
         if which == 1:
-            self.patches, self.senders = None, []  # nothing of this pass is kept
-        parts = (read.heads(layer, x, i) for i, x in enumerate((seen, senders, senders)))
+            self.patches, self.senders = None, []  # keep no tensors of this pass
+        parts = (read.heads(layer, x, i) for i, x in enumerate((normed, senders, senders)))
         return read.attend(layer, *parts, *args, **options)

@@ -1,4 +1,4 @@
-"""Semantic tokens in Swin of Hugging Face's transformers, which give back to the patches."""
+"""Semantic tokens in Swin of Hugging Face transformers, which then update the patches."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from graphtheory.graph import Grid
-from graphtheory.integrations.hf_layers import heads, sums
+from graphtheory.integrations.hf_layers import attend_and_project, heads
 from graphtheory.integrations.hf_semantic import Semantic, Tokens
 
-_LEAST = 3  # blocks: two that make tokens, one that gives back
+_LEAST = 3  # blocks: two that compute tokens, one that updates the patches
 
 
 class SwinHooks:
-    """Blocks of the deepest stage of a model, and what they share during a forward pass.
+    """The patched blocks of the deepest stage, and their state during a forward pass.
 
-    The first two make semantic tokens, the last one gives back to the patches, those between them
-    are on tokens.
+    The first two compute semantic tokens, the last one updates the patches from them, those between
+    run on the tokens.
 
     Args:
         model: A Swin.
-        what: Which tokens, and where.
+        what: Which tokens, and after which block.
 
     Raises:
-        ValueError: Blocks that there are not; tokens that are no square; a version of transformers
-            that builds the model otherwise. The model was not touched.
+        ValueError: If the blocks do not exist, `tokens` is no square, or the structure of the model
+            is that of another version of transformers; the model is not changed.
     """
 
     def __init__(self, model: PreTrainedModel, what: Semantic) -> None:
@@ -47,13 +47,13 @@ class SwinHooks:
         self.patches: Tensor | None = None
 
     def install(self) -> None:
-        """Put them in, and the parts to learn."""
+        """Patch the blocks and add the new parameters."""
         self.base.semantic = self.parts
         for which, block in enumerate(self.blocks):
             block.forward = partial(self.run, which)
 
     def remove(self) -> None:
-        """Take all of it out."""
+        """Restore the blocks and remove the new parameters."""
         del self.base.semantic
         for block in self.blocks:
             del block.forward
@@ -62,7 +62,7 @@ class SwinHooks:
         self, which: int, x: Tensor, input_dimensions: tuple[int, int],
         always_partition: bool = False, **options: Any,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """A block: the patches or tokens that go on, and its attention weights."""
+        """Forward of a block: the patches or tokens, and the attention weights."""
         block, made = self.blocks[which], self.base.semantic
         if which == 0:
             self.patches = x
@@ -75,16 +75,16 @@ class SwinHooks:
             return _block(block, moved, torch.cat([x, patches], 1), options)
         if which < len(self.blocks) - 1:
             return _block(block, x, x, options)
-        self.patches = None  # nothing of this pass is kept
+        self.patches = None  # keep no tensors of this pass
         return _block(block, patches, x, options)
 
 
 def _block(
     block: Any, x: Tensor, senders: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """A block in which x asks the senders, without windows."""
+    """A block as cross-attention from x to the senders, without windows."""
     norm, at = block.layernorm_before, block.attention
     parts = (heads(at, norm(y), i) for i, y in enumerate((x, senders, senders)))
-    out, weights = sums(at, *parts, **options)
+    out, weights = attend_and_project(at, *parts, **options)
     x = x + block.drop_path(block.dropout(out))
     return x + block.dropout(block.mlp(block.layernorm_after(x))), weights

@@ -1,4 +1,4 @@
-"""k-nearest attention between dense sets under a mask, as other libraries hand them over."""
+"""k-NN attention on dense tensors [B, H, T, D] with a mask, as other libraries pass them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch import Tensor
 from graphtheory.nn.token_sets import token_bipartite
 from graphtheory.patterns import TopK
 
-# Swin adds -100 to bar, and to that its bias by relative position.
-FAR_IN_WINDOWS = -50.0
+# Swin masks by adding -100, plus its bias by relative position.
+SWIN_MASKED = -50.0
 
 
 def nearest_attention(
@@ -22,22 +22,23 @@ def nearest_attention(
     causal: bool = False,
     scale: float | None = None,
     dropout: float = 0.0,
-    far: float | None = None,
+    masked_from: float | None = None,
     with_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention in which of each row and head the nearest of those count that the mask leaves.
+    """Attention over the k nearest keys per query and head, among those that the mask allows.
 
     Args:
-        query: Receivers' vectors.
-        key: Senders' vectors, of as many heads or a divisor of them.
-        value: Senders' vectors.
-        mask: Bool (True may be seen) or added to the logits, or None.
-        pattern: Who counts in each row.
-        causal: Whether a token sees no later one where there is no mask.
-        scale: Factor of the dot products; None is 1 / sqrt(head_dim).
-        dropout: Probability with which a weight is dropped.
-        far: Numbers of the mask up to this one bar; None is the least finite one.
-        with_weights: Whether the weights are given back, too.
+        query: Query vectors.
+        key: Key vectors, of as many heads as the query or a divisor of that.
+        value: Value vectors.
+        mask: Bool (True: attend) or added to the logits, or None.
+        pattern: Which keys each query attends to.
+        causal: Whether tokens attend to no later ones if there is no mask.
+        scale: Factor of the dot products; None means 1 / sqrt(head_dim).
+        dropout: Probability of dropping an attention weight.
+        masked_from: Additive mask values up to this one mask a key; None means the lowest finite
+            value of the dtype.
+        with_weights: Whether to return the attention weights, too.
 
     Shapes:
         query [B, H, T, D], key and value [B, H, S, D], mask of four axes or fewer, broadcast to
@@ -50,9 +51,9 @@ def nearest_attention(
     """
     groups = query.size(1) // key.size(1)
     key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))
-    mask = _additive(mask, query, key, causal, far)
+    mask = _additive_mask(mask, query, key, causal, masked_from)
     if mask is not None and isinstance(pattern.k, float):
-        mask = _bar(mask, pattern, query, key, scale)
+        mask = _mask_not_chosen(mask, pattern, query, key, scale)
     (count, heads, dst, _), src, dtype = query.shape, key.size(2), query.dtype
     nb = token_bipartite(count, dst, src, query.device)
     query, key, value = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))  # [B*T,H,D]
@@ -65,30 +66,33 @@ def nearest_attention(
     return out, weights.view(count, dst, src, heads).permute(0, 3, 1, 2).to(dtype)
 
 
-def _additive(
-    mask: Tensor | None, query: Tensor, key: Tensor, causal: bool, far: float | None
+def _additive_mask(
+    mask: Tensor | None, query: Tensor, key: Tensor, causal: bool, masked_from: float | None
 ) -> Tensor | None:
-    """The mask [B, H, T, S] as a term of the logits, with -inf for who may not be seen.
+    """The mask [B, H, T, S] as a term of the logits, with -inf for masked keys.
 
-    Of numbers those up to `far` bar; None is the least finite one, as transformers has it.
+    Values up to `masked_from` mask; None means the lowest finite value, as in transformers.
     """
     dst, src = query.size(2), key.size(2)
     if mask is None:
-        if not causal or dst == 1:  # a single new token sees all that is cached
+        if not causal or dst == 1:  # a single new token attends to all cached ones
             return None
         mask = torch.ones(dst, src, dtype=torch.bool, device=query.device).tril()
     if mask.dtype == torch.bool:
         mask = torch.where(mask, query.new_zeros(()), -torch.inf)
     else:
-        far = torch.finfo(mask.dtype).min if far is None else far
-        mask = torch.where(mask <= far, -torch.inf, mask)
+        masked_from = torch.finfo(mask.dtype).min if masked_from is None else masked_from
+        mask = torch.where(mask <= masked_from, -torch.inf, mask)
     return mask[..., :src].expand(*query.shape[:3], src)
 
 
-def _bar(mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scale: float | None) -> Tensor:
-    """The mask, and -inf for who is not chosen, where rows differ in whom the mask leaves.
+def _mask_not_chosen(
+    mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scale: float | None
+) -> Tensor:
+    """Add -inf for keys that are not chosen, if rows differ in how many keys the mask allows.
 
-    What is left of a row is at most the share of a whole one, so nobody is barred twice.
+    The chosen keys of a row are at most the share of a full one, so the later selection by
+    `pattern` keeps all of them.
     """
     if not torch.compiler.is_compiling() and not bool(torch.isneginf(mask).any()):
         return mask

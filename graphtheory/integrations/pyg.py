@@ -1,4 +1,4 @@
-"""PyG models on the core: their layers change class, and nothing else."""
+"""PyG models on the core: their layers change class, everything else stays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 
 class Swapped(NamedTuple):
-    """A layer on the core: its qualified name, its class before and after."""
+    """A swapped layer: its qualified name, its class before and after."""
 
     name: str
     before: type[nn.Module]
@@ -40,7 +40,7 @@ class Swapped(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A message-passing layer left as it was: its qualified name, its class, and why."""
+    """A message-passing layer that was not swapped: its qualified name, its class, and why."""
 
     name: str
     kind: type[nn.Module]
@@ -52,8 +52,8 @@ class Acceleration:
     """What `accelerate` did to a model; `print` shows it as a table.
 
     Attributes:
-        swapped: The layers that are on the core now.
-        kept: The message-passing layers that could not be, each with the reason.
+        swapped: The layers that now run on the core.
+        kept: The other message-passing layers, each with the reason.
     """
 
     swapped: tuple[Swapped, ...]
@@ -61,13 +61,14 @@ class Acceleration:
     _layers: list[tuple[nn.Module, Swapped]] = field(repr=False, compare=False)
 
     def undo(self) -> None:
-        """Give every swapped layer its class back; the weights stay as they are by now.
+        """Restore the class of every swapped layer; the weights stay as they are.
 
-        A `GCNConv` with `cached=True` reads the edges of its next call. A second call does nothing.
+        A `GCNConv` with `cached=True` caches the edges of its next call. Calling `undo` again does
+        nothing.
 
         Raises:
-            RuntimeError: A layer has changed class since, as a parametrization does; no layer was
-                touched.
+            RuntimeError: If a layer has changed class since, as by parametrization; no layer is
+                changed then.
         """
         for layer, (name, _, after) in self._layers:
             if type(layer) is not after:
@@ -91,27 +92,28 @@ class Acceleration:
 
 
 def accelerate(model: nn.Module) -> Acceleration:
-    """Put the layers of a PyG model on the core, in place, with the same results.
+    """Swap the layers of a PyG model for those of `graphtheory.nn`, in place.
 
     Every `TransformerConv`, `GATConv`, `GATv2Conv` and `GCNConv` of PyG in the model, itself
-    included, becomes the one of `graphtheory.nn`. Only its class changes: it stays the same object
-    with the same parameters, hooks and mode, so optimizers, shared layers and state dicts go on as
-    before. Dropout of attention weights draws other numbers, TorchScript does not compile the new
-    layers, and their docstrings say what else differs.
+    included, becomes the one of `graphtheory.nn`, with the same results. Only its class changes: it
+    stays the same object with the same parameters, hooks and mode, so optimizers, shared layers and
+    state dicts remain valid. Attention dropout draws other random numbers, TorchScript does not
+    compile the new layers, and their docstrings say what else differs.
 
-    A layer is kept where the results could differ, with the reason in the report: another class or
-    a subclass, parametrized ones included; options that the drop-in refuses, parts or methods that
-    are not PyG's own; an explainer or a hook that asks for messages; weights that do not exist yet,
-    edges already cached. A model without layers of PyG, or already on the core, stays as it is.
+    A layer is kept if results could differ, with the reason in the report: it is of another class
+    or a subclass, also by parametrization; it has options that the drop-in does not support, or
+    submodules or methods that are not PyG's own; an explainer or a hook needs its messages; its
+    weights are uninitialized, or its edges already cached. A model without layers of PyG, or one
+    that was swapped before, is not changed.
 
     Args:
         model: Any module.
 
     Returns:
-        What was swapped, what was kept and why, and a way back: `undo`.
+        What was swapped, what was kept and why; its `undo` restores the model.
 
     Raises:
-        TypeError: Not a module.
+        TypeError: If `model` is not a module.
 
     Example:
         >>> from torch_geometric.nn.models import GAT
@@ -144,14 +146,14 @@ def accelerate(model: nn.Module) -> Acceleration:
 
 
 def _passes_messages(layer: nn.Module) -> bool:
-    """Whether it is a message-passing layer that is not on the core."""
+    """Whether it is a message-passing layer that was not swapped."""
     if isinstance(layer, torch.jit.ScriptModule):
         return layer.original_name in _NAMES
     return isinstance(layer, MessagePassing) and not isinstance(layer, OnCore)
 
 
 def _objections(layer: nn.Module) -> Iterator[str]:
-    """Why no drop-in is sure to compute what the layer does."""
+    """Reasons why a drop-in might compute something else than the layer."""
     base = next((kind for kind in _DROP_INS if isinstance(layer, kind)), None)
     if isinstance(layer, torch.jit.ScriptModule):
         yield "compiled by TorchScript: accelerate before that"
@@ -180,7 +182,7 @@ def _objections_to_state(layer: MessagePassing, drop_in: type[OnCore]) -> Iterat
 
 def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:
     kinds: tuple[Any, ...] = (type(layer), _DROP_INS[type(layer)])
-    # PyG leaves one of these on the layer after an explanation or for a decomposition.
+    # PyG sets one of these on the layer after an explanation or for a decomposition.
     own = {method for k in kinds for method in (k._orig_propagate, k._jinja_propagate)}
     for name in _METHODS:
         method = vars(layer).get(name)

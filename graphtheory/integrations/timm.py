@@ -1,7 +1,7 @@
-"""timm's models: their state dicts in our networks, nearest attention and fewer tokens in theirs.
+"""timm: load its state dicts, and patch its models with k-NN attention or token reduction.
 
-timm is not imported; what has the structure of its ViT, DeiT and Swin, as the code that DeiT and
-Swin were released with, is taken, too.
+timm is not imported. Models with the same structure as its ViT, DeiT and Swin work, too, such as
+the code that DeiT and Swin were released with.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, put, take_out, trace
+from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, install, trace, uninstall
 from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
 from graphtheory.integrations.timm_attention import (
     attention_layers,
     attention_maps,
-    put_in,
+    remove_pattern,
+    set_pattern,
 )
-from graphtheory.integrations.timm_attention import take_out as take_pattern_out
 from graphtheory.integrations.timm_layers import TimmLayers
 from graphtheory.integrations.weights import Rules, load_renamed
 from graphtheory.models.swin import Swin
@@ -64,16 +64,16 @@ _SWIN_RULES: Rules = (
 def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
     """Load the state dict of a ViT, DeiT or Swin of timm into a network of the same shape.
 
-    timm merges patches at the beginning of a stage and the released code of Swin at the end of the
-    one before; both are understood.
+    timm merges patches at the beginning of a stage, the released code of Swin at the end of the
+    previous one; both are supported.
 
     Args:
         model: Such as ``vit_small()`` for timm's ``vit_small_patch16_224``.
-        state: Names and tensors.
+        state: The state dict.
 
     Raises:
-        ValueError: Names missing or unexpected, or shapes that differ; all are listed, and the
-            model is not touched.
+        ValueError: If names are missing or unexpected, or shapes differ; all are listed, and the
+            model is not changed.
     """
     if not isinstance(model, Swin):
         return load_renamed(model, state, _VIT_RULES)
@@ -90,29 +90,29 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
 def apply(
     model: nn.Module, what: TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
 ) -> list[str]:
-    """Let a model of timm attend to the nearest, or go on with fewer tokens, in place.
+    """Patch a model of timm in place: k-NN attention or token reduction.
 
-    As `integrations.hf_attention.apply` does for models of `transformers`: class, weights, mode and
-    names of the state dict stay, a second call replaces the first of its kind, and one of each kind
-    may be applied. `attention_maps` gives the weights.
+    As `integrations.hf_attention.apply` for models of `transformers`: class, weights, mode and
+    state-dict keys stay, a second call replaces the first of its kind, and one of each kind may be
+    applied. `attention_maps` returns the attention weights.
 
-    `TopK`: every attention of a map `qkv` and a map `proj` to all tokens, as those of
-    VisionTransformer, DeiT and SwinTransformer. `Keep`, `Fuse`, `Merge`, `Reduce`, `Semantic`:
-    models of pre-norm blocks, as VisionTransformer and DeiT, whose class, distillation and register
-    tokens stay.
+    `TopK` works with softmax attention that has linear maps `qkv` and `proj`, as in
+    VisionTransformer, DeiT and SwinTransformer. `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic`
+    work with models of pre-norm blocks, as VisionTransformer and DeiT, whose class, distillation
+    and register tokens are kept.
 
     Args:
         model: Such as ``timm.create_model("vit_small_patch16_224")``.
         what: Such as ``TopK(0.5)``, ``Merge(8)``, ``{4: Keep(0.7), 7: Keep(0.7)}``.
 
     Returns:
-        Names of the attention that attends to the nearest from now on; of a model with attention of
-        another build besides, which stays as it is, not all. None with fewer tokens.
+        Names of the attention modules that were patched; attention without a `qkv` map stays as it
+        is. An empty list for token reduction.
 
     Raises:
-        TypeError: Not a model, or nothing of the above.
-        ValueError: A model that this cannot be applied to, with the reason; nothing was changed. In
-            a forward pass with fewer tokens: a mask, or gradient checkpointing.
+        TypeError: If `model` is not a module, or `what` is none of the above.
+        ValueError: If the model is not supported, with the reason; it is not changed then. In a
+            forward pass with token reduction: a mask, or gradient checkpointing.
 
     Example:
         >>> model = timm.create_model("vit_tiny_patch16_224")  # doctest: +SKIP
@@ -127,12 +127,12 @@ def apply(
     if isinstance(what, TopK):
         layers = attention_layers(model)
         for layer in layers.values():
-            put_in(layer, what)
+            set_pattern(layer, what)
         return list(layers)
     if isinstance(what, Reduce):
-        put(model, ReductionHooks(TimmLayers(model), what))
+        install(model, ReductionHooks(TimmLayers(model), what))
     elif isinstance(what, Semantic):
-        put(model, SemanticHooks(TimmLayers(model), what))
+        install(model, SemanticHooks(TimmLayers(model), what))
     else:
         expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
         raise TypeError(f"what: got {type(what).__name__}, {expected}")
@@ -140,11 +140,11 @@ def apply(
 
 
 def undo(model: nn.Module) -> None:
-    """Give a model the attention and the tokens back that it had before `apply`.
+    """Restore the attention and the tokens that a model had before `apply`.
 
     Raises:
-        ValueError: Nothing was applied to this model.
+        ValueError: If nothing was applied to this model.
     """
-    found = [take_out(model), *map(take_pattern_out, model.modules())]
+    found = [uninstall(model), *map(remove_pattern, model.modules())]
     if not any(found):
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")

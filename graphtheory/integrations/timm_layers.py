@@ -1,4 +1,4 @@
-"""How the blocks of timm's vision transformer are read and called, by structure."""
+"""Access to the blocks of timm's VisionTransformer, recognized by structure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from torch import Tensor, nn
 
 from graphtheory.integrations.timm_attention import (
     PATTERN,
+    attend_and_project,
     attention_layers,
-    gives,
+    computes,
     heads,
-    put_in,
-    sums,
+    set_pattern,
 )
 
 _TOKENS = ("cls_token", "dist_token")
 
 
 class TimmLayers:
-    """The `Layers` of a model of timm.
+    """`hf_reduce.Layers` of a model of timm.
 
     Args:
-        model: A VisionTransformer, or one that is built and behaves like it.
+        model: A VisionTransformer, or a model of the same structure.
 
     Raises:
-        ValueError: Another model.
+        ValueError: If the model is another one.
     """
 
     def __init__(self, model: Any) -> None:
@@ -44,7 +44,7 @@ class TimmLayers:
         self.patch: tuple[int, int] = tuple(model.patch_embed.proj.kernel_size)
 
     def norm(self, layer: Any, x: Tensor) -> Tensor:
-        """What the attention of a layer sees of x."""
+        """Tokens x after the layer norm before attention."""
         return layer.norm1(x)
 
     def attention(self, layer: Any) -> nn.Module:
@@ -52,7 +52,7 @@ class TimmLayers:
         return layer.attn
 
     def heads(self, layer: Any, x: Tensor, part: int) -> Tensor:
-        """Query, key or value: part 0, 1 or 2."""
+        """Query, key or value (part 0, 1, 2) of normalized tokens x."""
         return heads(layer.attn, x)[part]
 
     def scale(self, layer: Any) -> float:
@@ -62,17 +62,17 @@ class TimmLayers:
     def attend(
         self, layer: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any
     ) -> Tensor:
-        """What the attention of a layer gives."""
-        return sums(layer.attn, query, key, value)
+        """What the attention of a layer computes."""
+        return attend_and_project(layer.attn, query, key, value)
 
     def release(self, layer: Any) -> None:
-        """Take a `forward` out of the attention of a layer, and put that of a pattern back."""
+        """Restore the `forward` of the attention of a layer, with its pattern if it has one."""
         del layer.attn.forward
         if hasattr(layer.attn, PATTERN):
-            put_in(layer.attn, getattr(layer.attn, PATTERN))
+            set_pattern(layer.attn, getattr(layer.attn, PATTERN))
 
     def check(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raise where a layer is called in a way that does not go with fewer tokens."""
+        """Raise if a layer is called in a way that token reduction does not support."""
         for given in (*args[1:], *options.values()):
             if given is not None and given is not False:
                 raise ValueError("attn_mask: given, expected none where tokens get fewer")
@@ -82,7 +82,7 @@ class TimmLayers:
     def masked(
         self, layer: Any, args: tuple[Any, ...], options: dict[str, Any], mask: Tensor
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call a layer with, so that the mask [B, 1, T, T] is added to its logits."""
+        """Arguments of a layer that add the mask [B, 1, T, T] to its logits."""
         if "attn_mask" not in signature(type(layer).forward).parameters:
             raise ValueError("attn_mask: these blocks take none, expected those of a newer timm")
         return args[:1], {"attn_mask": mask}
@@ -90,10 +90,12 @@ class TimmLayers:
 
 def _is_known_block(block: Any) -> bool:
     parts = ("norm1", "attn", "norm2", "mlp")
-    return all(hasattr(block, p) for p in parts) and gives(block, _prenorm, block.attn.qkv.weight)
+    return all(hasattr(block, p) for p in parts) and computes(
+        block, _prenorm, block.attn.qkv.weight
+    )
 
 
 def _prenorm(block: Any, x: Tensor) -> Tensor:
-    nothing = nn.Identity()  # the released code of DeiT has no scales
-    x = x + getattr(block, "ls1", nothing)(block.attn(block.norm1(x)))
-    return x + getattr(block, "ls2", nothing)(block.mlp(block.norm2(x)))
+    identity = nn.Identity()  # the released code of DeiT has no scales
+    x = x + getattr(block, "ls1", identity)(block.attn(block.norm1(x)))
+    return x + getattr(block, "ls2", identity)(block.mlp(block.norm2(x)))

@@ -1,6 +1,6 @@
-"""Networks of Hugging Face's transformers as ours, with the same weights, or changed in place.
+"""Hugging Face transformers: convert its models to ours, or patch them in place.
 
-`apply`, `undo` and `Applied` are those of `hf_attention`, for which alone transformers has to be
+`apply`, `undo` and `Applied` come from `hf_attention`, which alone requires transformers to be
 installed.
 """
 
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     return getattr(hf_attention, name)
 
 
-# A checkpoint on disk has the names before the bar, a model of version 5 those behind it.
+# Checkpoints on disk use the names before the bar, models of version 5 those after it.
 _VIT = r"(?:vit\.|deit\.)?"
 _SWIN = r"(?:swin\.)?"
 _BLOCK = _VIT + r"(?:encoder\.layer|layers)\.(\d+)\."
@@ -108,8 +108,8 @@ def from_huggingface(model: Any) -> ViT | Swin | GPT:
         A copy on the model's device, in its dtype and mode.
 
     Raises:
-        TypeError: Another kind of model.
-        ValueError: An option that we do not have, such as an activation that is not GELU or, in
+        TypeError: If the model is of another kind.
+        ValueError: If an option is not supported, such as an activation that is not GELU or, in
             training mode, dropout of features; weights of another task.
 
     Example:
@@ -132,7 +132,7 @@ def from_huggingface(model: Any) -> ViT | Swin | GPT:
         _check_options(config)
     make: Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]
     make = {"swin": _empty_swin, "gpt2": gpt2.empty}.get(kind, _empty_vit)
-    with torch.device("meta"):  # nothing is drawn for weights that are replaced
+    with torch.device("meta"):  # no random initialization for weights that are replaced
         ours = make(config, state)
     ours.to(some.dtype).to_empty(device=some.device)
     if isinstance(ours, GPT):
@@ -146,11 +146,11 @@ def load_huggingface(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> No
     """Load a state dict of `transformers`, of a model or of a checkpoint on disk.
 
     Args:
-        model: Of the same shape.
-        state: Names and tensors.
+        model: A network of the same shape.
+        state: The state dict.
 
     Raises:
-        ValueError: Names missing or unexpected, or shapes that differ; all are listed.
+        ValueError: If names are missing or unexpected, or shapes differ; all are listed.
     """
     if isinstance(model, GPT):
         return load_renamed(model, gpt2.transposed(state), gpt2.RULES)

@@ -1,4 +1,4 @@
-"""Weights of another library under our names, or an error that says which do not fit."""
+"""Load state dicts of other libraries, renamed to our parameter names."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Rules = Sequence[tuple[str, str]]
 def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
     """Load a state dict of another library into a model.
 
-    Every name is rewritten by the first rule that matches all of it. Parts ``name#0``, ``name#1``
-    are joined along the first axis; axes of one entry that come first are dropped where we have
-    none. A rule to "" ignores a name.
+    Every name is rewritten by the first rule that matches it in full. Parts ``name#0``, ``name#1``
+    are concatenated along the first axis; leading axes of size 1 that our parameter lacks are
+    squeezed. A rule to "" ignores a name.
 
     Args:
-        model: Takes copies of the tensors.
-        state: Names and tensors.
-        rules: How names are rewritten.
+        model: Receives copies of the tensors.
+        state: State dict of the other library.
+        rules: Regular expressions and replacements of names.
 
     Raises:
-        ValueError: Names that are missing, that nothing is known about, or shapes that differ; the
-            model is not touched then.
+        ValueError: If names are missing or unexpected, or shapes differ; the model is not changed
+            then.
     """
     wanted = model.state_dict()
     parts: dict[str, dict[int, Tensor]] = {}
@@ -52,7 +52,7 @@ def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
             f"state: does not fit {type(model).__name__}; missing: {_listed(missing)}; "
             f"unexpected: {_listed(unexpected)}; other shapes: {_listed(shapes)}"
         )
-    model.load_state_dict(wanted | found)  # what is empty stays
+    model.load_state_dict(wanted | found)  # empty tensors stay
 
 
 def _renamed(name: str, rules: Rules) -> str | None:
