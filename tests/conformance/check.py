@@ -28,6 +28,13 @@ SMALL = 0.02
 Attention = Callable[..., Tensor]
 
 
+def runs_here(operation: Callable[..., Tensor], *inputs: object) -> list[str]:
+    """Names of the registered backends that can run a call, in the order of choice."""
+    reasons = ops.explain(operation, *inputs).reasons
+    names = ops.backend_names(operation)
+    return [name for name in names if not reasons.get(name, "").startswith("cannot run it")]
+
+
 def _random(num_src: int, num_dst: int, edges: int) -> Neighborhood:
     generator = torch.Generator().manual_seed(num_src + 1000 * num_dst)
     src = torch.randint(num_src, (edges,), generator=generator)

@@ -1,4 +1,4 @@
-"""edge_dot, edge_softmax and aggregate on every CSR backend against plain torch in float64."""
+"""edge_dot, edge_softmax and aggregate on every backend against plain torch in float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
 from graphtheory.ops.backends.cpu import launch
-from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error
+from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error, runs_here
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -24,11 +24,6 @@ SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.fixture(params=["numba_csr", "torch_csr"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def run_by(backend: str, name: str) -> Callable[..., Tensor]:
     return partial(getattr(ops, name), backend=backend)
 
@@ -37,6 +32,19 @@ def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Te
     generator = torch.Generator().manual_seed(nodes)
     shapes = SHAPES[name](nb, *SIZES[nodes])
     return [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
+
+
+def ran_by(*names: str) -> list[tuple[str, str]]:
+    """(operation, backend) for every registered backend that runs the operation on a CPU."""
+    nb, pairs = GRAPHS["random"](7), []
+    for name in names:
+        inputs = draw(name, nb, 7, torch.float32)
+        pairs += [(name, b) for b in runs_here(getattr(ops, name), *inputs, nb)]
+    return [(name, backend) for name, backend in pairs if backend != "reference"]
+
+
+EVERY = pytest.mark.parametrize(("name", "backend"), ran_by(*SHAPES))
+OF_SOFTMAX = pytest.mark.parametrize("backend", [b for _, b in ran_by("edge_softmax")])
 
 
 def results(
@@ -50,7 +58,7 @@ def results(
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
 @pytest.mark.parametrize("nodes", SIZES)
-@pytest.mark.parametrize("name", SHAPES)
+@EVERY
 def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch.dtype) -> None:
     for make in GRAPHS.values():
         nb = make(nodes)
@@ -65,7 +73,7 @@ def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch
 
 
 @pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("name", SHAPES)
+@EVERY
 def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
     for make in GRAPHS.values():
         nb = make(7)
@@ -75,7 +83,7 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@EVERY
 def test_twice_and_on_two_threads_the_same_bits(
     backend: str, name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +97,7 @@ def test_twice_and_on_two_threads_the_same_bits(
         assert all(torch.equal(a, b) for a, b in zip(runs[0], others, strict=True))
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@EVERY
 def test_strides_do_not_matter(backend: str, name: str) -> None:
     nb = GRAPHS["random"](7)
     leaves = draw(name, nb, 7, torch.float32)
@@ -101,6 +109,7 @@ def test_strides_do_not_matter(backend: str, name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(plain, views, strict=True))
 
 
+@OF_SOFTMAX
 def test_softmax_of_a_row_of_minus_infinity(backend: str) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
     logits = torch.tensor([[-torch.inf], [-torch.inf], [-torch.inf], [3e38]], requires_grad=True)
@@ -110,6 +119,7 @@ def test_softmax_of_a_row_of_minus_infinity(backend: str) -> None:
     assert grad.eq(0).all()
 
 
+@OF_SOFTMAX
 def test_nan_stays_in_its_row(backend: str) -> None:
     nb = GRAPHS["random"](63)
     logits = torch.zeros(nb.num_edges, 2)
