@@ -102,6 +102,6 @@ def prompt_signals() -> Iterator[None]:
 
 
 def leave_signals_to_parent(worker: int) -> None:
-    """In a DataLoader worker: its parent hears Ctrl-C too and ends it; SIGTERM ends it as usual."""
+    """In a DataLoader worker: Ctrl-C reaches its parent, which ends it; SIGTERM ends it itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -104,7 +104,7 @@ def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
         f"nearest-{name}": plot.image_graph(
             image, **found.drawing(0, image.size(1), image.size(2)),
             receiver=_middle(found.grid.height, found.grid.width),
-            title=f"Whom the middle patch hears, {name} block",
+            title=f"What the middle patch aggregates from, {name} block",
         )
         for name, found in (("first", first), ("last", last))
     }  # fmt: skip

@@ -72,9 +72,9 @@ class Bench(Command):
     """Stop a run after so many epochs without a better validation score; without it the data set's
     own number."""
     distances: Count = None
-    """Also train, on one seed, models that hear only nodes at distance exactly z, for z up to this:
-    what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most 5,000 nodes, 0,
-    which is none, on a larger one."""
+    """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
+    up to this: what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most
+    5,000 nodes, 0, which is none, on a larger one."""
     search_log: File = None
     """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
     threads: Count = None

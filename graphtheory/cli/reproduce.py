@@ -99,6 +99,8 @@ class Reproduce(Command):
         """Options that the figure has no use for."""
         if self.seeds is not None and not figure.random:
             raise RefusedError(f"--seeds: got {self.seeds}, but {figure.id} draws nothing")
+        if self.seeds is not None and self.quick:
+            raise RefusedError(f"--seeds: got {self.seeds}, but --quick has a number of its own")
         if self.dataset is not None and figure.data is None:
             raise RefusedError(f"--dataset: got {self.dataset}, but {figure.id} draws its data")
         if self.seed and figure.data is not None:

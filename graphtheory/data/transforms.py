@@ -182,7 +182,8 @@ class AddDegreeEncoding(BaseTransform):
 
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
-        direction: "in" counts the senders a node hears, "out" the receivers that hear it.
+        direction: "in" counts the nodes that a node aggregates from, "out" those that
+            aggregate from it.
         log: Take log(1 + degree); otherwise the degree itself.
 
     Raises:

@@ -46,3 +46,10 @@ def __getattr__(name: str) -> Any:
             if name.startswith(family):
                 return getattr(import_module(f"graphtheory.models.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The exported names and those of named sizes."""
+    modules = (import_module(f"graphtheory.models.{name}") for name in {*_MODULES.values()})
+    names = {name for module in modules for name in vars(module) if name.endswith(_SIZES)}
+    return sorted({*__all__, *(name for name in names if name.startswith(tuple(_MODULES)))})

@@ -155,7 +155,7 @@ class GPT(nn.Module):
     def _start(
         self, inputs: Tensor, mask: Tensor | None, kept: Tensor | None
     ) -> tuple[Tensor, Neighborhood]:
-        """Vectors of the tokens, [nodes, dim], and who hears whom."""
+        """Vectors of the tokens, [nodes, dim], and which tokens each one attends to."""
         batch, tokens = inputs.shape[:2]
         if mask is None or kept is None:
             x = self.embed(inputs.flatten(0, 1))

@@ -75,6 +75,8 @@ class GraphTransformer(nn.Module):
             raise ValueError(
                 f"heads: got {heads}, expected a divisor of hidden_channels={hidden_channels}"
             )
+        if pattern is not None and not isinstance(pattern, Pattern):
+            raise TypeError(f"pattern: got {pattern!r}, expected a Pattern such as KHop(2) or None")
         self.pattern = pattern
         attention: dict[str, Any] = {
             "num_buckets": num_buckets,

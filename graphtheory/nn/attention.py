@@ -51,6 +51,7 @@ class Attention(nn.Module):
         -> [num_dst, dim].
 
     Raises:
+        TypeError: If `pattern` is no `ScorePattern`.
         ValueError: If `heads` does not divide `dim`, without `head_dim`; if `relation` is given
             without `bias`, or the reverse.
 
@@ -80,6 +81,11 @@ class Attention(nn.Module):
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.dim, self.heads, self.dropout = dim, heads, dropout
         self.head_dim = dim // heads if head_dim is None else head_dim
+        if pattern is not None and not isinstance(pattern, ScorePattern):
+            raise TypeError(
+                f"pattern: got {pattern!r}, expected a ScorePattern such as TopK(0.5); a Pattern "
+                "is applied to the neighborhood instead"
+            )
         self.pattern = AllSenders() if pattern is None else pattern
         self.bias = bias
         self.qkv = nn.Linear(dim, 3 * heads * self.head_dim, bias=qkv_bias)

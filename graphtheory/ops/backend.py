@@ -98,10 +98,18 @@ def register(backend: Backend) -> None:
     """Add a backend after those that are registered.
 
     Raises:
-        ValueError: If the name is taken.
+        TypeError: If it is no instance of `Backend` with a name.
+        ValueError: If the name is taken or it declares an operation that `ops` does not have.
     """
+    if not isinstance(backend, Backend) or not isinstance(getattr(backend, "name", None), str):
+        raise TypeError(f"backend: got {backend!r}, expected an instance of Backend with a name")
     if backend.name in BACKENDS:
         raise ValueError(f"backend: the name {backend.name!r} is taken")
+    if unknown := sorted(backend.operations - set(OPERATIONS)):
+        raise ValueError(
+            f"operations: {backend.name} declares {', '.join(unknown)}, expected some of "
+            f"{', '.join(OPERATIONS)}"
+        )
     BACKENDS[backend.name] = backend
     for operation in backend.operations:
         BY_OPERATION[operation] += (backend,)

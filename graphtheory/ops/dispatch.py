@@ -102,13 +102,13 @@ class _Explain(Backend):
         return Explanation(call.operation, chosen.name, reasons)
 
 
-def explain(operation: Callable[..., Any], *args: Any, **options: Any) -> Explanation:
+def explain(operation: str | Callable[..., Any], *args: Any, **options: Any) -> Explanation:
     """Which backend would run a call, and why each other would not; nothing is computed.
 
     The arguments are checked as the operation checks them. No random number is drawn.
 
     Args:
-        operation: A function of `ops` that takes `backend`.
+        operation: A function of `ops`, or its name.
         *args: Its arguments.
         **options: Its options without `backend`.
 
@@ -127,9 +127,13 @@ def explain(operation: Callable[..., Any], *args: Any, **options: Any) -> Explan
           torch_csr   could run it, but comes after numba_csr
           reference   could run it, but comes after numba_csr
     """
-    _name(operation)
+    from graphtheory import ops
+
+    function = getattr(ops, _name(operation))
+    if operation is not function and operation != function.__name__:
+        raise ValueError(f"operation: got {operation!r}, expected ops.{function.__name__}")
     if "backend" in options:
         raise TypeError("backend: explain speaks of every backend, expected none of them")
     if options.get("dropout"):
         options["generator"] = torch.Generator()  # the caller's draws stay as they are
-    return operation(*args, backend=_Explain(), **options)
+    return function(*args, backend=_Explain(), **options)

@@ -155,6 +155,8 @@ class Figure:
             quick: A small form, whatever `seeds` says.
         """
         grid = self.bind(self.grid, dataset, root) if self.data else self.grid
+        if first and not hasattr(grid, "first"):
+            raise ValueError(f"seed: got {first}, but the grid of {self.id} has no field `first`")
         if first:
             grid = replace(grid, first=grid.first + first)
         if quick:

@@ -34,6 +34,16 @@ def unrecorded(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"recorded": False})
 
 
+class _Cells(Finished[list[Measured]]):
+    """Finished cells."""
+
+    def read(self, line: dict[str, Any]) -> tuple[dict[str, Any], list[Measured]]:
+        settings, rows = super().read(line)
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise TypeError(f"rows: got {type(rows).__name__}, expected a list of objects")
+        return settings, rows
+
+
 @dataclass(frozen=True)
 class Grid:
     """Base of the settings of a figure: a frozen dataclass, some of whose fields are axes.
@@ -95,7 +105,7 @@ class Grid:
         Raises:
             ValueError: If `kept` is no such file.
         """
-        cells, finished = self.cells(), Finished[list[Measured]](kept)
+        cells, finished = self.cells(), _Cells(kept)
         todo = [cell for cell in cells if finished.find(self.key(cell)) is None]
         begun, one_at_a_time = count(len(cells) - len(todo)), Lock()
 

@@ -14,7 +14,7 @@ from graphtheory.patterns import AddSelf, Compose, Pattern, Sample
 from graphtheory.patterns.rows import on_rows
 
 Network = Callable[[Tensor, Neighborhood, Tensor], Tensor]
-"""(x, rows, receivers) -> outputs [T, R], such as `models.ShallowAttention`."""
+"""(x, rows, receivers) -> outputs [T, R], such as `papers.shallow.ShallowAttention`."""
 
 
 class Outcome(NamedTuple):

@@ -126,9 +126,9 @@ class BenchmarkReport:
             page.picture(
                 plot.learned_bias(*figure_3_8(self.distance_rows)),
                 "Learned b over the distance, from one attention layer on 20 nodes drawn from the "
-                "whole graph, beside the test accuracy of models that hear only nodes at distance "
-                "exactly z. In the control W_Q is frozen, so that the node's own features cannot "
-                "steer. Softmax fixes b only up to a constant.",
+                "whole graph, beside the test accuracy of models that aggregate only from nodes at "
+                "distance exactly z. In the control W_Q is frozen, so that the node's own features "
+                "cannot steer. Softmax fixes b only up to a constant.",
             )
         if bias:
             page.picture(

@@ -111,8 +111,8 @@ class NodeTask(Task):
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
-        heard = batch.neighborhood if batch.layers is None else batch.layers
-        logits = (self.model if self.training else self.evaluated)(batch.x, heard)
+        graph = batch.neighborhood if batch.layers is None else batch.layers
+        logits = (self.model if self.training else self.evaluated)(batch.x, graph)
         expected = (batch.neighborhood.num_dst, self.num_classes)
         if logits.shape != expected:
             raise ValueError(

@@ -122,3 +122,14 @@ def test_memory_goes_back_where_the_system_takes_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module.ctypes, "CDLL", lambda name: object())  # musl, macOS
     module._give_memory_back()
     assert asked == [0]
+
+
+def test_a_value_is_the_same_before_and_after_a_resume(tmp_path: Path) -> None:
+    path, value = tmp_path / "runs.jsonl", [{"pair": (1, 2), 1: "one"}]
+    first = Finished(path)
+    first.add({"seed": 0}, value)
+    assert (
+        first.find({"seed": 0})
+        == Finished(path).find({"seed": 0})
+        == [{"pair": [1, 2], "1": "one"}]
+    )

@@ -5,7 +5,7 @@ from torch import Tensor
 from graphtheory.models import GraphTransformer, Stack, StackOptions
 from graphtheory.nn import attention_maps
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
-from graphtheory.patterns import AddSelf, Compose, KHop, Pattern, Sample
+from graphtheory.patterns import AddSelf, Compose, KHop, Pattern, Sample, TopK
 from graphtheory.structure import shortest_path_distance
 from tests.models.conftest import Tiny
 
@@ -222,3 +222,9 @@ def test_features_that_do_not_fit_the_graph(tiny: Tiny) -> None:
         model(tiny.x[:4], tiny.graph)
     with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
         model(tiny.x[:4], tiny.edge_index)
+
+
+@pytest.mark.parametrize("pattern", [TopK(2), "khop", KHop])
+def test_what_is_no_pattern_is_refused(pattern: object) -> None:
+    with pytest.raises(TypeError, match=r"pattern: got .*, expected a Pattern such as KHop\(2\)"):
+        GraphTransformer(6, 8, 3, pattern=pattern)

@@ -20,3 +20,9 @@ def test_networks_of_named_sizes_come_from_their_modules(name: str, module: str)
 def test_unknown_names_are_attribute_errors(name: str) -> None:
     with pytest.raises(AttributeError, match=name):
         getattr(models, name)
+
+
+def test_named_sizes_are_listed() -> None:
+    listed = dir(models)
+    assert {"vit_small", "stvit_deit_small", "pyramid_vig_tiny", "GraphTransformer"} <= set(listed)
+    assert all(hasattr(models, name) for name in listed)

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from graphtheory import Neighborhood, bipartite, cliques
 from graphtheory.nn import Attention, BucketBias, attention_maps
-from graphtheory.patterns import AllSenders
+from graphtheory.patterns import AllSenders, KHop, TopK
 
 
 def drawn(layer: nn.Module) -> nn.Module:
@@ -107,3 +107,9 @@ def test_maps_are_those_of_evaluation_and_the_mode_stays() -> None:
 def test_bad_options_are_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("pattern", [KHop(2), "topk", TopK, 3])
+def test_a_pattern_that_does_not_read_scores_is_refused(pattern: object) -> None:
+    with pytest.raises(TypeError, match=r"pattern: got .*, expected a ScorePattern such as TopK"):
+        Attention(8, 2, pattern=pattern)

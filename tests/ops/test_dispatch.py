@@ -242,3 +242,38 @@ def test_what_cannot_be_explained_says_so() -> None:
         ops.explain(ops.edge_dot, x, x, GRAPH, backend="numba_csr")
     with pytest.raises(ValueError, match="key: shape"):
         ops.explain(ops.edge_dot, x, x[..., :2], GRAPH)
+
+
+class Misspelled(Backend):
+    name = "misspelled"
+    operations = frozenset({"attention", "atention"})
+
+
+@pytest.mark.parametrize(
+    ("backend", "error", "message"),
+    [
+        (Misspelled(), ValueError, "operations: misspelled declares atention, expected some of"),
+        (Misspelled, TypeError, "expected an instance of Backend with a name"),
+        (Backend(), TypeError, "expected an instance of Backend with a name"),
+    ],
+)
+def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(
+    backend: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        register(backend)
+    assert "misspelled" not in BACKENDS
+    assert all(b.name != "misspelled" for known in BY_OPERATION.values() for b in known)
+
+
+def test_an_operation_is_explained_by_name_and_no_other_function_is_called() -> None:
+    x, nb = torch.zeros(6, 1, 4), cliques([3, 3])
+    assert str(ops.explain("attention", x, x, x, nb)) == str(
+        ops.explain(ops.attention, x, x, x, nb)
+    )
+
+    def attention(*args: object, **options: object) -> None:
+        pytest.fail("a foreign function was called")
+
+    with pytest.raises(ValueError, match=r"expected ops\.attention"):
+        ops.explain(attention, x, x, x, nb)

@@ -114,7 +114,9 @@ def test_the_key_follows_from_the_fields() -> None:
     assert replace(grid, root=None).key(cells[0]) == grid.key(cells[0])
 
 
-@pytest.mark.parametrize("content", ["no json\n", '{"settings": {}}\n', "[1]\n"])
+@pytest.mark.parametrize(
+    "content", ["no json\n", '{"settings": {}}\n', "[1]\n", '{"settings": {}, "rows": "x"}\n']
+)
 def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     kept = tmp_path / "figure.jsonl"
     kept.write_text(content)

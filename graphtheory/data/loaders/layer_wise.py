@@ -27,8 +27,8 @@ class LayerWiseLoader(NodeLoader):
     ==================  =============  ======================================================
     of a batch          shape          content
     ==================  =============  ======================================================
-    `edge_index`        int64 [2, E]   what the seeds hear first, then what those senders
-                                       hear, and so on
+    `edge_index`        int64 [2, E]   edges into the seeds first, then edges into those
+                                       senders, and so on
     `edge_weight`       [E]            the weights of the draw, whose mean is A* in every layer
     `n_id`, `e_id`      [n], [E]       nodes and edges in the whole graph, seeds first
     `num_sampled_...`   lists          nodes and edges of each hop, as `trim_to_layer` takes them
