@@ -56,7 +56,7 @@ def test_the_attention_of_a_pass_is_that_of_the_pass() -> None:
     torch.testing.assert_close(layer.with_weights(seen, _clique(5))[0], branch)
 
 
-def test_a_sample_hears_the_batch_and_its_order_does_not_matter() -> None:
+def test_a_sample_attends_to_the_batch_and_its_order_does_not_matter() -> None:
     head, x = TransformerHead(6, width=8, depth=2, heads=2), torch.randn(5, 6)
     order = torch.randperm(5)
     torch.testing.assert_close(head(x[order]), head(x)[order])
