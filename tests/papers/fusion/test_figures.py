@@ -47,6 +47,7 @@ def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
 
 
 def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
+    pytest.importorskip("transformers")  # the ResNet is its
     pytest.importorskip("kornia", reason="kornia is not installed")
     grid = Heads(replace(TINY, encoder="resnet18"), heads=("untrained",), seeds=1)
     assert grid.measure(scores) == grid.measure(scores)
