@@ -72,7 +72,14 @@ class Grid:
     side_by_side: ClassVar[bool] = False
 
     def cells(self) -> list[Cell]:
-        """All combinations of the axes' entries."""
+        """All combinations of the axes' entries.
+
+        Raises:
+            ValueError: If an axis has the name of another axis or of a setting.
+        """
+        names = [f.metadata.get("axis", f.name) for f in fields(self)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{type(self).__name__}: {twice[0]!r} names two fields of the grid")
         axes = {f.metadata["axis"]: self._entries(f) for f in _axes(self)}
         return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 

@@ -135,3 +135,21 @@ def test_a_grid_without_an_axis_has_one_cell() -> None:
     assert grid.cells() == [{}] and grid.key({}) == {"steps": 3}
     rows = grid.measure(lambda grid: [{"steps": grid.steps}], lambda *args: told.append(args))
     assert rows == [{"steps": 3}] and told == [("all", 0, 1)]
+
+
+@dataclass(frozen=True)
+class TwoAxes(Grid):
+    widths: tuple[int, ...] = axis("width", (1, 2))
+    heights: tuple[int, ...] = axis("width", (3,))
+
+
+@dataclass(frozen=True)
+class AxisAndSetting(Grid):
+    widths: tuple[int, ...] = axis("width", (1, 2))
+    width: int = 3
+
+
+@pytest.mark.parametrize("grid", [TwoAxes(), AxisAndSetting()])
+def test_a_name_for_two_fields_is_refused(grid: Grid) -> None:
+    with pytest.raises(ValueError, match="'width' names two fields of the grid"):
+        grid.cells()
