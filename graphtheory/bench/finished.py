@@ -81,9 +81,10 @@ class Finished(Generic[V]):
 
     def add(self, settings: Settings, value: V) -> None:
         """Add a run, on the disk before this returns."""
-        self._runs[self._name(settings)] = _plain(settings), self._back(settings, value)
+        line = _plain(self.line(settings, value))  # a resumed study sees no other value
+        self._runs[self._name(settings)] = _plain(settings), self.read(line)[1]
         if self.path is not None:
-            add_line(self.path, self.line(settings, value))
+            add_line(self.path, line)
 
     def line(self, settings: Settings, value: V) -> dict[str, Any]:
         """A run as an object of plain values."""
@@ -92,10 +93,6 @@ class Finished(Generic[V]):
     def read(self, line: dict[str, Any]) -> tuple[Settings, V]:
         """Settings and value of a line; the inverse of `line`."""
         return dict(line["settings"]), line["rows"]
-
-    def _back(self, settings: Settings, value: V) -> V:
-        """The value as it comes back from a file, so that a resumed study sees no other."""
-        return self.read(json.loads(json.dumps(self.line(settings, value))))[1]
 
     def _name(self, settings: Settings) -> str:
         named = {part: settings[part] for part in self.named_by} or settings

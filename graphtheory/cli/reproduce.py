@@ -90,7 +90,8 @@ class Reproduce(Command):
         if data is None:
             return ""
         dataset = self.dataset or data.default
-        spelled = {key(name): name for name in (*graphs.names(), *image_sets.names())}
+        names = (image_sets if data.images else graphs).names()
+        spelled = {key(name): name for name in names}
         if data.only and key(dataset) not in map(key, data.only):
             raise RefusedError(f"--dataset: {figure.id} has no {dataset}, expected {data}")
         return spelled.get(key(dataset), dataset)

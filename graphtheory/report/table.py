@@ -59,6 +59,16 @@ def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
     return f"{fmean(values):{digits}} ± {stdev(values):{digits}}"
 
 
+def percent_mean(shares: Sequence[float], digits: str = ".1f") -> str:
+    """The mean of shares (0..1) in percent.
+
+    Example:
+        >>> percent_mean([0.25, 0.5])
+        '37.5'
+    """
+    return f"{100 * fmean(shares):{digits}}"
+
+
 def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
     """`mean_spread` of shares (0..1) in percent.
 

@@ -20,7 +20,7 @@ from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, percent_mean
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40
@@ -121,10 +121,6 @@ def _points(gained: tuple[float, float]) -> str:
     return f"{100 * gained[0]:+.1f} ({100 * gained[1]:.1f})"
 
 
-def _percent(scores: Sequence[float]) -> str:
-    return f"{100 * fmean(scores):.1f}"
-
-
 def by_labels(measured: Measurements) -> dict[float, tuple[float, dict[str, list[float]]]]:
     """Share -> mean number of labels, and of each model the score of each seed."""
     out = {}
@@ -140,7 +136,7 @@ def _show_labels(grid: Labels, measured: Measurements) -> Shown:
     lines, rows = [], []
     for share, (labels, of) in by_labels(measured).items():
         gains = (_points(gain(of["gt"], of[model])) for model in MODELS[1:])
-        lines.append([f"{labels:.0f}", *(_percent(of[model]) for model in MODELS), *gains])
+        lines.append([f"{labels:.0f}", *(percent_mean(of[model]) for model in MODELS), *gains])
         rows += [
             Row.of("test score", of[model], "1", dataset=grid.dataset, model=model, share=share)
             for model in MODELS
@@ -216,7 +212,7 @@ def _gains(measured: Measurements) -> dict[str, tuple[list[float], list[float]]]
 def _show_encoding(grid: Encoding, measured: Measurements) -> Shown:
     lines, rows = [], []
     for case, both in _gains(measured).items():
-        lines.append([case, str(len(both[0])), *map(_percent, both), _points(gain(*both))])
+        lines.append([case, str(len(both[0])), *map(percent_mean, both), _points(gain(*both))])
         rows += [Row.of(model, of, "1", case=case) for model, of in zip(MODELS, both, strict=False)]
     heads = ["case", "seeds", "with", "without", "gain (s.e.)"]
     return Shown(Table("the same with and without the encoding, test score %", heads, lines), rows)

@@ -31,7 +31,7 @@ from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Sho
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import student_interval
-from graphtheory.report.table import Table, mean_spread
+from graphtheory.report.table import Table, percent_spread
 from graphtheory.train import SimCLR, fit
 
 IMAGES = ("digits", "mnist", "cifar10", "cifar10-jpeg")
@@ -128,7 +128,7 @@ def _show(grid: Heads, measured: Measurements) -> Shown:
     axis = [_AXES[grid.varied]] if grid.varied else []
     lines = []
     for (head, at), cell in cells.items():
-        accuracy = [mean_spread([100 * row[key] for row in cell], ".1f") for key in _MEASURES]
+        accuracy = [percent_spread([row[key] for row in cell], ".1f") for key in _MEASURES]
         lr, seconds = f"{cell[0]['lr']:g}", f"{fmean(row['seconds'] for row in cell):.2f}"
         training = ["-", "-"] if head == UNTRAINED else [lr, seconds]
         lines.append([_NAMES[head], *([f"{at:g}"] if axis else []), *accuracy, *training])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -19,7 +18,7 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.phases import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, percent_mean
 
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
@@ -99,11 +98,6 @@ def labels_of(dataset: str) -> tuple[int, ...]:
     return _LABELS.get(dataset, _NATURAL)
 
 
-def percent(values: Sequence[float]) -> str:
-    """The mean in percent."""
-    return f"{100 * fmean(values):.1f}"
-
-
 def gain(numbers: Numbers) -> str:
     """By how much the measure is larger at the end of a line than at its beginning."""
     first, last = numbers[min(numbers)], numbers[max(numbers)]
@@ -120,7 +114,7 @@ def _show(grid: Backgrounds, measured: Measurements) -> Shown:
     """Accuracies, a line for each N."""
     lines, rows = [], []
     for labels, by in over("alpha_star", "accuracy", "{labels}")(grid, measured).items():
-        lines.append([f"{int(labels):,}", *map(percent, by.values())])
+        lines.append([f"{int(labels):,}", *map(percent_mean, by.values())])
         rows += [
             Row.of("test accuracy", of, "1", alpha_star=alpha, labels=int(labels))
             for alpha, of in by.items()

@@ -23,11 +23,10 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     OnImages,
     accuracy_rises,
     labels_of,
-    percent,
     share,
 )
 from graphtheory.papers.shallow_vit.scored_vit import ScoredViT
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, percent_mean
 
 DRAWN, PRETRAINED = "drawn weights", "pre-trained on the other classes"
 AGREEING, CONFLICTING = "agreeing", "conflicting"
@@ -118,7 +117,7 @@ def _show(grid: Spurious, measured: Measurements) -> Shown:
     for (start,), mine in groups(measured, "start").items():
         for key, name in _SHOWN.items():
             by = over("alpha_star", key, name)(grid, mine)[name]
-            lines.append([start, name, *map(percent, by.values())])
+            lines.append([start, name, *map(percent_mean, by.values())])
             rows += [
                 Row.of(name, of, "1", start=start, alpha_star=alpha) for alpha, of in by.items()
             ]

@@ -22,7 +22,7 @@ from graphtheory.papers.topology.sampling import (
     candidates,
     scores,
 )
-from graphtheory.report.table import Table, mean_spread
+from graphtheory.report.table import Table, percent_spread
 
 _POINT = 0.01
 _QUICK_EPOCHS = 40
@@ -94,15 +94,11 @@ def _entries(line: dict[str, Any]) -> list[str]:
     return [
         line["sampler"],
         *("-" if whole else f"{100 * line[share]:.1f}" for share in ("heard", "edges")),
-        _spread(line["tests"]),
-        _spread(line["stars"]) if line["stars"] else "-",
+        percent_spread(line["tests"], ".1f"),
+        percent_spread(line["stars"], ".1f") if line["stars"] else "-",
         "-" if full else f"{100 * line['gap']:+.1f} ({100 * line['s.e.']:.1f})",
         "-" if full else "yes" if line["within"] else "no",
     ]
-
-
-def _spread(found: list[float]) -> str:
-    return mean_spread([100 * score for score in found], ".1f")
 
 
 def _rows(grid: Sampling, line: dict[str, Any]) -> list[Row]:
