@@ -1,4 +1,4 @@
-"""Training on Lightning: tasks on nodes, on images and without labels, their data, and `fit`."""
+"""Training on Lightning: tasks on nodes, graphs, images and without labels, their data, `fit`."""
 
 from graphtheory.train.augment import Augmentation
 from graphtheory.train.batch import NodeBatch
@@ -7,6 +7,8 @@ from graphtheory.train.contract import Evaluation, Source, Task
 from graphtheory.train.contrastive import Infomax, Pretraining, SGDOptions, SimCLR, nt_xent
 from graphtheory.train.fit import FitResult, fit
 from graphtheory.train.full_graph import FullGraph
+from graphtheory.train.graph_sets import GraphSets
+from graphtheory.train.graph_task import GraphTask
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
 from graphtheory.train.sampled_graph import SampledGraph
@@ -22,6 +24,8 @@ __all__ = [
     "Evaluation",
     "FitResult",
     "FullGraph",
+    "GraphSets",
+    "GraphTask",
     "GraphViews",
     "ImageBatch",
     "ImageData",

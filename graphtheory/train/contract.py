@@ -27,12 +27,14 @@ class Task(LightningModule, ABC):
         model: What is trained.
         num_classes: C; None of a task that learns without labels.
         metric: Name of the score.
+        higher_is_better: Whether an epoch with a higher score is a better one; False of errors.
         options: How it learns, in the words that a resumed run has to repeat.
     """
 
     model: nn.Module
     num_classes: int | None = None
     metric: str
+    higher_is_better: bool = True
     options: Any
 
     @abstractmethod

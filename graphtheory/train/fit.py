@@ -26,8 +26,8 @@ class FitResult:
     """How well a run did.
 
     Args:
-        test: Score on the test nodes at the best epoch, 0..1; None where the data have no test
-            part, as `ImageData`.
+        test: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or
+            an error); None where the data have no test part, as `ImageData`.
         val: Score on the validation part at the best epoch; nan of a task without labels.
         best_epoch: The first epoch is 1; of a task without labels it is the last one.
         epochs: How many were run.
@@ -61,7 +61,7 @@ def fit(
     """Train, and report the test score of the epoch with the best validation score.
 
     Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
-    two epochs the one with the higher validation score is better, then the one with the lower
+    two epochs the one with the better validation score is better, then the one with the lower
     validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
     task that learns without labels, such as `SimCLR`, is not scored: it trains for all epochs and
     holds the last parameters. The result is a function of the model's parameters, the data and the
@@ -75,8 +75,8 @@ def fit(
 
     Args:
         task: What to train.
-        datamodule: A `FullGraph`, `SampledGraph` or `ImageData`; of a task without labels
-            `Unlabeled`.
+        datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
+            labels `Unlabeled`.
         epochs: At most this many, at least 1; a resumed run may have more than it began with. With
             an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
             at whose end its step size is 0, and a resumed run must have the same number.

@@ -1,26 +1,57 @@
-"""Accuracy and area under the ROC curve of class scores."""
+"""How predictions are scored: torchmetrics by name, or ogb's own evaluator."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+    multiclass_accuracy,
+    multiclass_f1_score,
+)
+from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
+
+
+@dataclass(frozen=True)
+class Score:
+    """A function of predictions and labels, and which way is up.
+
+    Attributes:
+        function: (predictions, y) -> score.
+        higher_is_better: False of errors.
+    """
+
+    function: Callable[[Tensor, Tensor], float]
+    higher_is_better: bool = True
+
+    def __call__(self, predictions: Tensor, y: Tensor) -> float:
+        """The score."""
+        return self.function(predictions, y)
 
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
-    """Share of nodes whose largest logit is that of their class, 0..1."""
+    """Share of rows whose largest logit is that of their class, 0..1."""
     classes = logits.size(1)
     right = multiclass_accuracy(logits, y, classes, average="micro", validate_args=False)
     return float(right)
 
 
 def rocauc(logits: Tensor, y: Tensor) -> float:
-    """Probability that a random node of class 1 is ranked above a random one of class 0; ties half.
+    """Probability that a random row of class 1 is ranked above a random one of class 0; ties half.
+
+    Of several labels (y of floats, NaN where a label is missing) the mean over those of which both
+    classes occur.
 
     Raises:
-        ValueError: Other than two classes, or nodes of one class only.
+        ValueError: Other than two classes, or rows of one class only.
     """
+    if y.is_floating_point():
+        return _over_labels(binary_auroc, "rocauc", logits, y)
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
         raise ValueError(
@@ -31,4 +62,77 @@ def rocauc(logits: Tensor, y: Tensor) -> float:
     return float(binary_auroc(margin.sigmoid(), y, validate_args=False))
 
 
-SCORES: dict[str, Callable[[Tensor, Tensor], float]] = {"accuracy": accuracy, "rocauc": rocauc}
+def average_precision(logits: Tensor, y: Tensor) -> float:
+    """Average precision, the mean over the labels of which both classes occur; NaN is missing."""
+    return _over_labels(binary_average_precision, "ap", logits, y)
+
+
+def macro_f1(logits: Tensor, y: Tensor) -> float:
+    """F1 of each class that occurs in labels or predictions, their mean."""
+    return float(multiclass_f1_score(logits, y, logits.size(1), average="macro"))
+
+
+def mae(values: Tensor, y: Tensor) -> float:
+    """Mean absolute error over the targets that are not NaN."""
+    known = ~y.isnan()
+    return float(mean_absolute_error(values[known].double(), y[known].double()))
+
+
+def rmse(values: Tensor, y: Tensor) -> float:
+    """Root of the mean squared error over the targets that are not NaN."""
+    known = ~y.isnan()
+    return float(mean_squared_error(values[known].double(), y[known].double(), squared=False))
+
+
+def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> float:
+    found = []
+    for column, labels in zip(logits.double().unbind(1), y.unbind(1), strict=True):
+        known = ~labels.isnan()
+        if labels[known].unique().numel() == 2:
+            found.append(score(column[known].sigmoid(), labels[known].long(), validate_args=False))
+    if not found:
+        raise ValueError(
+            f"metric={name!r}: none of {y.size(1)} labels has both classes among {len(y)} scored "
+            "rows; expected at least one"
+        )
+    return float(torch.stack(found).mean())
+
+
+SCORES: dict[str, Score] = {
+    "accuracy": Score(accuracy),
+    "rocauc": Score(rocauc),
+    "ap": Score(average_precision),
+    "f1": Score(macro_f1),
+    "mae": Score(mae, higher_is_better=False),
+    "rmse": Score(rmse, higher_is_better=False),
+}
+
+
+def ogb_score(name: str) -> Score:
+    """The score of ogb's `Evaluator` for a set of graphs.
+
+    Args:
+        name: Such as "ogbg-molesol".
+
+    Raises:
+        ValueError: If ogb has no such set.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of ogb's imports
+        from ogb.graphproppred import Evaluator
+    try:
+        evaluator = Evaluator(name)
+    except ValueError as error:
+        raise ValueError(
+            f"evaluator: got {name!r}, expected a set of graphs that ogb has"
+        ) from error
+    metric = evaluator.eval_metric
+
+    def score(predictions: Tensor, y: Tensor) -> float:
+        try:
+            found = evaluator.eval({"y_true": y.double(), "y_pred": predictions.double()})
+        except RuntimeError as error:  # no label of which both classes occur
+            raise ValueError(f"evaluator={name!r}: {error}") from error
+        return float(found[metric])
+
+    return Score(score, SCORES[metric].higher_is_better)

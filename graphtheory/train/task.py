@@ -14,6 +14,8 @@ from graphtheory.train.batch import NodeBatch
 from graphtheory.train.contract import Evaluation, Task
 from graphtheory.train.score import SCORES
 
+METRICS = ("accuracy", "rocauc")  # of one graph's nodes
+
 
 @dataclass(frozen=True)
 class AdamOptions:
@@ -64,7 +66,37 @@ def _bucket_biases(module: nn.Module) -> list[nn.Parameter]:
     return [p for m in marked for p in m.parameters()]
 
 
-class NodeTask(Task):
+class AdamTask(Task):
+    """A task whose model learns by Adam, and is evaluated as its running average where it has one.
+
+    Args:
+        model: What is trained.
+        optimizer: Step sizes, decay, and the average.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: AdamOptions) -> None:
+        super().__init__()
+        self.model, self.options = model, optimizer
+        self.average: AveragedModel | None = None
+        if (share := optimizer.average) is not None:
+            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(share))
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that evaluation runs: the average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Let the average follow."""
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimizer that the options describe."""
+        return self.options.build(self.model)
+
+
+class NodeTask(AdamTask):
     r"""Cross-entropy on the masked nodes: :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`.
 
     Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
@@ -92,22 +124,13 @@ class NodeTask(Task):
         metric: str = "accuracy",
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
-        super().__init__()
-        if metric not in SCORES:
-            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(SCORES)}")
+        super().__init__(model, optimizer)
+        if metric not in METRICS:
+            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(METRICS)}")
         if num_classes < 2 or (metric == "rocauc" and num_classes != 2):
             expected = "2" if metric == "rocauc" else "2 or more"
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
-        self.model, self.num_classes, self.metric = model, num_classes, metric
-        self.options = optimizer
-        self.average: AveragedModel | None = None
-        if (share := optimizer.average) is not None:
-            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(share))
-
-    @property
-    def evaluated(self) -> nn.Module:
-        """The model that evaluation runs: the average where there is one."""
-        return self.model if self.average is None else self.average.module
+        self.num_classes, self.metric = num_classes, metric
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
@@ -124,11 +147,6 @@ class NodeTask(Task):
     def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
         """Loss on `batch.mask`."""
         return cross_entropy(self(batch)[batch.mask], batch.y[batch.mask])
-
-    def on_train_batch_end(self, outputs: Any, batch: NodeBatch, batch_idx: int) -> None:
-        """Let the average follow."""
-        if self.average is not None:
-            self.average.update_parameters(self.model)
 
     @torch.no_grad()
     def evaluate(self, batch: NodeBatch) -> Evaluation:
@@ -151,7 +169,3 @@ class NodeTask(Task):
         self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
 
     test_step = validation_step
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer that the options describe."""
-        return self.options.build(self.model)

@@ -20,10 +20,10 @@ EpochRow = dict[str, float]
 class Watch(Callback):
     """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
 
-    An epoch is better than another when its validation score is higher, or equal with a lower
-    validation loss. The test score is noted and decides nothing. A task that learns without labels
-    has no scores and no best epoch. Each epoch's randomness is a function of (seed, epoch), so that
-    a run that goes on from a checkpoint draws the same.
+    An epoch is better than another when its validation score is higher, of an error lower, or equal
+    with a lower validation loss. The test score is noted and decides nothing. A task that learns
+    without labels has no scores and no best epoch. Each epoch's randomness is a function of (seed,
+    epoch), so that a run that goes on from a checkpoint draws the same.
 
     Args:
         data: Whose validation part decides.
@@ -64,12 +64,18 @@ class Watch(Callback):
         assert isinstance(pl_module, Task)
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
-        if "val" in row and (self.best is None or _rank(row) > _rank(self.best)):
+        if "val" in row and self._is_best(row, pl_module.higher_is_better):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
         if self.out_of_patience:
             trainer.should_stop = True
+
+    def _is_best(self, row: EpochRow, higher_is_better: bool) -> bool:
+        def rank(row: EpochRow) -> tuple[float, float]:
+            return (row["val"] if higher_is_better else -row["val"]), -row["val_loss"]
+
+        return self.best is None or rank(row) > rank(self.best)
 
     def _row(self, task: Task, epoch: int) -> EpochRow:
         found = task.evaluate(self.data.evaluation_batch())
@@ -105,7 +111,3 @@ class Watch(Callback):
         self.history, self.best = list(state_dict["history"]), state_dict["best"]
         self.best_state = state_dict["best_state"]
         self.memory.megabytes = state_dict["peak_mb"]
-
-
-def _rank(row: EpochRow) -> tuple[float, float]:
-    return row["val"], -row["val_loss"]

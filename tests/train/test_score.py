@@ -1,8 +1,8 @@
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
-from graphtheory.train.score import accuracy, rocauc
+from graphtheory.train.score import accuracy, average_precision, macro_f1, rocauc
 
 
 def test_accuracy_counts_the_largest_logit() -> None:
@@ -26,3 +26,24 @@ def test_rocauc_tells_large_margins_apart() -> None:
 def test_rocauc_refuses_what_it_is_not_defined_for(classes: int, label: int) -> None:
     with pytest.raises(ValueError, match="expected 2 classes and nodes of both"):
         rocauc(torch.zeros(4, classes), torch.full((4,), label))
+
+
+def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Generator) -> None:
+    logits = torch.randn(200, 3, generator=generator).round(decimals=1)
+    y = torch.randint(2, (200, 3), generator=generator).float()
+    y[torch.rand(200, 3, generator=generator) < 0.3] = float("nan")
+    y[:, 2] = 1.0  # a label of one class has no part
+    for score, theirs in ((rocauc, roc_auc_score), (average_precision, average_precision_score)):
+        known = [~column.isnan() for column in y.unbind(1)]
+        each = [theirs(y[k, i].numpy(), logits[k, i].numpy()) for i, k in enumerate(known[:2])]
+        assert score(logits, y) == pytest.approx(sum(each) / 2, abs=1e-6)
+    with pytest.raises(ValueError, match="none of 1 labels has both classes"):
+        rocauc(logits[:, 2:], y[:, 2:])
+
+
+def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:
+    logits = torch.randn(100, 5, generator=generator)
+    y = torch.randint(4, (100,), generator=generator)
+    logits[:, 4] = -9.0  # a class that occurs nowhere
+    expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
+    assert macro_f1(logits, y) == pytest.approx(expected, abs=1e-6)
