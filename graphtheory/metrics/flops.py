@@ -1,9 +1,8 @@
-"""Multiplications and additions of a model: counted while it runs, and by the papers' formulas."""
+"""Multiplications and additions of a model, counted while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -96,114 +95,3 @@ def count_macs(model: nn.Module, *inputs: Any) -> Macs:
     root = type(model).__name__ + "."
     parts = {n.removeprefix(root): macs for n, macs in counted.items() if n.startswith(root)}
     return Macs(counted.get("Global", 0), parts)
-
-
-@dataclass(frozen=True)
-class GlobalCost:
-    """MACs of blocks in which every token of an image attends to every other: DeiT, STViT-DeiT.
-
-    MLPs are of 4 times the width. Patches, norms and the head do not count.
-
-    Args:
-        patches: N.
-        tokens: M, semantic tokens.
-        dim: C.
-
-    Source:
-        Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
-        supplement A.2, eqs. (1) to (4).
-
-    Example:
-        >>> cost = GlobalCost(patches=196, tokens=16, dim=384)
-        >>> f"{cost.deit() / 1e9:.2f} {cost.stvit() / 1e9:.2f} {cost.stvit_printed() / 1e9:.2f}"
-        '4.52 1.85 1.81'
-    """
-
-    patches: int
-    tokens: int
-    dim: int
-
-    def attention(self, nodes: int) -> int:
-        """4 n C^2 + 2 n^2 C, the attention of eqs. (1) and (2)."""
-        return 4 * nodes * self.dim**2 + 2 * nodes**2 * self.dim
-
-    def mlp(self, nodes: int) -> int:
-        """8 n C^2, the FFN of eqs. (1) and (2)."""
-        return 8 * nodes * self.dim**2
-
-    def semantic_attention(self, senders: int) -> int:
-        """2 M C^2 + 2 K C^2 + 2 M K C; eq. (3) has K = N senders."""
-        m, c = self.tokens, self.dim
-        return 2 * m * c**2 + 2 * senders * c**2 + 2 * m * senders * c
-
-    def deit(self, depth: int = 12) -> int:
-        """Eq. (4) for DeiT."""
-        return depth * (self.attention(self.patches) + self.mlp(self.patches))
-
-    def stvit_printed(self) -> int:
-        """Eq. (4) for STViT with 4 + 2 + 6 blocks, as printed.
-
-        It leaves out the MLPs of the two middle blocks, 16 M C^2, and that the second of them has
-        N + M senders, 2 M C^2 + 2 M^2 C; `stvit` counts both.
-        """
-        n, m, c = self.patches, self.tokens, self.dim
-        return (
-            52 * n * c**2 + 12 * m**2 * c + 76 * m * c**2 + 8 * n**2 * c + 4 * m * n * c
-        )  # fmt: skip
-
-    def stvit(self, base: int = 4, semantic: int = 2, depth: int = 12) -> int:
-        """Of all blocks: with the patches' embedding that gives the figures of the same table 6.
-
-        Args:
-            base: Blocks on patches.
-            semantic: Blocks that follow, in which semantic tokens attend to patches.
-            depth: Blocks in all.
-        """
-        n, m, rest = self.patches, self.tokens, depth - base - semantic
-        first = self.semantic_attention(n) + self.mlp(m)
-        further = self.semantic_attention(n + m) + self.mlp(m)
-        among = self.attention(m) + self.mlp(m)
-        return self.deit(base) + first + (semantic - 1) * further + rest * among
-
-
-@dataclass(frozen=True)
-class WindowCost:
-    """MACs of a block in which tokens attend within windows: Swin, STViT-Swin.
-
-    Args:
-        patches: N, of the whole image.
-        window: W, patches of a window.
-        tokens: M, semantic tokens of a window.
-        dim: C.
-
-    Source:
-        The same supplement, eqs. (5) to (7). Differs where the print is no count of the layer: it
-        has 2 W^2 N C for 2 W N C in (5), 8 M C^2 for 8 (N / W) M C^2 in (6), and
-        2 (N / W) M^2 C for 2 N M C in (7), where a window's M tokens attend to its W patches.
-
-    Example:
-        >>> WindowCost(patches=196, window=49, tokens=9, dim=384).on_patches()
-        354192384
-    """
-
-    patches: int
-    window: int
-    tokens: int
-    dim: int
-
-    @property
-    def _all_tokens(self) -> int:
-        return self.patches // self.window * self.tokens
-
-    def on_patches(self) -> int:
-        """4 N C^2 + 2 W N C + 8 N C^2, eq. (5)."""
-        return 12 * self.patches * self.dim**2 + 2 * self.window * self.patches * self.dim
-
-    def on_tokens(self) -> int:
-        """4 (N/W) M C^2 + 2 M^2 (N/W) C + 8 (N/W) M C^2, eq. (6)."""
-        return 12 * self._all_tokens * self.dim**2 + 2 * self.tokens * self._all_tokens * self.dim
-
-    def semantic_attention(self) -> int:
-        """2 (N/W) M C^2 + 2 N C^2 + 2 N M C, eq. (7), without an MLP."""
-        within = 2 * self.patches * self.tokens * self.dim
-        return 2 * (self._all_tokens + self.patches) * self.dim**2 + within

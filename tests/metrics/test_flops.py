@@ -1,10 +1,12 @@
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, models, ops
 from graphtheory.graph import Grid, windows
-from graphtheory.metrics import GlobalCost, WindowCost, count_macs
+from graphtheory.metrics import count_macs
 from graphtheory.nn import Attention, Block
 from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv
 
@@ -54,6 +56,38 @@ def test_stvit_on_lv_vit_differs_by_its_convolutions() -> None:
     assert [n + more for n in found] == pytest.approx([3.69, 3.91, 4.76], abs=0.04)
 
 
+@dataclass(frozen=True)
+class GlobalCost:
+    """Blocks in which N patches, M tokens attend to all: Chang et al. (2023), eqs. (1) to (4)."""
+
+    patches: int
+    tokens: int
+    dim: int
+
+    def among(self, nodes: int) -> int:
+        return 4 * nodes * self.dim**2 + 2 * nodes**2 * self.dim + self.mlp(nodes)
+
+    def mlp(self, nodes: int) -> int:
+        return 8 * nodes * self.dim**2
+
+    def tokens_to(self, senders: int) -> int:
+        m, c = self.tokens, self.dim
+        return 2 * m * c**2 + 2 * senders * c**2 + 2 * m * senders * c + self.mlp(m)
+
+    def deit(self, depth: int = 12) -> int:
+        return depth * self.among(self.patches)
+
+    def stvit_printed(self) -> int:
+        """Eq. (4) with 4 + 2 + 6 blocks; what it leaves out is in the test below."""
+        n, m, c = self.patches, self.tokens, self.dim
+        return 52 * n * c**2 + 12 * m**2 * c + 76 * m * c**2 + 8 * n**2 * c + 4 * m * n * c
+
+    def stvit(self, base: int = 4, semantic: int = 2, depth: int = 12) -> int:
+        n, m = self.patches, self.tokens
+        on_both = self.tokens_to(n) + (semantic - 1) * self.tokens_to(n + m)
+        return self.deit(base) + on_both + (depth - base - semantic) * self.among(m)
+
+
 def test_closed_formulas_are_the_blocks_to_the_last_product() -> None:
     with torch.device("meta"):
         model, image = models.stvit_deit_tiny(base=5, semantic=3, tokens=9), torch.zeros(IMAGE)
@@ -75,12 +109,16 @@ def test_what_the_printed_formula_leaves_out() -> None:
 
 
 def test_windows_cost_what_the_corrected_formulas_say() -> None:
-    grid, c = Grid(2, 6, 6), 8
-    block, cost = Block(Attention(c, 2)), WindowCost(patches=36, window=9, tokens=4, dim=c)
-    cut = windows(grid, 3).neighborhood
-    assert count_macs(block, torch.zeros(72, c), cut).total == 2 * cost.on_patches()
+    """Eqs. (5) to (7) of the same supplement, which prints 2 W^2 N C for 2 W N C in (5), 8 M C^2
+    for 8 (N / W) M C^2 in (6), and 2 (N / W) M^2 C for 2 N M C in (7)."""
+    n, w, m, c = 36, 9, 4, 8
+    block, made = Block(Attention(c, 2)), n // w * m
+    cut = windows(Grid(2, 6, 6), 3).neighborhood
+    on_patches = 12 * n * c**2 + 2 * w * n * c
+    assert count_macs(block, torch.zeros(72, c), cut).total == 2 * on_patches
     tokens = windows(Grid(2, 4, 4), 2).neighborhood
-    assert count_macs(block, torch.zeros(32, c), tokens).total == 2 * cost.on_tokens()
+    on_tokens = 12 * made * c**2 + 2 * m * made * c
+    assert count_macs(block, torch.zeros(32, c), tokens).total == 2 * on_tokens
 
     of_window = bipartite([4] * 8, [9] * 8)
 
@@ -93,7 +131,7 @@ def test_windows_cost_what_the_corrected_formulas_say() -> None:
             return self.attention(x, of_window, senders=senders)
 
     found = count_macs(Semantic(), torch.zeros(32, c), torch.zeros(72, c)).total
-    assert found == 2 * cost.semantic_attention()
+    assert found == 2 * (2 * (made + n) * c**2 + 2 * n * m * c)
 
 
 class Attend(torch.nn.Module):

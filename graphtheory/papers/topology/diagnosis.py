@@ -10,12 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphtheory import metrics
 from graphtheory.bench.diagnose import both_ways, load_graph
 from graphtheory.bench.rows import Row
 from graphtheory.data import graphs
 from graphtheory.graph import Neighborhood
-from graphtheory.papers.topology import bounds
+from graphtheory.papers.topology import adjacency, bounds
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -107,17 +106,17 @@ class SamplingDiagnosis:
             pattern, nb, draws=None if exact else _MORE * self.draws, generator=drawn
         )
         star = found.neighborhood
-        yield self._row("norm of A", metrics.infinity_norm(nb))
-        yield self._row("norm of A*", metrics.infinity_norm(star), draws=found.draws)
+        yield self._row("norm of A", adjacency.infinity_norm(nb))
+        yield self._row("norm of A*", adjacency.infinity_norm(star), draws=found.draws)
         if found.error is not None:
             yield self._row("standard error of the norm of A*", _error_of_norm(star, found.error))
         if self._symmetric:
-            off_mean = metrics.infinity_distance(found.mean, star)
+            off_mean = adjacency.infinity_distance(found.mean, star)
             yield self._row("norm of E[A^s] - A*", off_mean)
-        off = metrics.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
+        off = adjacency.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
         yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
         yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
-        change = metrics.influence_change(nb, star)
+        change = adjacency.influence_change(nb, star)
         groups = self.by_degree(symmetric=False).groups_of(nb)
         yield from self._groups(nb, groups, change)
         error = _error_of_ratio(star, found.error, change.before)
@@ -128,7 +127,7 @@ class SamplingDiagnosis:
         return self.sampling.endswith("symmetric")
 
     def _groups(
-        self, nb: Neighborhood, groups: Groups, change: metrics.InfluenceChange
+        self, nb: Neighborhood, groups: Groups, change: adjacency.InfluenceChange
     ) -> Iterator[Row]:
         group, size, drawn, p_star = groups
         degree, symmetric = bounds.group_degrees(nb, group), self._symmetric

@@ -12,13 +12,13 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.bench.rows import Row
-from graphtheory.metrics import infinity_norm
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import means
+from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import DegreeGroupTask, SampledTask
 from graphtheory.papers.topology.trials import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns.draw import derive

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.metrics import infinity_norm
+from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask, degree_group_graph
 from graphtheory.patterns.draw import derive
 

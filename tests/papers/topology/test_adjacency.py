@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, bipartite
-from graphtheory.metrics import (
+from graphtheory.papers.topology.adjacency import (
     deviation,
     infinity_distance,
     infinity_norm,
