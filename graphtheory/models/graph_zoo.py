@@ -1,0 +1,220 @@
+"""Networks for whole graphs by name, in one stack: only what a block aggregates differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.models.graph_network import (
+    Convolution,
+    GraphAttention,
+    GraphBlock,
+    GraphNetwork,
+    VirtualNodes,
+)
+from graphtheory.nn import GATv2Conv, SPDTransformerConv
+from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine, readout_of
+
+NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
+COMPARED = NAMES
+_ATTENDING = ("gt", "gt-plain")
+_DEGREES = 64  # embeddings; larger degrees share the last
+Columns = int | tuple[int, ...]
+"""Number of float features, or the number of values of each column of integers."""
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """Options of a network for graphs.
+
+    Attributes:
+        hidden: Width.
+        layers: Number of blocks.
+        heads: Attention heads (gt, gt-plain, gatv2).
+        dropout: Probability, on features.
+        attention_dropout: Probability, on attention weights (gt, gt-plain, gatv2).
+        norm: "batch" or "layer", in front of each part of a block.
+        readout: "mean", "sum" or "max" over the nodes of a graph.
+        neighbors: What a node of gt and gt-plain attends to: "all" nodes of its graph, or those at
+            most "1", "2", ... hops away.
+        local: Message passing beside attention (gt, gt-plain): "gine" or None.
+        num_buckets: Z (gt).
+        value_encoding: Distances enter the values, too (gt).
+        degree: An embedding of each node's degree (all networks).
+        walk: Steps of the random-walk encoding, 0 is none (all networks).
+        laplacian: Eigenvectors of the Laplacian encoding, 0 is none (all networks).
+        virtual_node: A virtual node between blocks (all networks).
+    """
+
+    hidden: int = 64
+    layers: int = 4
+    heads: int = 4
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    norm: str = "batch"
+    readout: str = "mean"
+    neighbors: str = "all"
+    local: str | None = "gine"
+    num_buckets: int = 20
+    value_encoding: bool = False
+    degree: bool = False
+    walk: int = 0
+    laplacian: int = 0
+    virtual_node: bool = False
+
+
+class NodeEncoder(nn.Module):
+    """Features of the nodes and their encodings, added up to `hidden` features.
+
+    Args:
+        columns: Of the nodes' features.
+        config: Which encodings there are.
+    """
+
+    def __init__(self, columns: Columns, config: GraphConfig) -> None:
+        super().__init__()
+        self.features = encoder(columns, config.hidden)
+        self.degree = nn.Embedding(_DEGREES, config.hidden) if config.degree else None
+        self.walk = _encoding(config.walk, config.hidden)
+        self.laplacian = _encoding(config.laplacian, config.hidden)
+
+    def forward(self, batch: Any) -> Tensor:
+        """[N, hidden]."""
+        x = self.features(batch.x)
+        if self.degree is not None:
+            count = batch.edge_index[1].bincount(minlength=len(x))
+            x = x + self.degree(count.clamp(max=_DEGREES - 1))
+        if self.walk is not None:
+            x = x + self.walk(batch.random_walk_pe)
+        if self.laplacian is not None:
+            vectors = batch.laplacian_eigenvector_pe
+            if self.training:  # eigenvectors are known up to their signs
+                shape = (batch.num_graphs, vectors.size(1))
+                signs = torch.randint(2, shape, device=vectors.device) * 2 - 1
+                vectors = vectors * signs[batch.batch]
+            x = x + self.laplacian(vectors)
+        return x
+
+
+class CategoricalEncoder(nn.Module):
+    """The sum of an embedding for each column of integers.
+
+    Args:
+        sizes: Number of values of each column.
+        width: Features.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, len(sizes)] -> [N, width]."""
+        return torch.stack([t(c) for t, c in zip(self.tables, x.unbind(1), strict=True)]).sum(0)
+
+
+def encoder(columns: Columns, width: int) -> nn.Module:
+    """A linear map of float features, or the embeddings of integers."""
+    if isinstance(columns, int):
+        return nn.Linear(columns, width)
+    return CategoricalEncoder(columns, width)
+
+
+def _encoding(columns: int, width: int) -> nn.Module | None:
+    if not columns:
+        return None
+    return nn.Sequential(nn.BatchNorm1d(columns), nn.Linear(columns, width))
+
+
+def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
+    """What the graphs have to hold beside their features for network `name`.
+
+    Returns:
+        "distance" for `AddDistances`, and steps of "walk" and vectors of "laplacian" for PyG's
+        `AddRandomWalkPE` and `AddLaplacianEigenvectorPE`.
+    """
+    _check(name, config)
+    found = {"walk": config.walk, "laplacian": config.laplacian}
+    if name in _ATTENDING:
+        found["distance"] = 1
+    return {what: count for what, count in found.items() if count}
+
+
+def build(
+    name: str,
+    config: GraphConfig,
+    *,
+    node_in: Columns,
+    edge_in: Columns | None,
+    num_outputs: int,
+    level: str = "graph",
+) -> GraphNetwork:
+    """A network ``model(batch) -> [num_graphs, num_outputs]``.
+
+    Args:
+        name: gt (attention over the graph with distance encoding), gt-plain (without), both beside
+            message passing unless ``local=None``; gine, gcn and gatv2 with edge features; mlp,
+            which ignores the edges.
+        config: Options.
+        node_in: Number of float features of a node, or the number of values of each column.
+        edge_in: The same of edges, or None where they have no features.
+        num_outputs: Outputs.
+        level: "graph", or "node" for outputs of every node.
+
+    Raises:
+        ValueError: An unknown name or option, or `heads` does not divide `hidden`.
+    """
+    _check(name, config)
+    c, edges = config, edge_in is not None
+
+    def aggregations() -> list[nn.Module]:
+        if name in _ATTENDING:
+            attention = SPDTransformerConv(
+                c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
+                num_buckets=c.num_buckets if name == "gt" else None, root_weight=False,
+                **({"value_encoding": True} if c.value_encoding and name == "gt" else {}),
+            )  # fmt: skip
+            local = [Convolution(gine(c.hidden, edges=edges), on_core=False)] if c.local else []
+            return [GraphAttention(attention), *local]
+        if name == "gine":
+            return [Convolution(gine(c.hidden, edges=edges), on_core=False)]
+        if name == "gcn":
+            return [Convolution(EdgeGCNConv(c.hidden), on_core=False)]
+        if name == "gatv2":
+            conv = GATv2Conv(
+                c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
+                edge_dim=c.hidden if edges else None,
+            )  # fmt: skip
+            return [Convolution(conv)]
+        return []
+
+    blocks = [GraphBlock(aggregations(), c.hidden, c.dropout, c.norm) for _ in range(c.layers)]
+    head = nn.Sequential(
+        nn.LayerNorm(c.hidden), nn.Linear(c.hidden, c.hidden), nn.GELU(), nn.Dropout(c.dropout),
+        nn.Linear(c.hidden, num_outputs),
+    )  # fmt: skip
+    between = c.layers - 1 if c.virtual_node else 0
+    return GraphNetwork(
+        NodeEncoder(node_in, c), None if edge_in is None else encoder(edge_in, c.hidden),
+        blocks, head, readout=readout_of(c.readout) if level == "graph" else None,
+        neighbors=c.neighbors if name in _ATTENDING else None,
+        virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
+    )  # fmt: skip
+
+
+def _check(name: str, config: GraphConfig) -> None:
+    for option, got, known in (
+        ("model", name, NAMES),
+        ("norm", config.norm, ("batch", "layer")),
+        ("readout", config.readout, ("mean", "sum", "max")),
+        ("local", config.local, ("gine", None)),
+    ):
+        if got not in known:
+            raise ValueError(f"{option}: got {got!r}, expected one of {', '.join(map(str, known))}")
+    if config.neighbors != "all" and not config.neighbors.isdecimal():
+        raise ValueError(f"neighbors: got {config.neighbors!r}, expected 'all' or hops such as '2'")
+    if config.heads < 1 or config.hidden % config.heads:
+        raise ValueError(f"heads: got {config.heads}, expected a divisor of hidden={config.hidden}")
