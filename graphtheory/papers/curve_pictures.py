@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -23,21 +24,25 @@ from graphtheory.plot.style import (
 _RELATIVE = "squared error / variance of the targets"
 
 
+def band_line(
+    axes: Axes, rows: Sequence[dict[str, Any]], at: str, value: str, style: dict[str, Any],
+    label: str, *, scale: float = 1.0, alpha: float = 0.15,
+) -> None:  # fmt: skip
+    """Draw a measure times `scale` over the settings `at`: its median, and a band q20 to q80."""
+    settings = sorted(order(rows, at))
+    bands = [band([scale * row[value] for row in rows if row[at] == x]) for x in settings]
+    low, middle, high = zip(*bands, strict=True)
+    axes.fill_between(settings, low, high, color=style["color"], alpha=alpha, linewidth=0)
+    axes.plot(settings, middle, label=label, **style)
+
+
 @styled
 def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
     """Error over one setting, a line for each series: median, band from q20 to q80.
 
-    Panels with the same series share a legend.
-
-    Args:
-        rows: One row per run: series (name of a line), at (the setting, a number or a name), error,
-            and optionally panel (name of the vertical axis; panels lie side by side).
-        xlabel: Name of the setting.
-        title: Above the picture.
-        from_zero: Whether the vertical axes begin at 0.
-
-    Raises:
-        ValueError: If there are no rows.
+    Rows, one per run, hold series (name of a line), at (the setting, a number or a name), error,
+    and optionally panel (name of the vertical axis; panels lie side by side). Panels with the same
+    series share a legend. With `from_zero` the vertical axes begin at 0.
 
     Source: figures 5.1 to 5.4 and 7.3 to 7.5 of Li (2024).
     """
@@ -65,13 +70,8 @@ def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
     named = any(isinstance(at, str) for at in settings)
     place = {at: index if named else at for index, at in enumerate(settings)}
     for index, name in enumerate(order(runs, "series")):
-        mine = [row for row in runs if row["series"] == name]
-        at = sorted(order(mine, "at"), key=place.__getitem__)
-        bands = [band([r["error"] for r in mine if r["at"] == x]) for x in at]
-        low, middle, high = zip(*bands, strict=True)
-        style, x = look(index), [place[x] for x in at]
-        axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        axes.plot(x, middle, label=name, **style)
+        mine = [row | {"at": place[row["at"]]} for row in runs if row["series"] == name]
+        band_line(axes, mine, "at", "error", look(index), name)
     axes.set_xticks(
         list(place.values()),
         [at if named else f"{at:,}" for at in place],
@@ -104,9 +104,6 @@ def value_curves(
         scale: Factor of the number, such as 100 for percent.
         log: Whether the number's axis is logarithmic, and each panel's its own.
         mark: Where a dotted line is drawn across.
-
-    Raises:
-        ValueError: If there are no rows.
     """
     table = collected(rows, "rows", "value")
     names = order(table, "panel")
@@ -135,17 +132,11 @@ def _logarithmic(axes: Any) -> None:
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], scale: float) -> None:
-    settings = sorted(order(rows, "at"))
     axes.set_xscale("log")
     for index, series in enumerate(order(rows, "series")):
         mine = [row for row in rows if row["series"] == series]
-        at = sorted(order(mine, "at"))
-        bands = [band([scale * r["value"] for r in mine if r["at"] == x]) for x in at]
-        low, middle, high = zip(*bands, strict=True)
-        style = look(index)
-        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        axes.plot(at, middle, label=series, **style)
-    axes.xaxis.set_major_locator(FixedLocator(settings))
+        band_line(axes, mine, "at", "value", look(index), series, scale=scale)
+    axes.xaxis.set_major_locator(FixedLocator(sorted(order(rows, "at"))))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(axis="x", labelsize=8)

@@ -22,7 +22,7 @@ class Shown(NamedTuple):
     Attributes:
         table: The numbers.
         rows: The same as result rows, whose names do not say the figure yet.
-        own_names: Whether that stays so, because another command writes the same rows.
+        own_names: Whether that stays so, because they say it or another command writes them.
     """
 
     table: Table

@@ -51,7 +51,8 @@ class Grid:
     The cells are all combinations of the entries of its axes, the last axis fastest; without an
     axis there is one cell. What a run is recorded under follows from the fields: the settings that
     are no axes, and the cell. A grid with more seeds or cases therefore takes over what was run
-    before.
+    before. By convention `seeds` says how many networks, trials or draws there are, `first` which
+    seed is the first, and `dataset` and `root` where the data lie.
 
     Attributes:
         side_by_side: Whether several cells may run at once, on a thread each. They must draw from

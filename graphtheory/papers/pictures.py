@@ -13,6 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
+from graphtheory.papers.curve_pictures import band_line
 from graphtheory.plot.style import COLORS, WIDTH, Rows, band, collected, look, order, styled
 
 Law = Mapping[str, float]
@@ -42,9 +43,6 @@ def phase_diagram(
         xlabel: Name of the value.
         ylabel: Name of the labels.
         title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
 
     Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
     """
@@ -103,12 +101,15 @@ def _edges(centers: Sequence[float]) -> Any:
 
 
 def _ticks(axes: Axes, values: Sequence[float], labels: Sequence[float]) -> None:
-    for axis, at, room in ((axes.xaxis, values, 6), (axes.yaxis, labels, 10)):
-        shown = list(at)[:: max(1, math.ceil(len(at) / room))]
-        axis.set_major_locator(FixedLocator(shown))
+    for axis, ticks in ((axes.xaxis, _some(values, 6)), (axes.yaxis, _some(labels, 10))):
+        axis.set_major_locator(ticks)
         axis.set_major_formatter(lambda x, _: _short(x))
         axis.set_minor_locator(NullLocator())
         axis.set_minor_formatter(NullFormatter())
+
+
+def _some(values: Sequence[float], room: int) -> FixedLocator:
+    return FixedLocator(list(values)[:: max(1, math.ceil(len(values) / room))])
 
 
 def _short(x: float) -> str:
@@ -159,9 +160,6 @@ def step_curves(
         boundary: Step of a dashed vertical line.
         log: Whether the measure's axis is logarithmic.
 
-    Raises:
-        ValueError: If there are no rows.
-
     Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
     runs = collected(rows, "rows", value)
@@ -170,13 +168,9 @@ def step_curves(
     for axes, case in zip(panels, cases, strict=True):
         mine = [row for row in runs if row["case"] == case]
         for index, name in enumerate(order(mine, "series")):
-            line = [row for row in mine if row["series"] == name]
-            steps = sorted(order(line, "step"))
-            bands = [band([r[value] for r in line if r["step"] == s]) for s in steps]
-            low, middle, high = zip(*bands, strict=True)
             style = look(index) | {"marker": None}
-            axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
-            axes.plot(steps, middle, label=name, **style)
+            line = [row for row in mine if row["series"] == name]
+            band_line(axes, line, "step", value, style, name)
             if name in (marks or {}):
                 axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
         _name(axes, case)
@@ -203,15 +197,8 @@ def power_laws(
 ) -> Figure:
     """Numbers over a letter on two logarithmic axes, with fitted (solid) and claimed (dashed) laws.
 
-    Args:
-        points: One row per trial: case, value, number (finite).
-        laws: Of the cases that have a fit.
-        xlabel: Name of the value.
-        ylabel: Name of the number.
-        title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
+    Points, one per trial, hold case, value and number (finite); `laws` are of the cases that have
+    one.
 
     Source: figures 3.7 and B.6 of Li (2024).
     """
@@ -230,12 +217,13 @@ def power_laws(
                       label="median, q20 to q80")  # fmt: skip
         if case in laws:
             _line(axes, values, laws[case])
-        axes.xaxis.set_major_locator(FixedLocator(values[:: max(1, math.ceil(len(values) / 6))]))
-        axes.xaxis.set_major_formatter(lambda x, _: _short(x))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda x, _: _short(x))
-        axes.yaxis.set_minor_locator(NullLocator())
+        for axis, ticks in (
+            (axes.xaxis, _some(values, 6)),
+            (axes.yaxis, LogLocator(subs=(1, 2, 5))),
+        ):
+            axis.set_major_locator(ticks)
+            axis.set_major_formatter(lambda x, _: _short(x))
+            axis.set_minor_locator(NullLocator())
         _name(axes, case)
         axes.set_xlabel(xlabel)
         axes.grid()

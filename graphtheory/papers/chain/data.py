@@ -15,17 +15,10 @@ from graphtheory.papers.orthonormal import orthonormal
 
 
 def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor:
-    """c_1..c_K, orthonormal, in the upper half of a column and orthogonal to all patterns there.
+    """Orthonormal c_1..c_K [K, 2 d], in the upper half of a column and orthogonal to all patterns.
 
-    The lower half, which holds the values, is 0.
-
-    Args:
-        patterns: Orthonormal [M, d].
-        steps: K, at most d - M.
-        generator: Source of randomness.
-
-    Returns:
-        [K, 2 d]
+    The lower half, which holds the values, is 0. Patterns [M, d] are orthonormal, K is at most d -
+    M.
 
     Raises:
         ValueError: If there is no room for K, no step, or patterns are not orthonormal.
@@ -45,12 +38,6 @@ def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor
 
 def shift_tasks(count: int, patterns: int, steps: int, generator: Generator) -> Tensor:
     r"""Tasks :math:`f_k(\mu_{p_i}) = \mu_{p_{(i+k) \bmod M}}`, each with its own permutation p.
-
-    Args:
-        count: Tasks, B.
-        patterns: M.
-        steps: K.
-        generator: Source of randomness.
 
     Returns:
         int64 [B, K, M], entry (k, i) the pattern that follows pattern i in step k.
@@ -175,7 +162,6 @@ class ChainData:
                 f"num_patterns: got {self.num_patterns} with {self.num_test_patterns} of the test, "
                 f"expected 2 <= M' <= M <= dim={self.dim}"
             )
-
         checks.check_numbers(self.share, self.noise, steps=self.steps, contexts=self.contexts)
 
     def patterns(self, generator: Generator) -> Tensor:
@@ -195,16 +181,7 @@ class ChainData:
         self, patterns: Tensor, count: int, contexts: int, share: float,
         errors: TrajectoryErrors, generator: Generator,
     ) -> ChainPrompts:  # fmt: skip
-        """Prompts of new tasks on test patterns [M', d], with noise and errors.
-
-        Args:
-            patterns: mu'.
-            count: Prompts.
-            contexts: l_ts.
-            share: alpha'.
-            errors: Of the examples.
-            generator: Source of randomness.
-        """
+        """Prompts of new tasks on test patterns mu' [M', d], with noise, errors, l_ts, alpha'."""
         task = shift_tasks(count, len(patterns), self.steps, generator)
         return draw_prompts(
             patterns, task, contexts, share, generator,

@@ -63,13 +63,9 @@ class TrajectoryErrors:
 
     @classmethod
     def even(cls, tau: float, rho: float, steps: int, patterns: int) -> TrajectoryErrors:
-        """For given tau^f and rho^f, with errors in pairs, spread evenly over all steps.
+        """For given tau^f and rho^f of K steps on M' patterns, with errors in pairs in all steps.
 
-        Args:
-            tau: Probability that all steps are right.
-            rho: Primacy of every step.
-            steps: K.
-            patterns: M', even.
+        Tau is the probability that all steps are right, rho the primacy of every step, M' is even.
 
         Raises:
             ValueError: If rho is impossible with this tau (the message gives the range), tau is
@@ -171,10 +167,7 @@ def _check_rho(p: float, rho: float, patterns: int) -> None:
 
 
 def _root_of_pairs(tau: float, rho: float, count: int, patterns: int) -> tuple[float, float]:
-    """P and q of a matrix of pairs whose power `count` has the entries tau and (1 - rho) tau.
-
-    Such matrices have the eigenvalues 1, p + q - 2 r and p - q, where r are the other entries.
-    """
+    """P and q of pairs whose power `count` has tau and (1 - rho) tau, through its eigenvalues."""
     q = (1 - rho) * tau
     r = max(1 - tau - q, 0.0) / (patterns - 2)
     total, gap = (tau + q - 2 * r) ** (1 / count), (tau - q) ** (1 / count)

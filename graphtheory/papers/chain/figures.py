@@ -89,8 +89,6 @@ class Contexts(Grid):
         prompts: Of each case, length and trial.
         learner: What is trained.
         data: On what.
-        seeds: Trials.
-        first: The first seed.
     """
 
     cases: tuple[Case, ...] = axis("case")

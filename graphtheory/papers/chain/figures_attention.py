@@ -49,8 +49,6 @@ class Dynamics(Grid):
         data: On what.
         probe: What attention is looked at, with as many examples as in training.
         every: Steps between two looks.
-        seeds: Trials.
-        first: The first seed.
     """
 
     learner: Learner

@@ -36,10 +36,6 @@ class Generated(NamedTuple):
 def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
     r"""Greedy decoding, :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`, indices [B].
 
-    Args:
-        out: F [B, d].
-        vocabulary: The possible outputs [M, d].
-
     Source: Li (2024), eq. (7.5).
     """
     return (vocabulary.square().sum(1) / 2 - out @ vocabulary.t()).argmin(1)
@@ -109,15 +105,6 @@ def _check_prompts(context: Tensor, query: Tensor) -> None:
 def icl_infer(model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor) -> Tensor:
     """The last step's answer at once, from examples without the steps between; indices [B].
 
-    Args:
-        model: Trained.
-        context: E_1..E_l of eq. (7.8), `ChainPrompts.icl_columns`.
-        query: x_query.
-        vocabulary: The possible outputs.
-
-    Shapes:
-        context [B, l K, 2 d], query [B, d], vocabulary [M, d].
-
-    Source: Li (2024), eq. (7.8).
+    Arguments as in `cot_generate`, with the context of `ChainPrompts.icl_columns`, eq. (7.8).
     """
     return cot_generate(model, context, query, vocabulary, 1).pattern[:, 0]

@@ -14,19 +14,12 @@ MASSES = (
 
 
 def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
-    r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt.
+    r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt: eq. (7.7), [B].
 
-    Args:
-        found: Answers v_1..v_K, int64 [B, K].
-        wanted: z_1..z_K, int64 [B, K].
-
-    Returns:
-        [B]
+    Answers v and right steps z are int64 [B, K].
 
     Raises:
         ValueError: If the shapes differ.
-
-    Source: Li (2024), eq. (7.7), before its mean.
 
     Example:
         >>> cot_error(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]])).tolist()
@@ -37,19 +30,10 @@ def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
 
 
 def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
-    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt.
-
-    Args:
-        found: Answers v, int64 [B].
-        wanted: z_K, int64 [B].
-
-    Returns:
-        [B]
+    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt: eq. (7.9).
 
     Raises:
         ValueError: If the shapes differ.
-
-    Source: Li (2024), eq. (7.9), before its mean.
     """
     _check(found, wanted)
     return (found != wanted).float()

@@ -124,11 +124,6 @@ class ChainTransformer(nn.Module):
     Source:
         Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3, which give no other
         detail.
-
-    Example:
-        >>> model = ChainTransformer(PeriodicPositions(torch.eye(3, 8)), 8, depth=2, heads=2)
-        >>> model(torch.randn(5, 13, 8)).shape
-        torch.Size([5, 4])
     """
 
     def __init__(

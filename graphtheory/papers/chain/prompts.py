@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
 
 from graphtheory.papers.chain import checks
 
@@ -45,10 +44,7 @@ class ChainPrompts(NamedTuple):
         return out.flatten(1, 2)
 
     def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The prompts that ask for a step of the query, given its right steps so far: eq. (7.1).
-
-        Args:
-            step: k of each prompt, in 1..K [B].
+        """The prompts that ask for step k [B], in 1..K, given the right steps before it: eq. (7.1).
 
         Returns:
             Columns [B, l K + K, 2 d], of which the last K - k do not count; the number of columns
@@ -74,34 +70,10 @@ class ChainPrompts(NamedTuple):
         return out
 
     def relation(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """Which example columns are of the query's step, and which have the query's pattern.
-
-        Args:
-            step: k of each prompt, in 1..K [B].
-
-        Returns:
-            Two bool tensors [B, l K].
-        """
+        """Example columns of the query's step, and those with its pattern; both bool [B, l K]."""
         count, length = self.context_pattern.shape[:2]
         checks.check_step(step, count, self.steps)
         own = torch.arange(self.steps, device=step.device).repeat(length)
         same_step = own[None] == step[:, None] - 1
         now = self.query_pattern[torch.arange(count, device=step.device), step - 1]
         return same_step, self.context_pattern[:, :, :-1].flatten(1) == now[:, None]
-
-    def to_pyg(self, step: Tensor) -> Batch:
-        """The prompts of `at` as PyG graphs, with an edge from every column to the last, the query.
-
-        Args:
-            step: k of each prompt, in 1..K [B].
-
-        Returns:
-            A batch with x [columns, 2 d], edge_index, and labels y [B, d].
-        """
-        columns, sizes, label = self.at(step)
-        graphs = []
-        for x, size, y in zip(columns, sizes.tolist(), label, strict=True):
-            senders = torch.arange(size - 1, device=x.device)
-            edges = torch.stack([senders, torch.full_like(senders, size - 1)])
-            graphs.append(Data(x=x[:size], edge_index=edges, y=y[None]))
-        return Batch.from_data_list(graphs)

@@ -84,15 +84,9 @@ def train(
 ) -> tuple[ChainAttention | ChainTransformer, Tensor]:
     r"""Minimize :math:`\frac12 \|z - F\|^2` over new prompts in every step; also the patterns.
 
-    The one-layer models of all trials train at once. They share the patterns: the start of W and
-    the loss are invariant under rotations, so that other patterns would be the same experiment.
-
-    Args:
-        learner: Model and training.
-        data: Of the prompts.
-        trials: Models; 1 for a transformer.
-        seed: Of patterns, start and prompts.
-        watch: Called before each step and after the last.
+    The one-layer models of all trials train at once; a transformer has one trial. They share the
+    patterns: the start of W and the loss are invariant under rotations, so that other patterns
+    would be the same experiment. `watch` is called before each step and after the last.
     """
     generator = Generator().manual_seed(derive(seed, trials))
     mu = data.patterns(generator)

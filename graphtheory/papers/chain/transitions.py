@@ -9,11 +9,8 @@ from torch import Tensor
 def trajectories(task: Tensor) -> Tensor:
     r"""Where each start is after each step, :math:`f_k \circ \dots \circ f_1(\mu_i)`.
 
-    Args:
-        task: int64 [..., K, M], entry (k, i) the pattern that follows pattern i in step k.
-
-    Returns:
-        int64 [..., K + 1, M], the first row 0..M-1.
+    Tasks int64 [..., K, M], entry (k, i) the pattern that follows pattern i in step k, give int64
+    [..., K + 1, M], the first row 0..M-1.
 
     Example:
         >>> trajectories(torch.tensor([[1, 2, 0], [2, 1, 0]])).tolist()
@@ -26,13 +23,7 @@ def trajectories(task: Tensor) -> Tensor:
 
 
 def k_step_matrix(transitions: Tensor) -> Tensor:
-    r""":math:`B^f = \prod_k A^f_k`, the probability of each end after K steps from each start.
-
-    Args:
-        transitions: [..., K, M, M], rows sum to 1.
-
-    Returns:
-        [..., M, M]
+    r""":math:`B^f = \prod_k A^f_k` [..., M, M], the probability of each end after K steps.
 
     Source: Li (2024), before eq. (7.13).
 
@@ -49,18 +40,11 @@ def k_step_matrix(transitions: Tensor) -> Tensor:
 
 
 def primacy(transitions: Tensor, task: Tensor) -> Tensor:
-    r"""The largest :math:`\rho^f` of eq. (7.12): how far the right step leads.
+    r"""The largest :math:`\rho^f` of eq. (7.12): how far the right step leads, [...].
 
     .. math:: \rho^f = 1 - \max_{k, i} \max_{j \ne j^*} A^f_{k(i,j)} / A^f_{k(i,j^*)}
 
-    It is at most 0 where a wrong step is at least as probable.
-
-    Args:
-        transitions: [..., K, M, M]
-        task: int64 [..., K, M]
-
-    Returns:
-        [...]
+    It is at most 0 where a wrong step is at least as probable. Matrices are [..., K, M, M].
     """
     right = transitions.gather(-1, task[..., None])
     wrong = transitions.scatter(-1, task[..., None], 0).amax(-1, keepdim=True)
@@ -68,27 +52,13 @@ def primacy(transitions: Tensor, task: Tensor) -> Tensor:
 
 
 def output_primacy(matrix: Tensor) -> Tensor:
-    r"""The largest :math:`\rho_o^f` of eq. (7.13), likewise of the most probable ends.
-
-    Args:
-        matrix: B^f [..., M, M].
-
-    Returns:
-        [...]
-    """
+    r"""The largest :math:`\rho_o^f` of eq. (7.13), likewise of the most probable ends, [...]."""
     most, next_ = matrix.topk(2, dim=-1).values.unbind(-1)
     return (1 - next_ / most).amin(-1)
 
 
 def trajectory_probability(transitions: Tensor, task: Tensor) -> Tensor:
-    r""":math:`\tau^f`, the probability that all K steps are right, the least over the starts.
-
-    Args:
-        transitions: [..., K, M, M]
-        task: int64 [..., K, M]
-
-    Returns:
-        [...]
+    r""":math:`\tau^f` [...], the probability that all K steps are right, the least over the starts.
 
     Source: Li (2024), eq. (7.17).
 
@@ -103,36 +73,19 @@ def trajectory_probability(transitions: Tensor, task: Tensor) -> Tensor:
 
 
 def output_probability(matrix: Tensor) -> Tensor:
-    r""":math:`\tau_o^f`, the probability of the most probable end, the least over the starts.
-
-    Args:
-        matrix: B^f [..., M, M].
-
-    Returns:
-        [...]
+    r""":math:`\tau_o^f` [...], the probability of the most probable end, the least over the starts.
 
     Source: Li (2024), eq. (7.18).
-
-    Example:
-        >>> round(output_probability(torch.tensor([[0.56, 0.44], [0.64, 0.36]])).item(), 2)
-        0.56
     """
     return matrix.amax(-1).amin(-1)
 
 
 def right_end_leads(matrix: Tensor, task: Tensor) -> Tensor:
-    r"""Condition 7.3.2 for each start: whether the right end is more probable than any other.
+    r"""Condition 7.3.2 for each start, bool [..., M]: whether the right end is the most probable.
 
     .. math:: \mathrm{TSR}(f(\mu'_i)) = \arg\max_j B^f_{(i,j)}
 
     The condition holds for a task where it holds for all starts. Equal entries fail it.
-
-    Args:
-        matrix: B^f [..., M, M].
-        task: int64 [..., K, M]
-
-    Returns:
-        Bool [..., M].
 
     Source: Li (2024), eq. (7.21).
 

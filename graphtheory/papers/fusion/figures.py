@@ -57,8 +57,6 @@ class Heads(Grid):
         heads: Some of the heads that the recipe knows, or `UNTRAINED`.
         lrs: Step sizes; the mean validation score over the seeds decides, for each head and
             setting.
-        seeds: Splits, parameters and draws.
-        root: Folder with the raw files.
     """
 
     recipe: ContrastiveRecipe = _RECIPE
@@ -95,12 +93,7 @@ def scores(grid: Heads, at: Any, head: str, lr: float, seed: int) -> list[Measur
 
 @torch.no_grad()
 def settle(run: Prepared, seed: int) -> None:
-    """Give batch norm the statistics of the data, with all parameters as drawn.
-
-    Args:
-        run: What batch norm is in.
-        seed: Of the augmentations.
-    """
+    """Give batch norm the statistics of augmented data, with all parameters as drawn."""
     assert isinstance(run.task, SimCLR)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -43,9 +43,7 @@ class Depths(Grid):
 
     Attributes:
         recipe: A transformer head; the paper's has 10 layers of 4 heads for MNIST.
-        seeds: Splits, parameters and draws.
         samples: Test images, the first ones.
-        root: Folder with the raw files.
     """
 
     recipe: ContrastiveRecipe = _RECIPE

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from graphtheory.bench.rows import Row
 from graphtheory.papers.curve_pictures import value_curves
-from graphtheory.papers.figure import Figure, Measurements, Report, Shown, Verdict
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.fusion.data import Subspaces
 from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
 from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
@@ -32,8 +32,6 @@ class Theorems(Grid):
 
     Attributes:
         models: The subspaces.
-        seeds: Draws of subspaces and samples.
-        first: The first seed.
         layers: Blocks whose sharpness is measured, where there is noise.
     """
 
@@ -46,12 +44,7 @@ class Theorems(Grid):
 def subspaces(
     shapes: Sequence[tuple[int, int, int, int]], noises: Sequence[float]
 ) -> tuple[Subspaces, ...]:
-    """Each shape without noise, with a half-space and without; then with each noise.
-
-    Args:
-        shapes: m, K, r and samples of a cluster.
-        noises: epsilon, above 0.
-    """
+    """Each shape (m, K, r, nu) with a half-space and without; then with each noise above 0."""
     exact = [Subspaces(*shape, half) for shape in shapes for half in (True, False)]
     return *exact, *(Subspaces(*shape, noise=noise) for shape in shapes for noise in noises)
 
@@ -70,17 +63,7 @@ def _generator(model: Subspaces, seed: int) -> Generator:
 
 
 def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
-    """What theorem 1 says of A = (X W*)(X W*)^T, and what is found.
-
-    If some cluster has samples on both sides of every direction, W* has the directions of the
-    greedy search on |x^T u|, as the paper's definition would give them.
-
-    Returns:
-        `one_side`, whether every cluster has a direction with its samples on one side; `between`,
-        the largest entry between clusters, absolute; `least`, the smallest entry within one;
-        `ratio`, the smallest entry within a cluster over its nu rho'^2; `rho`, the least rho';
-        `paper_rho`, the paper's rho by its search.
-    """
+    """What theorem 1 says of A = (X W*)(X W*)^T, and what is found, entry by entry."""
     generator = _generator(model, seed)
     sample = model.sample(generator)
     x, y = sample.x, sample.y
@@ -88,7 +71,7 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
         weights, rho = fusion_weights(x, y)
         one_side = True
     except ValueError:
-        one_side = False
+        one_side = False  # take the greedy search on |x^T u|, which the paper's definition gives
         greedy = cluster_integrity(x, y, generator, own=True)
         weights, rho = greedy.directions.t()[:, y], greedy.rho
     paper = cluster_integrity(x, y, generator)
@@ -105,11 +88,7 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
 
 
 def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
-    """Sharpness block by block, with the W* of the clean samples.
-
-    As in the proof of theorem 2: exp(A) without the softmax's row sums, no residual; samples are
-    unit vectors again before the next block.
-    """
+    """Sharpness block by block, with the W* of the clean samples, as in the proof of theorem 2."""
     sample = model.sample(_generator(model, seed))
     try:
         found = fusion_weights(sample.clean, sample.y)
@@ -118,7 +97,7 @@ def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     x, sharp = sample.x, []
     for _ in range(grid.layers):
         projected = x @ found.weights
-        attention = (projected @ projected.t()).exp()
+        attention = (projected @ projected.t()).exp()  # without row sums and residual
         sharp.append(sharpness(attention, sample.y))
         x = normalize(attention @ x, dim=1)
     rho = float(found.rho.min())
@@ -147,7 +126,7 @@ def _show(grid: Theorems, measured: Measurements) -> Shown:
         ])  # fmt: skip
         about = dict(zip(_SHAPE, shape, strict=True)) | {"half_space": half}
         rows += [
-            Row.of(name, [r[key] for r in mine], "1", **about)
+            Row.of(f"theorem-1 {name}", [r[key] for r in mine], "1", **about)
             for key, name in (("ratio", "least entry within / (nu rho'^2)"),
                               ("between", "largest entry between"))
         ]  # fmt: skip
@@ -170,7 +149,7 @@ def _show(grid: Theorems, measured: Measurements) -> Shown:
         "side: each cluster has a direction with all its samples on one side, as drawing them in a "
         "half-space ensures.",
     )  # fmt: skip
-    return Shown(table, rows)
+    return Shown(table, rows, own_names=True)
 
 
 def theorem_1(grid: Theorems, measured: Measurements) -> Verdict:
@@ -221,22 +200,10 @@ def _picture(grid: Theorems, measured: Measurements, title: str) -> Any:
     )  # fmt: skip
 
 
-class _Theorems(Figure):
-    """Its result rows are of two theorems, and begin with the one that they are about."""
-
-    def report(self, grid: Theorems, measured: Measurements) -> Report:
-        found = super().report(grid, measured)
-        rows = [
-            replace(row, name=row.name.replace("theorem-1 theorem-2", "theorem-2"))
-            for row in found.rows
-        ]
-        return found._replace(rows=rows)
-
-
 _SHAPES = ((4, 2, 1, 2), (16, 3, 2, 8), (20, 4, 3, 8), (64, 10, 4, 16))  # first the paper's example
 _NOISES = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2)
 FIGURES = (
-    _Theorems(
+    Figure(
         "theorem-1", "block-diagonal attention on clusters in subspaces, with noise and without",
         Theorems(subspaces(_SHAPES, _NOISES)), draws, _show, (theorem_1, theorem_2), _picture,
         lambda grid: replace(grid, models=subspaces(_SHAPES[:3], _NOISES[::2]), seeds=2),

@@ -89,10 +89,7 @@ def cluster_integrity(
 def _search(
     samples: Tensor, barred: Tensor, u: Tensor, steps: int, step_size: float, tolerance: float
 ) -> tuple[float, Tensor]:
-    """The best least product found, and its u; `barred` is an orthonormal basis [m, r].
-
-    Every column of u [m, S] is a search of its own.
-    """
+    """The best least product found, and its u; `barred` is an orthonormal basis [m, r]."""
     best, direction = u.new_zeros(u.size(1)), torch.zeros_like(u)
     last = torch.full_like(best, -torch.inf)
     for _ in range(steps):
@@ -133,17 +130,11 @@ def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
 
     Then entries between clusters are 0, and entries within cluster k, of nu samples, are at least
     nu rho'^2. That takes what the paper does not state: all samples of a cluster on one side of a
-    w. Solved exactly, as a least-distance problem.
-
-    Args:
-        x: Samples as unit vectors.
-        labels: Cluster of each, 0 to K - 1.
-
-    Shapes:
-        x [n, m], labels int64 [n].
+    w. Solved exactly, as a least-distance problem, for unit vectors x [n, m] of clusters int64 [n].
 
     Raises:
-        ValueError: A cluster whose samples no w has on one side, by name; fewer than two clusters.
+        ValueError: If no w has all samples of a cluster, which is named, on one side, or there are
+            fewer than two clusters.
 
     Source:
         Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition; rho'
@@ -166,10 +157,7 @@ def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
 
 
 def _one_side(samples: Tensor) -> Tensor | None:
-    """The unit w with the largest least product; None where no product can be positive.
-
-    min |w| with samples w >= 1 is dual to a least-squares problem with a >= 0.
-    """
+    """The unit w of largest least product, by its dual with a >= 0; None where none is positive."""
     count, dim = samples.shape
     system = np.vstack([samples.t().numpy(), np.ones(count)])
     a, residual = nnls(system, np.append(np.zeros(dim), 1.0), maxiter=30 * count)

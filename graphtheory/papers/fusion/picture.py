@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import GRAY, Rows, band, collected, look, order, styled
+from graphtheory.papers.curve_pictures import band_line
+from graphtheory.plot.style import GRAY, Rows, collected, look, order, styled
 
 _SPAN = 30.0  # largest over smallest weight that the colors tell apart
 
@@ -27,9 +28,6 @@ def attention_by_depth(
         rows: One row a run and layer: series (name of a line), layer, and the measures.
         measures: Key of a measure -> name of its axis.
         title: Above the picture.
-
-    Raises:
-        ValueError: No maps, or no rows.
 
     Source: Li and Pimentel-Alarcon (2024), table 1.
     """
@@ -71,17 +69,11 @@ def _map(axes: Any, weights: Any, labels: list[int]) -> Any:
 
 
 def _lines(axes: Any, table: list[dict[str, Any]], key: str) -> None:
-    layers = sorted(order(table, "layer"))
     for index, series in enumerate(order(table, "series")):
-        mine = [r for r in table if r["series"] == series]
-        low, middle, high = zip(
-            *(band([r[key] for r in mine if r["layer"] == layer]) for layer in layers), strict=True
-        )
-        style = look(index)
-        axes.fill_between(layers, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        axes.plot(layers, middle, label=series, **style)
+        mine = [row for row in table if row["series"] == series]
+        band_line(axes, mine, "layer", key, look(index), series)
     if key == "mass":
         axes.axhline(table[0]["uniform"], color=GRAY, linewidth=1, linestyle=":", label="uniform")
-    axes.set_xticks(layers)
+    axes.set_xticks(sorted(order(table, "layer")))
     axes.set_ylim(0, 1.12 * axes.dataLim.ymax)
     axes.grid(axis="y")

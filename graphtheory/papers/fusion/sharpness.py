@@ -46,16 +46,10 @@ def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> f
 
 
 def sharpness_of_means(attention: Tensor, labels: Tensor) -> float:
-    r"""The mean attention within a class, diagonal left out, over the mean between classes.
+    """The mean attention within a class, diagonal left out, over the mean between classes.
 
     1 where attention does not see the classes; unlike `sharpness` no single pair decides it.
-
-    Args:
-        attention: As for `sharpness`.
-        labels: Class of each sample.
-
-    Raises:
-        ValueError: As `sharpness`, but for negative entries.
+    Arguments and errors as there, but entries may be negative.
     """
     within, between = _pairs(attention, labels, diagonal=False)
     least, most = float(attention[..., within].mean()), float(attention[..., between].mean())
@@ -74,18 +68,8 @@ def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
 
     .. math:: \frac1B \sum_i \frac{\sum_{j \ne i,\, y_j = y_i} A_{ij}}{\sum_{j \ne i} A_{ij}}
 
-    A row whose attention is on itself alone is left out. Block-diagonal attention has mass 1.
-
-    Args:
-        attention: Weights, 0 or more; heads are averaged.
-        labels: Class of each sample.
-
-    Shapes:
-        attention [..., B, B], labels int64 [B].
-
-    Raises:
-        ValueError: Shapes that do not fit, weights that are negative or not finite, one class, no
-            pair within a class, or no row to average.
+    A row whose attention is on itself alone is left out; heads are averaged. Block-diagonal
+    attention has mass 1. Arguments and errors as in `sharpness`.
 
     Example:
         >>> class_mass(torch.full((1, 4, 4), 0.25), torch.tensor([0, 0, 1, 1])).mass
@@ -118,23 +102,17 @@ class NoiseBounds(NamedTuple):
 
 
 def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
-    r"""Bounds on noisy projections, from the noise and the cluster integrity.
+    r"""Bounds on noisy projections, from the noise and the cluster integrity, both in [0, 1].
 
     .. math:: \delta = \sqrt{1 - (1 - \epsilon)^2}, \qquad
         \Delta = (1 - \epsilon) \rho - \delta \sqrt{1 - \rho^2}
 
-    Args:
-        noise: epsilon in [0, 1]: a noisy unit sample has at least cosine 1 - epsilon with its own.
-        integrity: rho in [0, 1].
+    A noisy unit sample has at least cosine 1 - epsilon with its own.
 
     Raises:
-        ValueError: A number outside [0, 1].
+        ValueError: If a number is outside [0, 1].
 
     Source: Li and Pimentel-Alarcon (2024), eq. (6) and after.
-
-    Example:
-        >>> [round(value, 2) for value in noise_bounds(0.05, 0.5)[:2]]
-        [0.31, 0.2]
     """
     for name, value in (("noise", noise), ("integrity", integrity)):
         if not 0 <= value <= 1:
@@ -163,16 +141,12 @@ def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:
         e^{\delta + n \delta^2 - n \Delta^2}}{n^2 L + n^3 L^2}, \qquad
         L = \delta e^{n \Delta^2} + e^{n (\delta + \delta^2)}
 
-    It is below 1 wherever delta < Delta and n is 3 or more, that is, it does not say that sharpness
-    grows; and the number under the square is negative there.
-
-    Args:
-        count: n, samples in the batch, at least 1.
-        delta: 0 or more.
-        Delta: Above 0.
+    with n = `count` samples in the batch. It is below 1 wherever delta < Delta and n is 3 or more,
+    that is, it does not say that sharpness grows; and the number under the square is negative
+    there.
 
     Raises:
-        ValueError: A number out of its range.
+        ValueError: If a number is out of its range: n >= 1, delta >= 0, Delta > 0.
 
     Source: Li and Pimentel-Alarcon (2024), theorem 2, the last line of its proof.
 

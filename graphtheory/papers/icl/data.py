@@ -78,12 +78,9 @@ class PromptSource:
             raise ValueError(f"length: got {self.length}, expected at least 1")
 
     def sample(self, count: int, generator: Generator, *, task: Tensor | None = None) -> Prompts:
-        """Draw prompts; the same generator state gives the same prompts.
+        """Draw P = `count` prompts; the same generator state gives the same prompts.
 
-        Args:
-            count: P.
-            generator: Source of randomness.
-            task: Index in `tasks` of every prompt, int64 [P]; None draws them.
+        `task` is the index in `tasks` of every prompt, int64 [P]; None draws them.
 
         Raises:
             ValueError: If the number is below 0 or `task` has another shape or no such index.

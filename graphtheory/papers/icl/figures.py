@@ -15,9 +15,9 @@ from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.patterns import section_6_5, unmet_conditions
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, outcomes, train
-from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, world
+from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, World, world
 from graphtheory.papers.pivot import Pivot, groups
-from graphtheory.papers.shallow import LINEAR, ROOT
+from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 from graphtheory.report.table import mean_spread, percent_spread
 
 LEARNER = Learner()
@@ -38,8 +38,6 @@ class Errors(Grid):
         learners: Each has networks of its own.
         tests: Of each learner.
         prompts: Test prompts of each network and test.
-        seeds: Networks of a learner, trained together.
-        first: The first seed; it decides patterns, starts, training and test prompts.
     """
 
     learners: tuple[Any, ...] = axis("learner")
@@ -53,14 +51,17 @@ def errors(grid: Errors, learner: Learner) -> list[Measured]:
     """Error and hinge loss of each test and network."""
     given = world(learner.relevant, grid.first)
     model = train(learner, given, grid.seeds, grid.first)
-    rows = []
-    for test in grid.tests:
-        found = outcomes(model, given.test(test), grid.prompts, test.seed(grid.first))
-        rows += [
-            {"method": learner.name, "seed": seed} | test.facts | outcome._asdict()
-            for seed, outcome in enumerate(found, grid.first)
-        ]
-    return rows
+    return [
+        {"method": learner.name} | test.facts | row
+        for test in grid.tests
+        for row in tested(grid, model, given, test)
+    ]
+
+
+def tested(grid: Any, model: ShallowAttention, given: World, test: PromptTest) -> list[Measured]:
+    """Seed, error and hinge loss of each network on `grid.prompts` prompts of a test."""
+    found = outcomes(model, given.test(test), grid.prompts, test.seed(grid.first))
+    return [{"seed": seed} | outcome._asdict() for seed, outcome in enumerate(found, grid.first)]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,18 @@ from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
 from graphtheory.papers.crossing import fewer, size_text
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.icl.figures import LEARNER, TEST_OF_E, Errors, errors, percent, quick
+from graphtheory.papers.icl.figures import (
+    LEARNER,
+    TEST_OF_E,
+    Errors,
+    errors,
+    percent,
+    quick,
+    tested,
+)
 from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import Learner, outcomes, train
+from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
 from graphtheory.papers.pictures import power_laws
 from graphtheory.papers.pivot import Pivot, groups
@@ -32,11 +40,8 @@ def settled(curve: Sequence[tuple[float, float]], threshold: float) -> float:
 
     It lies before the first size from which none has an error above: there the logarithm of the
     error is a straight line of the logarithm of the size, and an error below a hundredth of the
-    threshold counts as that hundredth. `stats.crossing` reads where it is first below.
-
-    Args:
-        curve: Points (size, error), sizes above 0 and ascending.
-        threshold: Of the error.
+    threshold counts as that hundredth. `stats.crossing` reads where it is first below. The curve
+    is of points (size, error), sizes above 0 and ascending.
     """
     at = len(curve)
     while at and curve[at - 1][1] < threshold:
@@ -119,8 +124,6 @@ class Growth(Grid):
         every: Steps between two tests of the second panel.
         threshold: Test error that is to be passed.
         prompts: Test prompts of each network and test.
-        seeds: Networks, trained together.
-        first: The first seed.
     """
 
     cases: tuple[Case, ...] = axis("case")
@@ -136,25 +139,21 @@ class Growth(Grid):
 def growth(grid: Growth, case: Case) -> list[Measured]:
     """Error of each network, after training or at each of the tests on the way."""
     learner = replace(grid.learner, alpha=case.alpha, length=case.length or grid.learner.length)
-    given = world(learner.relevant, grid.first)
-    source, rows = given.test(grid.test), []
+    given, rows = world(learner.relevant, grid.first), list[Measured]()
 
-    def tested(model: ShallowAttention, about: Measured) -> list[Measured]:
-        found = outcomes(model, source, grid.prompts, grid.test.seed(grid.first))
-        return [
-            about | {"alpha": case.alpha, "seed": seed} | outcome._asdict()
-            for seed, outcome in enumerate(found, grid.first)
-        ]
+    def look(model: ShallowAttention, about: Measured) -> list[Measured]:
+        about |= {"alpha": case.alpha}
+        return [about | row for row in tested(grid, model, given, grid.test)]
 
     def watch(step: int, model: ShallowAttention) -> bool:
         if case.length or step % grid.every or not step:
             return False
-        found = tested(model, {"kind": "steps", "step": step})
+        found = look(model, {"kind": "steps", "step": step})
         rows.extend(found)
         return all(row["error"] < grid.threshold / 4 for row in found)
 
     model = train(learner, given, grid.seeds, grid.first, watch)
-    return tested(model, {"kind": "length", "length": case.length}) if case.length else rows
+    return look(model, {"kind": "length", "length": case.length}) if case.length else rows
 
 
 _PANELS = {"contexts of a training prompt": ("length", -1.0), "steps of SGD": ("step", -0.667)}
@@ -190,11 +189,7 @@ def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
         for number in of
         if number < math.inf
     ]
-    fitted = {name: found for name, of in sizes.items() if (found := law(of))}
-    laws = {
-        name: {"factor": found.factor, "exponent": found.exponent, "claimed": _PANELS[name][1]}
-        for name, found in fitted.items()
-    }
+    laws = {name: found.line(_PANELS[name][1]) for name, of in sizes.items() if (found := law(of))}
     words = {"xlabel": "alpha of training", "ylabel": "needed", "title": title}
     return power_laws(points, laws, **words) if points else None
 

@@ -15,11 +15,11 @@ from torch import Generator, Tensor
 from graphtheory.bench.rows import Row
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
+from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick, tested
 from graphtheory.papers.icl.figures_mechanism import LARGE, large_neurons, neuron_rows
 from graphtheory.papers.icl.picture import pruning_curves
 from graphtheory.papers.icl.pruning import RULES, kept_mask, removal_order, while_pruned
-from graphtheory.papers.icl.training import Learner, outcomes, train
+from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.patterns.draw import derive
@@ -58,12 +58,7 @@ def pruned_errors(grid: Pruned, learner: Learner) -> list[Measured]:
                         "kind": "error", "width": learner.width, "rule": rule, "rate": rate,
                         "alpha": test.alpha, "domain": test.domain,
                     }  # fmt: skip
-                    seed = test.seed(grid.first)
-                    found = outcomes(model, given.test(test), grid.prompts, seed)
-                    rows += [
-                        about | {"seed": seed} | outcome._asdict()
-                        for seed, outcome in enumerate(found, grid.first)
-                    ]
+                    rows += [about | row for row in tested(grid, model, given, test)]
     return rows
 
 

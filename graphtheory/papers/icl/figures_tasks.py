@@ -35,8 +35,6 @@ class TaskCounts(Grid):
         learner: All else of the training.
         test: Of tasks that the network was not trained on; its S_1 is not used.
         prompts: Test prompts of each network.
-        seeds: Networks, trained together.
-        first: The first seed.
     """
 
     relevant: tuple[int, ...] = axis("relevant")

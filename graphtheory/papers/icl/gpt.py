@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 
 from graphtheory.data.prompts import Prompts
 from graphtheory.models import GPT, gpt
+from graphtheory.papers.hinge_trials import Outcome
 from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.training import Outcome
 from graphtheory.papers.icl.world import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
 
@@ -108,7 +108,7 @@ def outcome(
         value = _value(model, learner, prompts)
         wrong += float((~(value * prompts.answer > 0)).sum())
         hinge += float(_hinge(value, prompts).sum())
-    return Outcome(wrong / count, hinge / count)
+    return Outcome(hinge / count, wrong / count)
 
 
 def _value(model: GPT, learner: GptLearner, prompts: Prompts) -> Tensor:

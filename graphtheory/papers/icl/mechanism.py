@@ -70,9 +70,6 @@ def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor)
         directions: Patterns [M, d_x], of any norm.
         own: Which of them is in each column, int64 [N].
 
-    Raises:
-        ValueError: If directions are longer than the embedding.
-
     Source:
         Li (2024), proposition 6.4.1 and figure 6.2a.
     """

@@ -14,7 +14,7 @@ from graphtheory.papers.shallow import ShallowAttention
 
 @dataclass(frozen=True)
 class DiagonalStart:
-    r"""Diagonal queries, keys and values, random neurons.
+    """Diagonal queries, keys and values, random neurons.
 
     All diagonal entries of W_V and the first d_x of W_Q and W_K are delta, their other entries 0;
     entries of W_O ~ N(0, 1 / m).
@@ -22,9 +22,6 @@ class DiagonalStart:
     Args:
         features: d_x; the entries below, of the label, are in no key and no query.
         delta: Above 0; the source has at most 0.2.
-
-    Raises:
-        ValueError: If a number is out of its range or features exceed the embedding.
 
     Source:
         Li (2024), section 6.2.3.

@@ -59,15 +59,7 @@ class Patterns:
         spread: float = 0.5,
         generator: Generator,
     ) -> Patterns:
-        """Random orthogonal patterns of equal norm.
-
-        Args:
-            relevant: M1.
-            irrelevant: M2.
-            dim: d_x, at least M1 + M2.
-            norm: beta.
-            spread: K.
-            generator: Source of randomness.
+        """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order.
 
         Raises:
             ValueError: If patterns exceed the dimensions or a number is out of its range.
@@ -83,16 +75,9 @@ class Patterns:
         return cls(mu, nu, spread)
 
     def combined(self, coefficients: Tensor, spread: float = 5.0) -> Patterns:
-        r"""Patterns out of the domain, :math:`\mu'_j = \sum_i k_{ji} \mu_i`.
+        r"""Patterns out of the domain, :math:`\mu'_j = \sum_i k_{ji} \mu_i`, with k [M1', M1].
 
-        The first M2' = M1' irrelevant patterns stay.
-
-        Args:
-            coefficients: k, floating [M1', M1].
-            spread: K'.
-
-        Raises:
-            ValueError: If coefficients are of another number of patterns.
+        The first M2' = M1' irrelevant patterns stay, and `spread` is K'.
 
         Source:
             Li (2024), eq. (6.12) and section 6.5.
@@ -110,17 +95,11 @@ def section_6_5(total: float) -> Tensor:
     .. math:: \mu'_1 = 0.3(\mu_1 - \mu_2) + a \mu_5 + b \mu_6, \quad
         \mu'_2 = (\mu_1 + \mu_2) / \sqrt2, \quad \mu'_3 = (\mu_3 + \mu_4) / \sqrt2
 
-    with a + b = S_1, a >= b and norm 1.
-
-    Args:
-        total: S_1, at most :math:`\sqrt{2 (1 - 2 \cdot 0.3^2)} = 1.28` in absolute value.
+    with a + b = S_1 = `total`, a >= b and norm 1: |S_1| is at most
+    :math:`\sqrt{2 (1 - 2 \cdot 0.3^2)} = 1.28`.
 
     Raises:
         ValueError: If no a and b of that norm have this sum.
-
-    Example:
-        >>> [f"{total:.2f}" for total in section_6_5(1.28).sum(1)]
-        ['1.28', '1.41', '1.41']
     """
     rest = 0.3
     left = 1 - 2 * rest**2
@@ -133,13 +112,9 @@ def section_6_5(total: float) -> Tensor:
 
 
 def unmet_conditions(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]:
-    """Conditions of theorem 6.3.4 that these patterns fail; none where it applies.
+    """Conditions of theorem 6.3.4 that patterns with k [M1', M1] fail; none where it applies.
 
     It asks for sums S_j of at least 1 and for orthogonal patterns of norm beta.
-
-    Args:
-        coefficients: k [M1', M1] of eq. (6.12).
-        tolerance: Of sums, norms and products.
 
     Example:
         >>> unmet_conditions(section_6_5(1.0)), unmet_conditions(section_6_5(0.5))

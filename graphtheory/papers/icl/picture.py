@@ -12,6 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
+from graphtheory.papers.curve_pictures import band_line
 from graphtheory.plot.style import (
     COLORS,
     GRAY,
@@ -59,9 +60,6 @@ def prompt_errors(
         upright: A setting with a dotted line.
         log: Whether the setting's axis is logarithmic.
 
-    Raises:
-        ValueError: If there are no rows.
-
     Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
     """
     runs = _named(collected(rows, "rows", "error"), panel, series)
@@ -70,7 +68,8 @@ def prompt_errors(
     for name, axes in zip(names, every, strict=True):
         mine = [row for row in runs if row["panel"] == name]
         for index, line in enumerate(lines):
-            _curve(axes, [r for r in mine if r["series"] == line], look(index), line, at)
+            if own := [row for row in mine if row["series"] == line]:
+                band_line(axes, own, at, "error", look(index), line, scale=100)
         for height in marks:
             axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
         if upright is not None:
@@ -94,24 +93,6 @@ def prompt_errors(
 def _named(rows: list[dict[str, Any]], panel: str, series: str) -> list[dict[str, Any]]:
     """The rows with the names of their panels and lines."""
     return [row | {"panel": panel.format(**row), "series": series.format(**row)} for row in rows]
-
-
-def _curve(
-    axes: Axes,
-    rows: list[dict[str, Any]],
-    style: dict[str, Any],
-    name: str,
-    at: str,
-    scale: float = 1,
-) -> None:
-    if not rows:
-        return
-    settings = sorted(order(rows, at))
-    bands = [band([100 * r["error"] for r in rows if r[at] == x]) for x in settings]
-    low, middle, high = zip(*bands, strict=True)
-    places = [scale * x for x in settings]
-    axes.fill_between(places, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(places, middle, label=name, **style)
 
 
 def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
@@ -151,9 +132,6 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
         neurons: One row per neuron and step: step, neuron, sign, input norm, input cosine, label
             norm, label cosine.
         title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
 
     Source: figure 6.2 of Li (2024).
     """
@@ -197,11 +175,7 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
 def _over_steps(
     axes: Axes, rows: list[dict[str, Any]], key: str, style: dict[str, Any], name: str
 ) -> None:
-    steps = sorted(order(rows, "step"))
-    bands = [band([r[key] for r in rows if r["step"] == s]) for s in steps]
-    low, middle, high = zip(*bands, strict=True)
-    axes.fill_between(steps, low, high, color=style["color"], alpha=0.12, linewidth=0)
-    axes.plot(steps, middle, label=name, **(style | {"marker": None}))
+    band_line(axes, rows, "step", key, style | {"marker": None}, name, alpha=0.12)
 
 
 def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
@@ -239,9 +213,6 @@ def pruning_curves(
         title: Above the picture.
         small: Share of small neurons for each width, a dotted line.
 
-    Raises:
-        ValueError: If there are no rows.
-
     Source: figure 6.5 of Li (2024).
     """
     runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
@@ -251,8 +222,8 @@ def pruning_curves(
     for width, axes in zip(widths, every, strict=True):
         mine = [row for row in runs if row["width"] == width]
         for index, line in enumerate(order(mine, "series")):
-            own = [row for row in mine if row["series"] == line]
-            _curve(axes, own, look(index), line, "rate", 100)
+            own = [row | {"%": 100 * row["rate"]} for row in mine if row["series"] == line]
+            band_line(axes, own, "%", "error", look(index), line, scale=100)
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
         _error_axis(axes, max(row["error"] for row in runs))

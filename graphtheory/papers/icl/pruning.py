@@ -12,16 +12,9 @@ RULES = ("smallest first", "random", "largest first")
 
 
 def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) -> Tensor:
-    """In which order neurons are removed.
+    """Ids of neurons of these norms [..., m], the first one to be removed first, int64 [..., m].
 
-    Args:
-        rule: One of `RULES`.
-        norms: Of the weights of each neuron, [..., m].
-        generator: Source of the random order.
-
-    Returns:
-        Ids of the neurons, the first one to be removed first, int64 [..., m]; those of equal norm
-        in the order of their ids.
+    The rule is one of `RULES`; neurons of equal norm go in the order of their ids.
 
     Raises:
         ValueError: If the rule is unknown.
@@ -37,14 +30,7 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
 
 
 def kept_mask(order: Tensor, share: float) -> Tensor:
-    """Which neurons stay when a share of them is removed.
-
-    Args:
-        order: Ids, the first one to be removed first, int64 [..., m].
-        share: Of the neurons that are removed, 0 to 1; their number is rounded.
-
-    Returns:
-        Bool [..., m].
+    """Which neurons stay when a share of them, rounded, is removed in that order, bool [..., m].
 
     Raises:
         ValueError: If the share is below 0 or above 1.
@@ -63,22 +49,12 @@ def kept_mask(order: Tensor, share: float) -> Tensor:
 def while_pruned(weight: Tensor, kept: Tensor) -> Iterator[None]:
     """Zero the rows of removed neurons inside a with block; afterwards the weight is as before.
 
-    The weight may be W_O of T networks at once. A neuron without weights and bias is 0 behind a
-    ReLU, as if its row were taken out. To prune the weight of a linear or convolution layer for
-    good, `torch.nn.utils.prune.ln_structured` is enough.
-
-    Args:
-        weight: Its first axes are those of `kept`, such as [m, n], or [T, m, n] with [T, m].
-        kept: Bool, whether a neuron stays.
+    The weight may be W_O of T networks at once, [T, m, n] with `kept` [T, m]. A neuron without
+    weights and bias is 0 behind a ReLU, as if its row were taken out. To prune the weight of a
+    linear or convolution layer for good, `torch.nn.utils.prune.ln_structured` is enough.
 
     Raises:
         ValueError: If the first axes differ. Nothing is pruned then.
-
-    Example:
-        >>> layer = torch.nn.Linear(3, 2, bias=False)
-        >>> with while_pruned(layer.weight, torch.tensor([True, False])):
-        ...     layer(torch.ones(3))[1].item() == 0
-        True
     """
     if weight.shape[: kept.dim()] != kept.shape:
         raise ValueError(

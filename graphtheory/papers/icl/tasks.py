@@ -7,13 +7,7 @@ from torch import Tensor
 
 
 def all_tasks(patterns: int) -> Tensor:
-    """Every ordered pair of different patterns, the first mapped to +1, the second to -1.
-
-    Args:
-        patterns: M1.
-
-    Returns:
-        int64 [M1 (M1 - 1), 2], ids from 0.
+    """Every ordered pair of M1 different patterns, the first mapped to +1, int64 [M1 (M1 - 1), 2].
 
     Source:
         Li (2024), definition 6.3.1.
@@ -29,12 +23,7 @@ def all_tasks(patterns: int) -> Tensor:
 def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
     """M1 tasks per block that satisfy condition 6.3.2: block k maps mu_j to +1, mu_(j+k) to -1.
 
-    Args:
-        patterns: M1.
-        blocks: U, 1 to M1 - 1; with M1 - 1 these are all tasks.
-
-    Returns:
-        int64 [U M1, 2].
+    With M1 - 1 blocks these are all tasks; int64 [blocks * M1, 2].
 
     Raises:
         ValueError: If there are too many blocks, or none.
@@ -53,11 +42,7 @@ def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
 
 
 def unseen_tasks(tasks: Tensor, patterns: int) -> Tensor:
-    """The tasks that are not among `tasks`, int64 [V, 2].
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """The tasks that are not among `tasks`, int64 [V, 2]; ValueError if there are none."""
     check_tasks(tasks, patterns)
     code = torch.tensor([patterns, 1])
     every = all_tasks(patterns)
@@ -68,11 +53,7 @@ def unseen_tasks(tasks: Tensor, patterns: int) -> Tensor:
 
 
 def check_tasks(tasks: Tensor, patterns: int) -> None:
-    """Raise unless these are pairs of different patterns.
-
-    Raises:
-        ValueError: If shape or type differ, there is no task, a pattern is unknown or twice in one.
-    """
+    """Raise ValueError unless these are int64 pairs [U, 2] of different patterns."""
     if tasks.dim() != 2 or tasks.size(1) != 2 or not len(tasks) or tasks.dtype != torch.int64:
         raise ValueError(
             f"tasks: {tasks.dtype} of shape {tuple(tasks.shape)}, expected int64 [U, 2], U >= 1"
@@ -87,16 +68,9 @@ def check_tasks(tasks: Tensor, patterns: int) -> None:
 
 
 def uncovered(tasks: Tensor, patterns: int) -> list[str]:
-    """Why training tasks fail condition 6.3.2; none where they satisfy it.
+    """Why training tasks T_tr fail condition 6.3.2; none where they satisfy it.
 
     Every pattern has to be mapped to each label by |T_tr| / M1 tasks, at least one.
-
-    Args:
-        tasks: T_tr, int64 [U, 2].
-        patterns: M1.
-
-    Raises:
-        ValueError: If these are no tasks of so many patterns.
 
     Example:
         >>> uncovered(training_tasks(4), 4)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import query_stars
-from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, descend
+from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, Outcome, descend
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.model import DiagonalStart, icl_predict
 from graphtheory.papers.icl.world import DIM, World, prompts_of
@@ -79,15 +78,10 @@ def train(
     *,
     choose: Choose | None = None,
 ) -> ShallowAttention:
-    """Train networks with starts and prompts of their own.
+    """Train networks with starts and prompts of their own, all drawn from the seed.
 
-    Args:
-        learner: Network and training.
-        given: Patterns, labels and training tasks.
-        trials: Networks, T.
-        seed: Of starts and prompts.
-        watch: Called before each step and after the last; training ends where it returns True.
-        choose: Task of every prompt; None draws evenly from all training tasks.
+    `watch` is called before each step and after the last; training ends where it returns True.
+    `choose` gives the task of every prompt; None draws evenly from all training tasks.
     """
     generator = Generator().manual_seed(derive(seed, trials, 60))
     model = learner.model(trials, generator)
@@ -109,18 +103,6 @@ def train(
     return model
 
 
-class Outcome(NamedTuple):
-    """How a network does on test prompts.
-
-    Attributes:
-        error: Share of wrong signs; an output of 0 is wrong.
-        hinge: Mean hinge loss.
-    """
-
-    error: float
-    hinge: float
-
-
 def outcomes(model: ShallowAttention, source: PromptSource, count: int, seed: int) -> list[Outcome]:
     """Outcome of each network on prompts of its own, `count` of each."""
     wrong, hinge = torch.zeros(model.trials), torch.zeros(model.trials)
@@ -129,4 +111,4 @@ def outcomes(model: ShallowAttention, source: PromptSource, count: int, seed: in
         answer = prompts.answer.view(model.trials, -1)
         wrong += found.wrong(answer).sum(1)
         hinge += (1 - answer * found.value).clamp(min=0).sum(1)
-    return [Outcome(float(w) / count, float(h) / count) for w, h in zip(wrong, hinge, strict=True)]
+    return [Outcome(float(h) / count, float(w) / count) for w, h in zip(wrong, hinge, strict=True)]

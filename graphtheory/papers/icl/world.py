@@ -81,14 +81,9 @@ class World(NamedTuple):
 
 
 def world(relevant: int, seed: int, blocks: int = 1) -> World:
-    """Patterns and q of a seed; U blocks of M1 training tasks.
+    """Patterns and q of a seed, M1 = `relevant` of them; U = `blocks` of M1 training tasks each.
 
     Training and start are the same for rotated patterns, so one world serves all networks.
-
-    Args:
-        relevant: M1.
-        seed: Of patterns and q.
-        blocks: U.
     """
     generator = Generator().manual_seed(derive(seed, 6))
     patterns = Patterns.orthogonal(

@@ -77,13 +77,7 @@ def _find(claim: Claimed, numbers: Numbers) -> Any:
 
 
 def show(claims: Sequence[Claimed], grid: Mixtures, measured: Measurements) -> Shown:
-    """Medians over the values for each learner and measure, and the share that ends at a minimum.
-
-    Args:
-        claims: Each of them reads with a `Counted`.
-        grid: The grid.
-        measured: Its measurements.
-    """
+    """Medians over the values for each learner and claim, and the share that ends at a minimum."""
     lines, rows = {}, []
     for learner, share in _ended(measured).items():
         for claim in claims:

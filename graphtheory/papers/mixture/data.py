@@ -125,11 +125,7 @@ class GaussianMixture:
         return 1 / float((self.weights * size.square()).sum())
 
     def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw features [count, d] and the group of each [count].
-
-        Raises:
-            ValueError: If `count` is below 1.
-        """
+        """Features [count, d] and the group of each [count]; ValueError for a count below 1."""
         if count < 1:
             raise ValueError(f"count: got {count}, expected at least 1")
         group = torch.multinomial(self.weights, count, replacement=True, generator=generator)

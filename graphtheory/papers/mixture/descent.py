@@ -17,11 +17,7 @@ _ROUNDING = 1e-9  # distances below it are rounding errors
 
 
 def descend(learner: Learner, net: OneHidden, trials: Sequence[Trial]) -> tuple[list[int], Tensor]:
-    """Descend in place; the weights after 0 to 100 steps or more, evenly spread, [n, T, M, d, K].
-
-    Returns:
-        The steps and the weights after them.
-    """
+    """The steps, and weights [n, T, M, d, K] after them, 100 of them evenly spread; in place."""
     count = min(learner.steps, _LOOKS) + 1
     looks = {round(s) for s in np.linspace(0, learner.steps, count)}
     kept: list[Tensor] = []
@@ -40,13 +36,9 @@ def convergence(steps: Sequence[int], gap: Tensor) -> dict[str, Any]:
 
     The first half holds directions that vanish early, the end rounding errors.
 
-    Args:
-        steps: Of the looks [n].
-        gap: Distance from the end at each look, floating point [n].
-
     Returns:
-        `steps` and `gap` as lists; `rate`, v, and `straight`, R^2 of the line, both nan where the
-        second half has fewer than three points.
+        The steps and gaps of the looks as lists; `rate`, v, and `straight`, R^2 of the line, both
+        nan where the second half has fewer than three points.
     """
     size = gap.clamp(min=1e-300).log().numpy()
     last = max((i for i in range(len(size)) if gap[i] > _ROUNDING), default=0)

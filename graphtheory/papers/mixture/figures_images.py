@@ -41,7 +41,7 @@ _SHOWN = {"minority": "the minority", "average": "both groups", "majority": "the
 
 @dataclass(frozen=True)
 class Minorities(Grid):
-    r"""A small residual network on images with a minority.
+    """A small residual network on images with a minority.
 
     The source takes CelebA: blond hair as the label, the two genders as groups, a ResNet 9. Here an
     image shows a digit, its label is whether that is 5 or more, and the groups are the two kinds
@@ -55,11 +55,8 @@ class Minorities(Grid):
             the variance of bright images, or the fraction of the minority, of figure 4.8.
         minorities: Which of `KINDS` are the minority, one after the other.
         values: Of the letter.
-        dataset: One of `RECIPES`.
-        root: Folder with the raw files of "mnist".
         recipe: Sizes and optimizer.
         fraction: Of the minority where the letter is delta^2.
-        seeds: Choices of the images, initial parameters and orders.
 
     Source:
         Li (2024), section 4.5.2.

@@ -50,18 +50,10 @@ def gradient_descent(
     generator: Generator | None = None,
     watch: Callable[[int], bool] = lambda step: False,
 ) -> int:
-    """Descend from the weights, in place.
+    """Descend from the weights of T trials, [T, ...], in place; the number of steps taken.
 
-    Args:
-        weights: Of T trials, [T, ...].
-        gradient: At the present weights, of their shape.
-        options: Step size, steps, noise.
-        generator: Source of the noise.
-        watch: Called with the number of steps taken, before each step and after the last; descent
-            ends where it returns True.
-
-    Returns:
-        Steps taken.
+    `watch` is called with the number of steps taken, before each step and after the last; descent
+    ends where it returns True.
 
     Example:
         >>> w = torch.tensor([4.0])

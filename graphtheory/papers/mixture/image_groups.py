@@ -93,14 +93,9 @@ class TwoKinds:
 def with_noisy_copies(
     examples: Grouped, group: int, copies: int, variance: float, generator: Generator
 ) -> Grouped:
-    r"""The examples, and copies of some of a group with N(0, delta^2) added to every entry.
+    """The examples, and copies of some of a group with N(0, variance) added to every entry.
 
-    Args:
-        examples: Stay as they are.
-        group: Of the copies.
-        copies: How many, no example twice.
-        variance: delta^2, 0 or more.
-        generator: Source of the choice and the noise.
+    No example is copied twice.
 
     Raises:
         ValueError: If the group has fewer than that, or the variance is below 0.

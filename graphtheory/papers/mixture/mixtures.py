@@ -54,8 +54,6 @@ class Mixtures(Grid):
         values: Of the letter.
         setting: All other letters.
         examples: n, where it is not the letter.
-        seeds: Teachers, each with examples of its own; all of them are trained together.
-        first: The first seed.
     """
 
     letter: Letter
@@ -135,8 +133,6 @@ def found_rows(measure: str, found: Found | None) -> list[Row]:
 
 def laws(claim: Claimed, found: Mapping[str, Found | None]) -> dict[str, dict[str, Any]]:
     """The fitted power laws beside the claimed exponent, for a picture; none of other claims."""
-    return {
-        name: {"factor": one.factor, "exponent": one.exponent, "claimed": claim.claimed}
-        for name, one in found.items()
-        if isinstance(one, Exponent) and isinstance(claim, Power)
-    }
+    if not isinstance(claim, Power) or isinstance(claim.claimed, tuple):
+        return {}
+    return {n: one.line(claim.claimed) for n, one in found.items() if isinstance(one, Exponent)}

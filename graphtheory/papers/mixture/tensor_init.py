@@ -175,11 +175,7 @@ def _residual(cube: np.ndarray, columns: np.ndarray) -> float:
 
 
 def _magnitude(along: Tensor, wanted: float) -> float:
-    """The smallest z with z E[phi'(z s)] = |wanted| for s = w^T x / |w|, and the sign of wanted.
-
-    The left side rises and, unless the mean of s is near 0, falls again; where it is nowhere that
-    large, the z where it is largest.
-    """
+    """The smallest z with z E[phi'(z w^T x / |w|)] = |wanted|, else the best; signed as wanted."""
 
     def excess(z: float) -> float:
         half = (z * along / 2).cosh()

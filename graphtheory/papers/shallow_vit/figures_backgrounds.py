@@ -35,7 +35,6 @@ class OnImages(Grid):
 
     Attributes:
         scene: Images and network.
-        root: Folder with the raw files.
     """
 
     scene: Scene = SCENES["digits"]
@@ -56,7 +55,6 @@ class Backgrounds(OnImages):
         labels: N.
         most: The largest N: images are drawn for it, of which a smaller N has the first.
         target: Accuracy that counts as learned in figure 2.6b.
-        seeds: Networks, each on images of its own.
     """
 
     kept: tuple[int, ...] = axis("kept")

@@ -30,8 +30,6 @@ class Sparsified(Grid):
         kept: Tokens that stay, S.
         rules: Sparsifiers.
         labels: N.
-        seeds: Trials, the same for every rule.
-        first: The first seed.
     """
 
     case: Case

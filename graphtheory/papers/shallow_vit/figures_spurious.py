@@ -44,10 +44,7 @@ class Spurious(OnImages):
     Attributes:
         starts: "drawn weights", or "pre-trained on the other classes", which all networks of a seed
             share.
-        kept: Patches that stay, in training and test.
-        labels: N, at most.
         agree: The share.
-        seeds: Networks, each on images of its own.
     """
 
     starts: tuple[str, ...] = axis("start", (DRAWN, PRETRAINED))

@@ -138,12 +138,7 @@ def draw(
 def sparsified(sets: Sets, kept: int, by: str, mu: Tensor, generator: Generator) -> Sets:
     """The sets with `kept` tokens each.
 
-    Args:
-        sets: Before.
-        kept: Tokens that stay.
-        by: Which go first: `RANDOM`, `RELEVANT` (an oracle), `NOISE`, `ATTENTION`.
-        mu: Patterns [M, d].
-        generator: Source of a random rule.
+    Which go first says `by`: `RANDOM`, `RELEVANT` (an oracle), `NOISE`, `ATTENTION`.
     """
     rules: dict[str, Score] = {
         RANDOM: Random(), RELEVANT: Oracle(), NOISE: Clean(mu), ATTENTION: Attended(),
@@ -159,10 +154,7 @@ def sparsified(sets: Sets, kept: int, by: str, mu: Tensor, generator: Generator)
 
 
 def _received(x: Tensor, mu: Tensor) -> Tensor:
-    """Attention that tokens [N, L, d] receive from the discriminative ones' queries, [N, L].
-
-    Keys and queries are those of `PatternStart` without error: only q_1 = r_1 and q_2 = r_2 agree.
-    """
+    """Attention [N, L] that tokens get from discriminative queries of a start without error."""
     own = x @ mu[:2].t()
     return (own @ own.transpose(1, 2)).softmax(2).sum(1)
 
@@ -176,12 +168,8 @@ def run(
 ) -> tuple[ShallowAttention, int]:
     """Train one network on each trial, all with as many sets; also how many steps that took.
 
-    Args:
-        learner: What learns.
-        trials: Its data.
-        tokens: L, places in a set before sparsification.
-        seed: Of start and batches.
-        watch: As of `train_hinge`, with the networks.
+    Tokens are places in a set before sparsification, L; `watch` as of `train_hinge`, with the
+    networks.
     """
     generator = Generator().manual_seed(derive(seed, len(trials)))
     model = learner.model(torch.stack([t.mu for t in trials]), tokens, generator)

@@ -57,9 +57,6 @@ def deviation(
         draws: At least 2.
         generator: Source of randomness of the draws.
 
-    Raises:
-        ValueError: Fewer than two draws.
-
     Source:
         Li (2024), lemmas D.1.2 and D.1.3, left sides of (D.2) and (D.18).
     """

@@ -11,9 +11,7 @@ from graphtheory.graph import Neighborhood
 def group_degrees(neighborhood: Neighborhood, group: Tensor) -> Tensor:
     """d_l: mean number of senders in the rows of each group, float64 [L].
 
-    Args:
-        neighborhood: A graph.
-        group: Of each node, int64 [N], from 0, none of them empty.
+    `group` holds that of each node, int64 [N], from 0, none of them empty.
     """
     degree = neighborhood.degree().double()
     size = torch.bincount(group)
@@ -21,18 +19,14 @@ def group_degrees(neighborhood: Neighborhood, group: Tensor) -> Tensor:
 
 
 def psi(degree: Tensor, size: Tensor) -> Tensor:
-    r"""How dominant each degree group is, float64 [L].
+    r"""How dominant each group of degree d_l, above 0, and size N_l, at least 1, is, float64 [L].
 
     .. math:: \psi_l = \frac{\sqrt{d_L d_l}\, N_l}{\sum_i d_i N_i}
 
     with :math:`d_L` the largest degree.
 
-    Args:
-        degree: d_l, above 0.
-        size: N_l, at least 1.
-
     Raises:
-        ValueError: Different lengths, or a number out of range.
+        ValueError: If lengths differ, or a number is out of range.
 
     Source:
         Li (2024), eq. (5.9).
@@ -58,13 +52,7 @@ def largest_scaling(psi: Tensor, *, c: float = 1.0, symmetric: bool = False) -> 
     .. math:: p^*_l \le \frac{c_1}{L \psi_l}, \qquad
         \text{symmetric: } p^*_l \le \frac{c_2}{L^2 \psi_l^2}
 
-    Args:
-        psi: From `psi`.
-        c: The constant c_1 or c_2, above 0; the source leaves it open.
-        symmetric: For :math:`A^s = P^s A P^s`.
-
-    Raises:
-        ValueError: c is not above 0.
+    The source leaves c, above 0, open; symmetric is :math:`A^s = P^s A P^s`.
 
     Source:
         Li (2024), eqs. (5.8) and (D.16).
@@ -82,17 +70,8 @@ def smallest_share(
     .. math:: \frac{S_l}{N_l} \ge \Bigl(1 + \frac{c_1 \tau}{L p^*_l \psi_l}\Bigr)^{-1}, \qquad
         \text{symmetric: } \Bigl(1 + \frac{c_2 \tau}{L \sqrt{p^*_l}\, \psi_l}\Bigr)^{-2}
 
-    A scaling of 0 asks for nothing: the share is 0.
-
-    Args:
-        psi: From `psi`.
-        p_star: p*_l, 0 or more, [L].
-        tolerance: tau, which the source writes poly(epsilon), above 0.
-        c: The constant c_1 or c_2, above 0; the source leaves it open.
-        symmetric: For :math:`A^s = P^s A P^s`.
-
-    Raises:
-        ValueError: A number out of range, or another length.
+    A scaling of 0 asks for nothing: the share is 0. The tolerance tau, which the source writes
+    poly(epsilon), and c are above 0; the source leaves c open.
 
     Source:
         Li (2024), eqs. (5.10) and (D.17).

@@ -73,13 +73,7 @@ def fitted(
 ) -> Pattern:
     """The sampler whose layers use a share `budget` of the neighbors, as nearly as its size allows.
 
-    Args:
-        name: One of `SAMPLERS`.
-        variant: One of the sampler's.
-        adjacency: A, with weights.
-        seeds: Labeled nodes of a batch.
-        layers: How many.
-        budget: Share, above 0 and at most 1.
+    The name is one of `SAMPLERS`, the variant one of its; `seeds` are the labeled nodes of a batch.
     """
 
     def used(pattern: Pattern) -> float:

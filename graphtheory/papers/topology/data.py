@@ -112,17 +112,12 @@ def targets(adjacency: Neighborhood, x: Tensor, w: Tensor, c: Tensor) -> Tensor:
 def degree_group_graph(
     sizes: Sequence[int], degrees: Sequence[int], generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """A random graph with given degrees: the configuration model.
+    """A random graph with given degrees, below the number of nodes: the configuration model.
 
     Each node is an endpoint of as many edges as its group's degree says, matched at random.
     Self-loops and repeated edges are left out, so a node's degree is at most its group's, and
     falls short of it more where degrees are large beside the number of nodes. Of an odd number of
     endpoints one is left over.
-
-    Args:
-        sizes: N_l, at least 1 each.
-        degrees: d_l of each group, 0 or more, below the number of nodes.
-        generator: Source of randomness.
 
     Returns:
         edge_index int64 [2, E], both directions of each edge, and the group of each node, int64
@@ -133,11 +128,6 @@ def degree_group_graph(
 
     Source:
         Li (2024), section 5.4, which says that edges are random and degrees about d_l.
-
-    Example:
-        >>> edges, group = degree_group_graph([2, 4], [2, 1], Generator().manual_seed(0))
-        >>> group.tolist()
-        [0, 0, 1, 1, 1, 1]
     """
     if len(sizes) != len(degrees) or not sizes:
         raise ValueError(

@@ -44,11 +44,9 @@ class SampledTasks(Grid):
         labels: |Omega|.
         readings: How it is learned.
         widths: m.
-        seeds: Graphs, targets and initial values of each task.
         passes: Steps per label (thesis: 4).
         batch_size: Labeled nodes per step (thesis: 5).
         dropout: On both hidden layers (thesis: 0.4).
-        first: The first seed.
         held_out: Share of the labeled nodes that is not learned from; above 0 the errors are theirs
             and not those of the unlabeled nodes, for choosing.
     """

@@ -25,9 +25,6 @@ def score_dots(
         margin: Points.
         metric: Name of the score for the axis.
         title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
     """
     runs = collected(rows, "rows", "test")
     series, settings = order(runs, "series"), order(runs, "setting")
@@ -63,9 +60,6 @@ def influence_over_degree(rows: Rows, *, title: str = "") -> Figure:
         rows: degree (senders of the node), median, q20, q80 (column sum of A* over that of A,
             dimensionless), optionally series (name of a line).
         title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
 
     Source: the columns of A* in eq. (5.6) of Li (2024).
     """

@@ -68,16 +68,12 @@ class Sampling(Grid):
 
     Attributes:
         candidates: What is chosen from.
-        dataset: Name of a graph.
-        root: Folder with the raw files.
         budgets: Shares of the neighbors, see `budget.neighbor_use`.
         tried: Changes of the options that a search chose for the GCN on all neighbors.
         epochs: Upper bound.
         patience: Epochs without a better validation score: long, for scores are noisy.
         search_epochs: Upper bound for a candidate.
         search_seeds: Splits that a candidate is judged on.
-        seeds: Splits.
-        first: The first split.
     """
 
     candidates: tuple[Candidate, ...] = axis("candidate", ())
@@ -128,11 +124,7 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """What is chosen from, sampler by sampler.
 
-    Args:
-        dataset: Name of a graph.
-        tried: Changes of the options that a search chose for the GCN on all neighbors.
-        budget: Of the samplers.
-        samplers: Some of `NAMES`.
+    Tried are changes of the options that a search chose for the GCN on all neighbors.
     """
     mlp, gcn = (tuned_trial(dataset, name)[0] for name in ("mlp", "gcn"))
     changed = [_changed(gcn, options) for options in tried]
@@ -183,10 +175,7 @@ def scores(grid: Sampling, candidate: Candidate, seed: int) -> list[Measured]:
 def _on_samples(
     one: Candidate, data: Any, *, seed: int, epochs: int, patience: int
 ) -> tuple[FitResult, float | None, NeighborUse]:
-    """The fit, the test score with A*, and what the samples used.
-
-    Every epoch is one step on all labeled nodes, with a sample for each layer.
-    """
+    """The fit, each epoch one step on new samples, the test score with A*, and what they used."""
     network, classes = one.trial.network, int(data.num_classes)
     whole = zoo.pattern_of("gcn", network)
     adjacency = whole(Neighborhood.from_edge_index(data.edge_index, data.x.size(0)))

@@ -107,13 +107,9 @@ class SampledTrials:
 
     @torch.no_grad()
     def errors(self, adjacencies: Sequence[Neighborhood], asked: Sequence[Tensor]) -> list[float]:
-        """Mean squared error of each network on the nodes asked for, with the given adjacency.
+        """Mean squared error of each network on the nodes asked for, bool [N], with its adjacency.
 
         Infinite for a network that diverged, which does not affect the others.
-
-        Args:
-            adjacencies: One for each network.
-            asked: Bool [N] for each network.
         """
         whole = union(adjacencies)
         parts = torch.arange(len(self.y)).split(4096)

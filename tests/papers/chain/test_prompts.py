@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch_geometric.loader import DataLoader
 
 from graphtheory.papers.chain.data import ChainData, draw_prompts, shift_tasks
 from graphtheory.papers.chain.transitions import trajectories
@@ -40,21 +39,6 @@ def test_icl_columns_hold_both_ends_alone(generator: torch.Generator) -> None:
     assert found.flatten(1, 2).shape == prompts.columns().shape
 
 
-def test_a_prompt_is_a_graph_of_pyg(generator: torch.Generator) -> None:
-    prompts, step = (
-        DATA.training(DATA.patterns(generator), 4, generator),
-        torch.tensor([1, 3, 2, 3]),
-    )
-    columns, sizes, label = prompts.at(step)
-    batch = prompts.to_pyg(step)
-    assert torch.equal(batch.ptr.diff(), sizes) and torch.equal(batch.y, label)
-    again = next(iter(DataLoader(batch.to_data_list(), batch_size=4)))
-    assert torch.equal(again.edge_index, batch.edge_index)
-    query = batch.ptr[1:] - 1
-    assert torch.equal(batch.edge_index[1], query.repeat_interleave(sizes - 1))
-    assert torch.equal(batch.x[query], columns[torch.arange(4), sizes - 1])
-
-
 def test_relation_marks_the_columns_that_tell(generator: torch.Generator) -> None:
     prompts, step = DATA.training(DATA.patterns(generator), 3, generator), torch.tensor([1, 2, 3])
     same_step, same_pattern = prompts.relation(step)
@@ -67,6 +51,6 @@ def test_relation_marks_the_columns_that_tell(generator: torch.Generator) -> Non
 
 def test_steps_that_are_not_there_are_refused(generator: torch.Generator) -> None:
     prompts = DATA.training(DATA.patterns(generator), 4, generator)
-    for ask in (prompts.at, prompts.relation, prompts.to_pyg):
+    for ask in (prompts.at, prompts.relation):
         with pytest.raises(ValueError, match="step: from 0 to 3, expected 1 to 3"):
             ask(torch.arange(4))
