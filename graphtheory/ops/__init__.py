@@ -7,10 +7,12 @@ from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.dispatch import Explanation, backend_names, explain
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
+from graphtheory.ops.edge_features import EdgeFeatures
 from graphtheory.ops.topk import topk_attention
 
 __all__ = [
     "BucketedBias",
+    "EdgeFeatures",
     "Explanation",
     "additive_attention",
     "additive_score",

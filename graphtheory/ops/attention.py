@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import overload
+
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.dispatch import choose
+from graphtheory.ops.edge_features import EdgeFeatures
 
 
+@overload
 def attention(
     query: Tensor,
     key: Tensor,
@@ -21,7 +26,49 @@ def attention(
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
     backend: str | None = None,
-) -> Tensor:
+    edges: None = None,
+) -> Tensor: ...
+@overload
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    bias: Tensor | BucketedBias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    backend: str | None = None,
+    edges: EdgeFeatures,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    bias: Tensor | BucketedBias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    backend: str | None = None,
+    edges: Sequence[EdgeFeatures],
+) -> tuple[Tensor, tuple[Tensor, ...]]: ...
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    bias: Tensor | BucketedBias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+    backend: str | None = None,
+    edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
+) -> Tensor | tuple[Tensor, Tensor | tuple[Tensor, ...]]:
     r"""Softmax attention of target node i over the source nodes of its row.
 
     .. math::
@@ -48,15 +95,19 @@ def attention(
             `torch.compile(fullgraph=True)` and CUDA graphs need.
         backend: A name of `ops.backend_names()`, or None for the first that can run the call; on a
             CPU sets of short rows go to `numba_csr` before `blocks`, which is slower there.
+        edges: Features of edges with a query of their own, which enter the logits beside the keys
+            and are summed like the values: see `EdgeFeatures`. Two are given as a tuple, one by
+            edge and one with a table.
 
     Shapes:
         query [num_dst, heads, head_dim], key and value [num_src, heads, head_dim],
-        bias [num_edges, heads] -> [num_dst, heads, head_dim].
+        bias [num_edges, heads] -> [num_dst, heads, head_dim]; with `edges` of D features a pair of
+        that and the sums [num_dst, heads, D], for two of them a tuple of sums.
 
     Raises:
         TypeError: If a tensor is not floating, or dtypes differ.
         ValueError: If shapes do not fit the neighborhood; dropout outside [0, 1).
-        IndexError: If a bucket is beyond the bias table.
+        IndexError: If a bucket is beyond the bias table, or a row of `edges` beyond its table.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Source:
@@ -71,6 +122,9 @@ def attention(
     """
     call = AttentionCall.checked(
         query, key, value, neighborhood,
-        bias=bias, scale=scale, dropout=dropout, generator=generator,
+        bias=bias, scale=scale, dropout=dropout, generator=generator, edges=edges,
     )  # fmt: skip
-    return choose(call, backend).run(call)
+    result = choose(call, backend).run(call)
+    if isinstance(edges, EdgeFeatures) and isinstance(result, tuple):
+        return result[0], result[1][0]
+    return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from graphtheory.ops.call import AttentionCall, Call
 
@@ -24,6 +23,7 @@ class Sizes(NamedTuple):
         num_heads: Heads of the call.
         dtype: Type in which sums are taken.
         on_blocks: Whether the k nearest of equal complete blocks are asked for.
+        with_edges: Whether there are features of edges.
     """
 
     num_dst: int
@@ -31,6 +31,7 @@ class Sizes(NamedTuple):
     num_heads: int
     dtype: torch.dtype
     on_blocks: bool = False
+    with_edges: bool = False
 
 
 class Backend:
@@ -62,8 +63,8 @@ class Backend:
     fuses_additive_attention = False
     kernels: Any = None
 
-    def run(self, call: Call | AttentionCall) -> Tensor:
-        """The result of a call, differentiable."""
+    def run(self, call: Call | AttentionCall) -> Any:
+        """The result of a call, differentiable; with features of edges a pair, see `attention`."""
         raise NotImplementedError
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:

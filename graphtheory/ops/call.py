@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.edge_features import EdgeFeatures, checked_edges
 from graphtheory.ops.once import Once
 
 
@@ -47,6 +48,7 @@ class AttentionCall:
     """Checked arguments of attention; query [N, H, D], key and value [M, H, D].
 
     `k` is how many neighbors of a row and head the softmax sees at most; None is all of them.
+    `edges` are features of edges, none, one or two.
     """
 
     query: Tensor
@@ -58,6 +60,7 @@ class AttentionCall:
     dropout: float
     seed: Tensor | None
     k: int | None = None
+    edges: tuple[EdgeFeatures, ...] = ()
 
     @classmethod
     def checked(
@@ -72,6 +75,7 @@ class AttentionCall:
         dropout: float,
         generator: torch.Generator | None,
         k: int | None = None,
+        edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
     ) -> AttentionCall:
         """Check what `ops.attention` takes, and draw the seed of the dropout."""
         check_nodes("query", query, neighborhood, "receivers")
@@ -99,6 +103,7 @@ class AttentionCall:
             dropout=float(dropout),
             seed=draw_seed(generator, query.device) if dropout > 0 else None,
             k=k,
+            edges=() if edges is None else checked_edges(edges, neighborhood.num_edges, query),
         )  # fmt: skip
 
     @property
@@ -110,7 +115,10 @@ class AttentionCall:
     def tensors(self) -> list[Tensor]:
         """Every tensor that may need a gradient."""
         bias = self.bias.table if isinstance(self.bias, BucketedBias) else self.bias
-        return [t for t in (self.query, self.key, self.value, bias) if t is not None]
+        found = [t for t in (self.query, self.key, self.value, bias) if t is not None]
+        for edges in self.edges:
+            found += edges.tensors
+        return found
 
     @property
     def needs_grad(self) -> bool:

@@ -86,15 +86,22 @@ def largest(logits: Tensor, nb: Neighborhood, k: int | Tensor) -> Tensor:
     return first & (logits != -torch.inf)
 
 
-def attention(call: AttentionCall) -> Tensor:
+def attention(call: AttentionCall) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]:
     """aggregate(dropout(edge_softmax(scale * edge_dot + bias))), summed in float32 or wider.
 
-    With `call.k` the logits that are not among a row's k largest count as -inf.
+    With `call.k` the logits that are not among a row's k largest count as -inf. With features of
+    edges their dot products with queries of their own are added to those of the keys, and the
+    result is a pair: with the output the sums of the features by the same weights.
     """
     dtype = call.query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
-    logits = call.scale * edge_dot(query, key, call.neighborhood)
+    logits = edge_dot(query, key, call.neighborhood)
+    for edges in call.edges:
+        if edges.query is not None:
+            receivers = edges.query.to(wide).index_select(0, call.neighborhood.receivers())
+            logits = logits + (receivers * edges.per_edge().to(wide)).sum(-1)
+    logits = call.scale * logits
     if call.bias is not None:
         logits = logits + edge_bias(call.bias).to(wide)
     if call.k is not None:
@@ -103,4 +110,17 @@ def attention(call: AttentionCall) -> Tensor:
     weights = edge_softmax(logits, call.neighborhood)
     if call.seed is not None:
         weights = weights * dropout_factor(call.dropout, call.seed, weights)
-    return aggregate(weights, value, call.neighborhood).to(dtype)
+    out = aggregate(weights, value, call.neighborhood).to(dtype)
+    if not call.edges:
+        return out
+    sums = (
+        edge_sums(weights, edges.per_edge().to(wide), call.neighborhood) for edges in call.edges
+    )
+    return out, tuple(found.to(dtype) for found in sums)
+
+
+def edge_sums(weights: Tensor, features: Tensor, nb: Neighborhood) -> Tensor:
+    """sums[i, h] = sum over edges e of row i of weights[e, h] * features[e, h or 0]."""
+    messages = weights[..., None] * features  # [E, H, D]
+    out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
+    return out.index_add(0, nb.receivers(), messages)

@@ -10,8 +10,9 @@ from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
 
+from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv.adjacency import stored_values
+from graphtheory.nn.conv.adjacency import Adjacency, stored_values
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 _HOOKS = tuple(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("_pre", ""))
@@ -132,7 +133,23 @@ def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
             "one row per edge"
         )
     check_features("edge_attr", edge_attr, edge_dim)
+    if not edge_attr.is_floating_point():
+        raise TypeError(
+            f"edge_attr: dtype {edge_attr.dtype}, expected a floating type; categories are "
+            "embedded first, for instance by ogb's BondEncoder"
+        )
     return edge_attr
+
+
+def features_in_rows(edge_attr: Tensor | None, adj: Adjacency, linear: Any) -> Tensor | None:
+    """`edge_attr` as [E, edge_dim] in CSR order; needed if, and only if, there is a linear map."""
+    if linear is None and edge_attr is None:
+        return None
+    if linear is None or edge_attr is None:
+        got = "none" if edge_attr is None else "some"
+        dim = None if linear is None else linear.in_channels
+        raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={dim}")
+    return adj.to_rows(edge_features(edge_attr, adj.num_given, linear.in_channels))
 
 
 def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
@@ -143,6 +160,12 @@ def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
     """
     eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
     return linear(eye).view(features.size(1), heads, -1).transpose(0, 1)
+
+
+def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
+    """Dot products [E, H] of features [E, D] of edges and queries [N_dst, H, D], by head."""
+    senders, edges = features[:, None], adj.edges_as_senders()
+    return torch.cat([ops.edge_dot(q[:, None], senders, edges) for q in edge_query.unbind(1)], 1)
 
 
 def for_messages(edge_index: Any) -> Any:

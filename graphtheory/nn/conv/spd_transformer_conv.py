@@ -10,7 +10,6 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
-from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core
@@ -18,6 +17,9 @@ from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
+
+MOST_BUCKETS = 254  # of vectors in the values: a bucket is a byte
+_VALUE_STD = 0.02  # of those vectors at the start, as of Graphormer's embeddings
 
 
 class SPDTransformerConv(MessagePassing):
@@ -27,6 +29,11 @@ class SPDTransformerConv(MessagePassing):
         x'_n = W_R\, x_n + \Big\Vert_{h} \sum_{s \in T^n} W_V^h x_s\,
         \operatorname{softmax}_{s \in T^n}\Big(
         \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + u_{(s,n)}^\top b^h \Big)
+
+    With `edge_dim` the features e of an edge are added to its keys and values: W_K x_s + W_E e and
+    W_V x_s + W_E e, as in PyG's `TransformerConv`. With `value_encoding` the values are
+    W_V x_s + p[bucket of (s, n)], with a learned vector p for each bucket and head: where all nodes
+    have the same features, a bias in the logits alone gives every node the same output.
 
     A node with an empty T^n gives W_R x_n (zeros without `root_weight`). The layer subclasses
     `MessagePassing` so that `to_hetero` accepts it; hooks on messages are not called.
@@ -43,22 +50,28 @@ class SPDTransformerConv(MessagePassing):
         root_weight: Add W_R x_n.
         bias: Add a bias to W_Q, W_K, W_V and W_R.
         scale: Factor of the dot products; None means 1/sqrt(out_channels); the theory model uses 1.
+        edge_dim: Features per edge, if any.
+        value_encoding: Add a learned vector per bucket and head to the values; small and random at
+            the start. Needs `num_buckets`, at most 254.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
         - **edge_index:** [2, E], any other adjacency that PyG's layers take, or a `Neighborhood`.
         - **distance:** integer hops [E], in the order of the given edges. None takes ``.distance``
           of the neighborhood or, if it has none, 0 for self-loops and 1 for all other edges.
+        - **edge_attr:** [E, edge_dim], in the order of the given edges; needed with `edge_dim`.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
 
     Raises:
-        ValueError: If channels or heads are below 1, or `distance` is not of shape [E].
+        ValueError: If channels, heads or `edge_dim` are below 1; `value_encoding` without buckets;
+            `distance` not of shape [E], `edge_attr` not of shape [E, edge_dim].
         IndexError: If a node index is out of range.
 
     Source:
         Li (2024), eq. (3.1) and (3.2). Differs: the 1/sqrt(d) default, several heads, W_R, and no
-        W_O, which the next layer can learn.
+        W_O, which the next layer can learn; edge features as in Shi et al. (2021), eq. (3) and (4);
+        vectors in the values as in Shaw et al. (2018), eq. (3).
 
     Example:
         >>> conv = SPDTransformerConv(16, 8, heads=4, num_buckets=5)
@@ -79,13 +92,22 @@ class SPDTransformerConv(MessagePassing):
         root_weight: bool = True,
         bias: bool = True,
         scale: float | None = None,
+        edge_dim: int | None = None,
+        value_encoding: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
         on_core.check_counts(out_channels=out_channels, heads=heads)
         on_core.check_dropout(dropout)
+        if edge_dim is not None:
+            on_core.check_counts(edge_dim=edge_dim)
+        if value_encoding and (num_buckets is None or num_buckets > MOST_BUCKETS):
+            raise ValueError(
+                f"value_encoding: got num_buckets={num_buckets}, expected 1 to {MOST_BUCKETS} "
+                "buckets, which each have a vector"
+            )
         src, dst = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
-        self.concat, self.dropout, self.scale = concat, dropout, scale
+        self.concat, self.dropout, self.scale, self.edge_dim = concat, dropout, scale, edge_dim
         width = heads * out_channels
         self.lin_key = Linear(src, width, bias=bias)
         self.lin_query = Linear(dst, width, bias=bias)
@@ -94,12 +116,22 @@ class SPDTransformerConv(MessagePassing):
             Linear(dst, width if concat else out_channels, bias) if root_weight else None
         )
         self.bucket_bias = BucketBias(num_buckets, heads) if num_buckets is not None else None
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
+        self.value_table = None
+        if value_encoding and num_buckets is not None:
+            self.value_table = nn.Parameter(torch.empty(num_buckets, width))
+            nn.init.normal_(self.value_table, std=_VALUE_STD)
 
     def reset_parameters(self) -> None:
-        """Reinitialize the projections and set b = 0."""
-        for part in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias):
+        """Reinitialize the projections and p, and set b = 0."""
+        for part in (
+            self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias,
+            self.lin_edge,
+        ):  # fmt: skip
             if part is not None:
                 part.reset_parameters()
+        if self.value_table is not None:
+            nn.init.normal_(self.value_table, std=_VALUE_STD)
 
     def forward(
         self,
@@ -107,6 +139,7 @@ class SPDTransformerConv(MessagePassing):
         edge_index: object,
         distance: Tensor | None = None,
         return_attention_weights: bool | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Any:
         """Attend; see the class for shapes."""
         x_src, x_dst = on_core.two_features(x)
@@ -119,9 +152,19 @@ class SPDTransformerConv(MessagePassing):
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
         p = self.dropout if self.training else 0.0
+        edges, matrix = self._edges(adj, query, bias, edge_attr, edge_index)
         weights = None
         if return_attention_weights:
-            weights = self._softmax(query, key, nb, bias)
+            weights = self._softmax(query, key, adj, bias, edges)
+        if edges:
+            out, sums = ops.attention(
+                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges
+            )
+            for one, found in zip(edges, sums, strict=True):
+                if one.row is None:
+                    found = torch.einsum("nhd,hdc->nhc", found, matrix)
+                out = out + found
+        elif weights is not None:
             out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
         else:
             out = ops.attention(query, key, value, nb, bias=bias, scale=self.scale, dropout=p)
@@ -149,19 +192,48 @@ class SPDTransformerConv(MessagePassing):
             distance = (nb.indices != nb.receivers()).to(torch.uint8)
         return self.bucket_bias(distance)
 
-    def _softmax(self, query: Tensor, key: Tensor, nb: Neighborhood, bias: Bias) -> Tensor:
-        return ops.edge_softmax(attention_logits(query, key, nb, bias, self.scale), nb)
+    def _edges(
+        self, adj: Adjacency, query: Tensor, bias: Bias, edge_attr: Tensor | None, given: object
+    ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
+        """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
+        edges, matrix = [], None
+        if self.edge_dim is not None:
+            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
+        features = on_core.features_in_rows(edge_attr, adj, self.lin_edge)
+        if features is not None and self.lin_edge is not None:
+            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
+            edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
+        if self.value_table is not None and isinstance(bias, ops.BucketedBias):
+            table = self.value_table.view(-1, self.heads, self.out_channels)
+            edges.append(ops.EdgeFeatures(table, row=bias.bucket))
+        return tuple(edges), matrix
+
+    def _softmax(
+        self, query: Tensor, key: Tensor, adj: Adjacency, bias: Bias,
+        edges: tuple[ops.EdgeFeatures, ...],
+    ) -> Tensor:  # fmt: skip
+        logits = attention_logits(query, key, adj.neighborhood, bias, self.scale)
+        scale = self.out_channels**-0.5 if self.scale is None else self.scale
+        for one in edges:
+            if one.query is not None:
+                logits = logits + scale * on_core.edge_logits(one.query, one.features, adj)
+        return ops.edge_softmax(logits, adj.neighborhood)
 
     def attention_map(
-        self, x: Tensor | PairTensor, edge_index: object, distance: Tensor | None = None
+        self,
+        x: Tensor | PairTensor,
+        edge_index: object,
+        distance: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> AttentionMap:
         """T^n, and attention weights [E, heads] without dropout in its order of edges."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
-        nb = adj.neighborhood
-        return AttentionMap(nb, self._softmax(query, key, nb, self._bias(adj, distance)))
+        bias = self._bias(adj, distance)
+        edges, _ = self._edges(adj, query, bias, edge_attr, edge_index)
+        return AttentionMap(adj.neighborhood, self._softmax(query, key, adj, bias, edges))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

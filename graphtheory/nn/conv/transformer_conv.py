@@ -23,9 +23,9 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         \frac{(W_3 x_i)^\top (W_4 x_j + W_6 e_{ij})}{\sqrt{d}}
 
     Same arguments, parameters, state dict and results as PyG's layer of this name. A node
-    without neighbors gives W_1 x_i. No tensor has both an edge axis and a feature axis per head:
-    edge features enter as :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and
-    :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
+    without neighbors gives W_1 x_i. No tensor has both an edge axis and a feature axis but e
+    itself: inside the fused `ops.attention` edge features enter as
+    :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for
@@ -105,51 +105,35 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         shape = (-1, self.heads, self.out_channels)
         query, key = self.lin_query(x_dst).view(shape), self.lin_key(x_src).view(shape)
         value = self.lin_value(x_src).view(shape)
-        features = self._edge_features(adj, edge_attr, edge_index)
-        weights = None
-        if features is None and not return_attention_weights:
-            p = self.dropout if self.training else 0.0
-            out = ops.attention(query, key, value, adj.neighborhood, dropout=p)
+        edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
+        features = on_core.features_in_rows(edge_attr, adj, self.lin_edge)
+        nb, p = adj.neighborhood, self.dropout if self.training else 0.0
+        edges = weights = None
+        if features is not None:
+            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
+            edges = ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix))
+        if return_attention_weights:
+            weights = self._weights(query, key, adj, edges)
+        if edges is not None:
+            out, sums = ops.attention(query, key, value, nb, dropout=p, edges=edges)
+            out = out + torch.einsum("nhd,hdc->nhc", sums, matrix)
+        elif weights is not None:
+            out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
         else:
-            out, weights = self._attend(query, key, value, adj, features)
+            out = ops.attention(query, key, value, nb, dropout=p)
         out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
-        if weights is None or not return_attention_weights:
+        if weights is None:
             return out
         return out, adj.with_weights(edge_index, weights, stored=False)
 
-    def _edge_features(
-        self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
-    ) -> Tensor | None:
-        """[E, edge_dim] in CSR order."""
-        edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
-        if self.lin_edge is None and edge_attr is None:
-            return None
-        if self.lin_edge is None or edge_attr is None:
-            got = "none" if edge_attr is None else "some"
-            raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={self.edge_dim}")
-        edge_attr = on_core.edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
-        return adj.to_rows(edge_attr)
-
-    def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, adj: Adjacency, features: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Weighted sums [N_dst, H, C] and attention weights [E, H], which are materialized."""
-        nb, edges = adj.neighborhood, adj.edges_as_senders()
-        logits = ops.edge_dot(query, key, nb)
-        if features is not None:
-            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
-            senders = features[:, None]  # [E, 1, D]
-            queries = torch.einsum("nhc,hdc->hnd", query, matrix)
-            logits = logits + torch.cat(
-                [ops.edge_dot(q[:, None], senders, edges) for q in queries], 1
-            )
-        weights = ops.edge_softmax(logits * self.out_channels**-0.5, nb)
-        kept = nn.functional.dropout(weights, self.dropout, self.training)
-        out = ops.aggregate(kept, value, nb)
-        if features is not None:
-            sums = [ops.aggregate(w[:, None], senders, edges) for w in kept.unbind(1)]
-            out = out + torch.einsum("nhd,hdc->nhc", torch.cat(sums, 1), matrix)
-        return out, weights
+    def _weights(
+        self, query: Tensor, key: Tensor, adj: Adjacency, edges: ops.EdgeFeatures | None
+    ) -> Tensor:
+        """Attention weights [E, H] before dropout."""
+        logits = ops.edge_dot(query, key, adj.neighborhood)
+        if edges is not None and edges.query is not None:
+            logits = logits + on_core.edge_logits(edges.query, edges.features, adj)
+        return ops.edge_softmax(logits * self.out_channels**-0.5, adj.neighborhood)
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
         if not self.root_weight:

@@ -37,6 +37,8 @@ class Blocks(Backend):
                 reasons.append("the neighborhood is not made of equal complete blocks")
         elif nb.sets is None:
             reasons.append("the neighborhood is not made of complete or causal sets")
+        if call.edges:
+            reasons.append("dense kernels take no features of edges")
         if call.k is None and call.dropout > 0 and (nb.blocks is None or not on_cpu):
             reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
         if nb.num_edges == 0:

@@ -8,13 +8,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from torch import Tensor
-
-from graphtheory.ops import additive, additive_attention, fused, fused_topk, kernels
+from graphtheory.ops import additive, additive_attention, fused, fused_edges, fused_topk, kernels
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
-_RUN: dict[str, Callable[[Any, Backend], Tensor]] = {
+_RUN: dict[str, Callable[[Any, Backend], Any]] = {
     "edge_dot": kernels.edge_dot,
     "edge_softmax": kernels.edge_softmax,
     "aggregate": kernels.aggregate,
@@ -44,6 +42,8 @@ class CSRBackend(Backend):
         """
         return import_module(self.module)
 
-    def run(self, call: Call | AttentionCall) -> Tensor:
+    def run(self, call: Call | AttentionCall) -> Any:
         """The result of a call, differentiable."""
+        if isinstance(call, AttentionCall) and call.edges:
+            return fused_edges.attention(call, self)
         return _RUN[call.operation](call, self)

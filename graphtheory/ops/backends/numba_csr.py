@@ -31,17 +31,21 @@ class NumbaCSR(CSRBackend):
         if call.value.requires_grad:
             return True
         bias = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
-        if bias is None or not bias.requires_grad:
+        if call.edges or bias is None or not bias.requires_grad:
             return False
         edges, heads = call.neighborhood.num_edges, call.query.size(1)
         return not keeps_weights(edges, heads, sum_type(call.query.dtype).itemsize)
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """The weights, or of many weights two facts of each row; on blocks four facts."""
-        rows, edges, heads, dtype, on_blocks = sizes
+        """The weights, or of many weights two facts of each row; on blocks four facts.
+
+        With features of edges always the weights.
+        """
+        rows, edges, heads, dtype, on_blocks, with_edges = sizes
         if on_blocks:
             return rows, heads, 4
-        return (edges, heads) if keeps_weights(edges, heads, dtype.itemsize) else (rows, 2, heads)
+        kept = with_edges or keeps_weights(edges, heads, dtype.itemsize)
+        return (edges, heads) if kept else (rows, 2, heads)
 
 
 def _devices(call: Call | AttentionCall) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
 
 from graphtheory.ops import additive_attention, reference
 from graphtheory.ops.backend import Backend
@@ -14,7 +14,7 @@ class Reference(Backend):
 
     name = "reference"
 
-    def run(self, call: Call | AttentionCall) -> Tensor:
+    def run(self, call: Call | AttentionCall) -> Any:
         """The result of a call, differentiable."""
         if isinstance(call, AttentionCall):
             return reference.attention(call)

@@ -6,6 +6,7 @@ The additive score takes some edges at a time, twice for its backward pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,18 +90,11 @@ def attention(
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `query`, and the weights [E, H] before dropout in the type of the sums."""
-    dtype = query.dtype
-    query, key, value = widened(query, key, value)
-    logits = edge_dot(indptr, indices, query, key) * scale
-    if bias is not None:
-        logits = logits + bias.detach()
-    if bucket is not None and table is not None:
-        logits = logits + table.detach()[bucket.long()]
-    weights = edge_softmax(indptr, logits.to(query.dtype))
-    dropped = weights
-    if seed is not None:
-        dropped = weights * dropout_factor(dropout, seed, weights)
-    return aggregate(indptr, indices, dropped, value).to(dtype), weights
+    out, _, weights = edge_attention(
+        indptr, indices, query, key, value, None, None, None, 0, bias, bucket, table,
+        scale, dropout, seed,
+    )  # fmt: skip
+    return out, weights
 
 
 def attention_backward(
@@ -109,9 +103,59 @@ def attention_backward(
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
+    found = edge_attention_backward(
+        indptr, indices, t_indptr, receivers, perm, grad, None, query, key, value, None, None, None,
+        0, weights, bucket, num_buckets, False, scale, dropout, seed,
+    )  # fmt: skip
+    return (*found[:3], *found[5:])  # type: ignore[return-value]
+
+
+def edge_attention(
+    indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
+    features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
+    bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
+    scale: float, dropout: float, seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums.
+
+    An edge has a row of `features` [E, D], a number in `row` [E], one of R, both or none.
+    """
+    dtype = query.dtype
+    query, key, value = widened(query, key, value)
+    features, edge_query = _wide(query, features), _wide(query, edge_query)
+    logits = edge_dot(indptr, indices, query, key)
+    if edge_query is not None:
+        logits = logits + _feature_dots(indptr, edge_query, features, row)
+    logits = logits * scale
+    if bias is not None:
+        logits = logits + bias.detach()
+    if bucket is not None and table is not None:
+        logits = logits + table.detach()[bucket.long()]
+    weights = edge_softmax(indptr, logits.to(query.dtype))
+    dropped = weights
+    if seed is not None:
+        dropped = weights * dropout_factor(dropout, seed, weights)
+    sums = _feature_sums(indptr, dropped, features, row, num_rows)
+    return aggregate(indptr, indices, dropped, value).to(dtype), sums, weights
+
+
+def edge_attention_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, grad_sums: Tensor | None, query: Tensor, key: Tensor, value: Tensor,
+    features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
+    weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
+    scale: float, dropout: float, seed: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Gradients of query, key, value, edge query, features, logits and the bias table.
+
+    What is absent, or not asked for by `of_features`, gets [0].
+    """
     dtype = query.dtype
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
+    grad_sums, edge_query, features = (_wide(query, t) for t in (grad_sums, edge_query, features))
     grad_weights, dropped = edge_dot(indptr, indices, grad, value), weights
+    if grad_sums is not None:
+        grad_weights = grad_weights + _feature_dots(indptr, grad_sums, features, row)
     if seed is not None:
         factor = dropout_factor(dropout, seed, weights)
         grad_weights, dropped = grad_weights * factor, weights * factor
@@ -124,8 +168,57 @@ def attention_backward(
         by_bucket, order = torch.sort(bucket.long(), stable=True)
         bounds = torch.searchsorted(by_bucket, torch.arange(num_buckets + 1, device=order.device))
         grad_table = _segment(grad_logits[order], bounds, "sum")
+    of_edge_query, of_edges = weights.new_empty(0), weights.new_empty(0)
+    if edge_query is not None:
+        of_edge_query = scale * _feature_sums(indptr, grad_logits, features, row, num_rows)
+    if of_features and features is not None:
+        rows, dim = _rows(indptr, len(features)), features.size(1)
+        of_edges = torch.zeros_like(features)
+        for part, by in ((edge_query, scale * grad_logits), (grad_sums, dropped)):
+            for h in range(0 if part is None else weights.size(1)):
+                of_edges += by[:, h, None] * part[rows, h, :dim]
     nodes = (t.to(dtype) for t in (grad_query, grad_key, grad_value))
-    return (*nodes, grad_logits, grad_table)  # type: ignore[return-value]
+    return (*nodes, of_edge_query, of_edges, grad_logits, grad_table)
+
+
+def _wide(like: Tensor, tensor: Tensor | None) -> Any:
+    """In the type of the sums."""
+    return None if tensor is None else tensor.detach().to(like.dtype).contiguous()
+
+
+def _feature_dots(
+    indptr: Tensor, query: Tensor, features: Tensor | None, row: Tensor | None
+) -> Tensor:
+    """What features add to the dot products, [E, H]; a row number is a vector with a single 1."""
+    num_edges = len(row if features is None else features)  # type: ignore[arg-type]
+    rows, dim = _rows(indptr, num_edges), 0 if features is None else features.size(1)
+    out = query.new_zeros(num_edges, query.size(1))
+    for h in range(query.size(1)):
+        if features is not None:
+            out[:, h] = (query[rows, h, :dim] * features).sum(-1)
+        if row is not None:
+            out[:, h] += query[rows, h, dim + row.long()]
+    return out
+
+
+def _feature_sums(
+    indptr: Tensor, weights: Tensor, features: Tensor | None, row: Tensor | None, num_rows: int
+) -> Tensor:  # fmt: skip
+    """Sums of the features, and of the weights by row number, [N, H, D + R]."""
+    num_dst, heads = indptr.size(0) - 1, weights.size(1)
+    found = [weights.new_zeros(num_dst, heads, 0)]
+    if features is not None:
+        sums = features.new_zeros(num_dst, heads, features.size(1))
+        for h in range(heads):
+            sums[:, h] = _segment(weights[:, h, None] * features, indptr, "sum")
+        found.append(sums)
+    if row is not None:
+        place = _rows(indptr, len(row)) * num_rows + row.long()
+        by_place, order = torch.sort(place, stable=True)
+        ends = torch.arange(num_dst * num_rows + 1, device=row.device)
+        sums = _segment(weights[order], torch.searchsorted(by_place, ends), "sum")
+        found.append(sums.view(num_dst, num_rows, heads).transpose(1, 2))
+    return torch.cat(found, 2)
 
 
 def top_edges(indptr: Tensor, indices: Tensor, logits: Tensor, k: int) -> Tensor:

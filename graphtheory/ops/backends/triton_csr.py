@@ -51,6 +51,8 @@ class TritonCSR(CSRBackend):
         if apart:
             return [f"tensors lie on {device} and {apart[0]}, expected one device"]
         reasons = list(triton_objections(device))
+        if isinstance(call, AttentionCall) and call.edges:
+            reasons.append("it has no kernel for features of edges")
         if call.operation == "additive_score" and tensors[3].size(1) > 0:
             reasons.append("it has no kernel for features of edges")
         return reasons

@@ -11,7 +11,7 @@ from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 
-def definition(conv, x_src, x_dst, edge_index, distance):
+def definition(conv, x_src, x_dst, edge_index, distance, edge_attr=None):
     """Eq. (3.1) and (3.2) node by node, head by head, with nothing but sums."""
     heads, dim = conv.heads, conv.out_channels
     query, key, value = (
@@ -29,11 +29,18 @@ def definition(conv, x_src, x_dst, edge_index, distance):
         senders = edge_index[0, edges]
         per_head = []
         for h in range(heads):
-            logits = scale * (key[senders, h] @ query[n, h])
+            keys, values = key[senders, h], value[senders, h]
+            if edge_attr is not None:
+                of_edges = conv.lin_edge(edge_attr[edges]).view(-1, heads, dim)[:, h]
+                keys, values = keys + of_edges, values + of_edges
+            if conv.value_table is not None:
+                vectors = conv.value_table.view(-1, heads, dim)
+                values = values + vectors[distance[edges].clamp(max=len(vectors) - 1), h]
+            logits = scale * (keys @ query[n, h])
             if conv.bucket_bias is not None:
                 table = conv.bucket_bias.table
                 logits = logits + table[distance[edges].clamp(max=table.size(0) - 1), h]
-            per_head.append(logits.softmax(0) @ value[senders, h])
+            per_head.append(logits.softmax(0) @ values)
         rows.append(torch.cat(per_head) if conv.concat else torch.stack(per_head).mean(0))
     out = torch.stack(rows)
     return out if conv.lin_skip is None else out + conv.lin_skip(x_dst)
@@ -53,6 +60,10 @@ OPTIONS = [
     {"heads": 2, "concat": False, "scale": 1.0},
     {"heads": 3, "num_buckets": 1, "root_weight": False},
     {"num_buckets": None, "bias": False},
+    {"heads": 2, "edge_dim": 3},
+    {"heads": 2, "edge_dim": 1, "num_buckets": None, "scale": 1.0, "concat": False},
+    {"heads": 2, "num_buckets": 4, "value_encoding": True},
+    {"heads": 3, "num_buckets": 4, "value_encoding": True, "edge_dim": 2, "root_weight": False},
 ]
 
 
@@ -68,11 +79,14 @@ def test_equals_the_equations(data, options, draw_graph) -> None:
     )
     size = (graph.edge_index.size(1),)
     distance = torch.randint(0, 30, size, generator=graph.generator)
-    leaves = [*x, *conv.parameters()]
+    leaves, edge_attr = [*x, *conv.parameters()], None
+    if conv.edge_dim is not None:
+        edge_attr = graph.features(*size, conv.edge_dim).requires_grad_()
+        leaves.append(edge_attr)
     results = []
     for out in (
-        conv(x, graph.edge_index, distance),
-        definition(conv, *x, graph.edge_index, distance),
+        conv(x, graph.edge_index, distance, edge_attr=edge_attr),
+        definition(conv, *x, graph.edge_index, distance, edge_attr),
     ):
         grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
         results.append(
@@ -97,6 +111,67 @@ def test_without_encoding_it_is_the_transformer_of_pyg(make_graph) -> None:
         assert missing.unexpected_keys == []
         assert missing.missing_keys == ([] if num_buckets is None else ["bucket_bias.table"])
         torch.testing.assert_close(conv(x, graph.edge_index), plain(x, graph.edge_index))
+
+
+def test_with_edge_features_it_is_the_transformer_of_pyg(make_graph) -> None:
+    graph = make_graph(3, 6, 6, 20)
+    theirs = pyg.TransformerConv(5, 4, heads=2, edge_dim=3).double()
+    x, edge_attr = graph.features(6, 5), graph.features(20, 3)
+    conv = SPDTransformerConv(5, 4, heads=2, num_buckets=None, edge_dim=3).double()
+    conv.load_state_dict(theirs.state_dict())
+    out, (_, alpha) = conv(x, graph.edge_index, edge_attr=edge_attr, return_attention_weights=True)
+    wanted, (_, weights) = theirs(x, graph.edge_index, edge_attr, return_attention_weights=True)
+    torch.testing.assert_close((out, alpha), (wanted, weights))
+    seen = conv.attention_map(x, graph.edge_index, edge_attr=edge_attr)
+    receivers = graph.edge_index[1].argsort(stable=True)
+    torch.testing.assert_close(seen.weights, weights[receivers])
+
+
+def test_a_bias_alone_cannot_tell_nodes_apart_and_vectors_in_the_values_can() -> None:
+    """A path and a star of four nodes with equal features, every pair with its distance."""
+    path = torch.tensor([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [3, 2, 1, 0]])
+    star = torch.tensor([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]])
+    pairs, x = torch.cartesian_prod(torch.arange(4), torch.arange(4)).t(), torch.ones(4, 2)
+    for encoded in (False, True):
+        conv = SPDTransformerConv(2, 3, heads=2, num_buckets=4, value_encoding=encoded)
+        sums = [conv(x, pairs.flip(0).contiguous(), hops.flatten()).sum(0) for hops in (path, star)]
+        assert torch.allclose(*sums, atol=1e-5) != encoded
+
+
+def test_vectors_in_the_values_start_small_and_learn() -> None:
+    torch.manual_seed(0)
+    plain, torch_state = SPDTransformerConv(4, 3, num_buckets=5), torch.get_rng_state()
+    torch.manual_seed(0)
+    conv = SPDTransformerConv(4, 3, num_buckets=5, value_encoding=True)
+    assert not torch.equal(torch.get_rng_state(), torch_state)
+    for name, tensor in plain.state_dict().items():  # what was there before is drawn as before
+        assert torch.equal(conv.state_dict()[name], tensor)
+    assert 0 < conv.value_table.abs().max() < 0.1
+    edge_index, hops = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([1, 1, 2])
+    conv(torch.randn(3, 4), edge_index, hops).square().sum().backward()
+    assert (conv.value_table.grad.abs().sum(1) > 0).tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "edge_attr", "message"),
+    [
+        ({}, torch.randn(2, 3), "edge_attr: got some, .* edge_dim=None"),
+        ({"edge_dim": 3}, None, "edge_attr: got none, .* edge_dim=3"),
+        ({"edge_dim": 3}, torch.randn(2, 2), "edge_attr: shape .2, 2., expected 3 features"),
+        ({"edge_dim": 3}, torch.randn(3, 3), "edge_attr: shape .3, 3., expected .2, edge_dim."),
+        ({"edge_dim": 3}, torch.ones(2, 3).long(), "edge_attr: dtype torch.int64, .* floating"),
+    ],
+)
+def test_wrong_edge_features_are_named(options, edge_attr, message) -> None:
+    conv = SPDTransformerConv(4, 3, **options)
+    with pytest.raises((ValueError, TypeError), match=message):
+        conv(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), edge_attr=edge_attr)
+
+
+@pytest.mark.parametrize("num_buckets", [None, 255])
+def test_vectors_in_the_values_need_buckets(num_buckets) -> None:
+    with pytest.raises(ValueError, match=f"value_encoding: got num_buckets={num_buckets}"):
+        SPDTransformerConv(4, 3, num_buckets=num_buckets, value_encoding=True)
 
 
 def test_without_distances_the_edges_are_the_graph(make_graph) -> None:

@@ -1,6 +1,10 @@
 """All kernels that the backend `numba_csr` offers, under the names that the torch ops call."""
 
 from graphtheory.ops.backends.cpu.attention.calls import attention, attention_backward
+from graphtheory.ops.backends.cpu.attention.feature_calls import attention as edge_attention
+from graphtheory.ops.backends.cpu.attention.feature_calls import (
+    attention_backward as edge_attention_backward,
+)
 from graphtheory.ops.backends.cpu.gat.attention import attention as additive_attention
 from graphtheory.ops.backends.cpu.gat.attention import (
     attention_backward as additive_attention_backward,
@@ -25,6 +29,8 @@ __all__ = [
     "aggregate",
     "attention",
     "attention_backward",
+    "edge_attention",
+    "edge_attention_backward",
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
