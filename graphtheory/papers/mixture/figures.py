@@ -15,7 +15,6 @@ from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training
-from graphtheory.papers.mixture.bounds import weight_error
 from graphtheory.papers.mixture.counted import (
     Counted,
     counting,
@@ -25,6 +24,7 @@ from graphtheory.papers.mixture.counted import (
 )
 from graphtheory.papers.mixture.descent import convergence, descend
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
+from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
 from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups

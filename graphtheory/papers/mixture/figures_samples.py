@@ -12,7 +12,6 @@ from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.mixture.bounds import weight_error
 from graphtheory.papers.mixture.mixtures import (
     SHORT,
     Mixtures,
@@ -20,6 +19,7 @@ from graphtheory.papers.mixture.mixtures import (
     found_table,
     laws,
 )
+from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
 from graphtheory.papers.phases import cells, number
 from graphtheory.papers.pictures import phase_diagram

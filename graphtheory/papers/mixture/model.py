@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Generator, Tensor, nn
 
 _TOGETHER = 2**17  # hidden units computed at a time: they stay in the processor's cache
@@ -141,6 +143,40 @@ class OneHidden(nn.Module):
         rows = self.W.transpose(2, 3).flatten(1, 2)  # [T, S K, d]
         shape = (self.W.size(1), self.W.size(3))
         return (rows @ x.transpose(1, 2)).sigmoid().unflatten(1, shape)
+
+
+def weight_error(weights: Tensor, teacher: Tensor) -> Tensor:
+    r"""Distance of weights [..., d, K] to the nearest column permutation of the teacher's [d, K].
+
+    .. math:: \min_P \|W - W^* P\|_F
+
+    Infinite or NaN where weights are.
+
+    Example:
+        >>> float(weight_error(torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 2.0]])))
+        0.0
+    """
+    gap = weights[..., :, None] - teacher[..., None, :]  # [..., d, K, K]
+    size = teacher.size(1)
+    cost = gap.detach().square().sum(-3).reshape(-1, size, size)
+    least = [
+        c[linear_sum_assignment(c)].sum() if np.isfinite(c).all() else c.sum()
+        for c in cost.double().numpy()
+    ]
+    return torch.tensor(np.sqrt(least)).view(weights.shape[:-2]).to(weights.dtype)
+
+
+def risk(predicted: Tensor, true: Tensor) -> Tensor:
+    r"""Mean cross-entropy of H over labels that the teacher H^* draws.
+
+    .. math:: -H^* \log H - (1 - H^*) \log(1 - H)
+
+    On features of one group it estimates (4.5), of the mixture (4.4), without the noise of labels;
+    that of the teacher itself is the least that any network has.
+    """
+    least = torch.finfo(predicted.dtype).eps
+    known = predicted.clamp(least, 1 - least)
+    return -(true * known.log() + (1 - true) * (1 - known).log()).mean(-1)
 
 
 def _tiny(x: Tensor) -> float:

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.bounds import risk
 from graphtheory.papers.mixture.data import GaussianMixture
 from graphtheory.papers.mixture.gradient_descent import Algorithm1, gradient_descent
-from graphtheory.papers.mixture.model import OneHidden
+from graphtheory.papers.mixture.model import OneHidden, risk
 from graphtheory.patterns.draw import derive
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.papers.mixture.bounds import weight_error
 from graphtheory.papers.mixture.figures_starts import (
     FAR,
     NEAR,
@@ -16,6 +15,7 @@ from graphtheory.papers.mixture.figures_starts import (
     starting_points,
 )
 from graphtheory.papers.mixture.mixtures import Mixtures
+from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, draw
 from tests.bench.conftest import nearly
 from tests.papers.conftest import Reproduced

@@ -1,9 +1,13 @@
+import math
+
 import pytest
 import torch
 from torch import Generator
 
 from graphtheory.papers.mixture import model as one_hidden
-from graphtheory.papers.mixture.model import OneHidden
+from graphtheory.papers.mixture.model import OneHidden, risk, weight_error
+
+TEACHER = torch.tensor([[1.0, 0.5], [-0.5, 2.0], [0.3, 0.3]])
 
 
 def drawn(seed: int = 0) -> Generator:
@@ -64,3 +68,23 @@ def test_of_copies_and_bad_numbers_are_named() -> None:
     assert not torch.equal(net.W, weights)
     with pytest.raises(ValueError, match="neurons: got 0"):
         OneHidden(3, 0)
+
+
+def test_error_takes_the_best_order_of_columns() -> None:
+    off = torch.randn(4, 5, 3, 2, generator=Generator().manual_seed(0)) * 0.01
+    shuffled = (TEACHER + off).flip(-1)
+    torch.testing.assert_close(weight_error(shuffled, TEACHER), off.flatten(2).norm(dim=2))
+    lost = torch.stack([TEACHER, TEACHER * torch.nan])
+    assert torch.equal(weight_error(lost, TEACHER).isnan(), torch.tensor([False, True]))
+    three = torch.eye(3)
+    assert float(weight_error(three[:, [2, 0, 1]], three)) == 0
+
+
+def test_risk_of_the_teacher_is_least_and_its_entropy() -> None:
+    def always(p: float) -> torch.Tensor:
+        return torch.full((5,), p)
+
+    entropy = -(0.3 * math.log(0.3) + 0.7 * math.log(0.7))
+    assert float(risk(always(0.3), always(0.3))) == pytest.approx(entropy)
+    assert float(risk(always(0.4), always(0.3))) > entropy
+    assert float(risk(always(1.0), always(1.0))) == pytest.approx(0, abs=1e-5)

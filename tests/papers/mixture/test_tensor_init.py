@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.bounds import weight_error
 from graphtheory.papers.mixture.data import GaussianMixture
+from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.tensor_init import (
     TensorInit,
     _magnitude,
