@@ -3,10 +3,8 @@
 from graphtheory.structure.balls import at_distance, hop_ball
 from graphtheory.structure.core import (
     DistanceCounts,
-    confusion_ratio,
     core_distance,
     count_by_distance,
-    positive_share,
     winning_margin,
 )
 from graphtheory.structure.discriminative import (
@@ -25,13 +23,11 @@ __all__ = [
     "centroid_distance",
     "centroids",
     "class_balance",
-    "confusion_ratio",
     "core_distance",
     "count_by_distance",
     "degree_encoding",
     "discriminative_nodes",
     "hop_ball",
-    "positive_share",
     "shortest_path_distance",
     "winning_margin",
 ]

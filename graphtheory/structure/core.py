@@ -1,4 +1,4 @@
-"""Distances of discriminative nodes: winning margins, core distance, confusion ratio."""
+"""Distances of discriminative nodes: winning margins, core distance."""
 
 from __future__ import annotations
 
@@ -146,83 +146,6 @@ def core_distance(margin: Tensor) -> int:
     if margin.dim() != 2 or margin.numel() == 0:
         raise ValueError(f"margin: shape {tuple(margin.shape)}, expected [N, Z], neither of them 0")
     return int(margin.mean(0).argmax()) + 1
-
-
-def positive_share(margin: Tensor, z: int) -> float:
-    """Share of all nodes whose margin at distance z is above 0.
-
-    At the core distance it is 1 - eps_0 of the theory.
-
-    Args:
-        margin: From `winning_margin` [N, Z].
-        z: Hops, 1..Z.
-
-    Raises:
-        ValueError: If `z` is out of range.
-
-    Source: assumption 3.4.2, table B.5.
-
-    Example:
-        >>> positive_share(torch.tensor([[1.0, 4.0], [1.0, -1.0]]), 2)
-        0.5
-    """
-    z = as_hops("z", z, 1, margin.size(1))
-    return float((margin[:, z - 1] > 0).double().mean())
-
-
-def confusion_ratio(
-    core: Neighborhood,
-    label: Tensor,
-    pattern: Tensor,
-    num_classes: int,
-    *,
-    receivers: Tensor | None = None,
-) -> float:
-    r"""Average fraction of confusion nodes among the discriminative nodes a node aggregates from.
-
-    .. math::
-        \epsilon_S = \mathbb{E}_n
-        \frac{|S_\#^n \cap N_{z_m}(n)|}{|(S_*^n \cup S_\#^n) \cap N_{z_m}(n)|}
-
-    Nodes without discriminative nodes in their row are left out of the average; if all are, the
-    ratio is nan. With several classes, confusion nodes count as in `winning_margin`. The
-    expectation over iterations is the mean over several samples, which the caller takes.
-
-    Args:
-        core: Sampled nodes at the core distance: ``at_distance(graph, z_m)`` for all of them, or
-            ``sample.keep(sample.distance == z_m)``.
-        label: Class of every node, int64 [N] in 0..C-1.
-        pattern: Class that a node's feature indicates, int64 [N], -1 for non-discriminative.
-        num_classes: C, 2 or more.
-        receivers: Bool [N], nodes to average over; default all non-discriminative ones. Pass
-            ``(pattern < 0) & labeled`` for the definition as printed.
-
-    Raises:
-        TypeError: If `label` or `pattern` is not int64.
-        ValueError: If the neighborhood is bipartite, or shapes or ranges do not fit.
-
-    Source: equation (3.7).
-
-    Example:
-        >>> star = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
-        >>> kind = torch.tensor([-1, 0, 0, 1])
-        >>> round(confusion_ratio(star, torch.tensor([0, 0, 0, 1]), kind, 2), 4)
-        0.3333
-    """
-    num_nodes = num_nodes_of(core)
-    _check_classes("pattern", pattern, num_nodes, num_classes, low=-1)
-    receivers = pattern < 0 if receivers is None else receivers
-    if receivers.dtype != torch.bool or receivers.shape != (num_nodes,):
-        shape = tuple(receivers.shape)
-        raise ValueError(f"receivers: {receivers.dtype} {shape}, expected bool [{num_nodes}]")
-    found = pattern[core.indices]
-    votes = torch.zeros(num_nodes * num_classes, dtype=torch.int64, device=core.device)
-    cell = core.receivers() * num_classes + found
-    votes += torch.bincount(cell[found >= 0], minlength=len(votes))
-    own, confusion = _votes(votes.view(num_nodes, 1, num_classes), label)
-    own, confusion = own[receivers, 0], confusion[receivers, 0]
-    decided = own + confusion > 0
-    return float((confusion[decided] / (own + confusion)[decided]).mean())
 
 
 def _votes(count: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
