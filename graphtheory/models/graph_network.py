@@ -68,6 +68,11 @@ class GraphAttention(nn.Module):
         return self.conv(x, view.attended)
 
 
+def make_norm(kind: str, width: int) -> nn.Module:
+    """A norm over the nodes of a batch, "batch", or over the features of each node, "layer"."""
+    return nn.BatchNorm1d(width) if kind == "batch" else nn.LayerNorm(width)
+
+
 class GraphBlock(nn.Module):
     r"""Residual block: the sum of some aggregations, then a feed-forward network.
 
@@ -90,20 +95,20 @@ class GraphBlock(nn.Module):
         norm: str,
     ) -> None:
         super().__init__()
-        make = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[norm]
         self.aggregations = nn.ModuleList(aggregations)
-        self.norm, self.ffn_norm = (make(width) if aggregations else nn.Identity()), make(width)
+        self.norm = make_norm(norm, width) if aggregations else nn.Identity()
+        self.ffn_norm = make_norm(norm, width)
         self.drop = nn.Dropout(dropout)
         self.ffn = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(dropout),
-            nn.Linear(2 * width, width), nn.Dropout(dropout),
-        )  # fmt: skip
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width), nn.Dropout(dropout)
+        )
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
         """Same shape as x."""
-        normed = self.norm(x)
-        for aggregation in self.aggregations:
-            x = x + self.drop(aggregation(normed, view))
+        if len(self.aggregations):
+            normed = self.norm(x)
+            first, *others = (aggregation(normed, view) for aggregation in self.aggregations)
+            x = x + self.drop(sum(others, first))
         return x + self.ffn(self.ffn_norm(x))
 
 
@@ -139,6 +144,7 @@ class GraphNetwork(nn.Module):
         encoder: ``encoder(batch) -> [N, hidden]``.
         edge_encoder: ``edge_encoder(edge_attr) -> [E, hidden]``, or None to ignore them.
         blocks: Such as `GraphBlock`.
+        norm: Of the nodes in front of the readout, so that a sum still tells how many they are.
         head: From `hidden` to the outputs.
         readout: Any aggregation of PyG's, ``readout(x, ptr=ptr)``; None leaves a vector for each
             node.
@@ -159,6 +165,7 @@ class GraphNetwork(nn.Module):
         encoder: nn.Module,
         edge_encoder: nn.Module | None,
         blocks: Sequence[nn.Module],
+        norm: nn.Module,
         head: nn.Module,
         *,
         readout: nn.Module | None,
@@ -167,7 +174,7 @@ class GraphNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.edge_encoder = encoder, edge_encoder
-        self.blocks, self.head = nn.ModuleList(blocks), head
+        self.blocks, self.norm, self.head = nn.ModuleList(blocks), norm, head
         self.virtual_nodes = nn.ModuleList(virtual_nodes)
         self.readout, self.neighbors = readout, neighbors
 
@@ -178,6 +185,7 @@ class GraphNetwork(nn.Module):
             x = block(x, view)
             if i < len(self.virtual_nodes):
                 x, state = self.virtual_nodes[i](x, state, view)
+        x = self.norm(x)
         if self.readout is not None:
             x = self.readout(x, ptr=batch.ptr)
         return self.head(x)

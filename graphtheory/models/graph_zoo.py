@@ -14,6 +14,7 @@ from graphtheory.models.graph_network import (
     GraphBlock,
     GraphNetwork,
     VirtualNodes,
+    make_norm,
 )
 from graphtheory.nn import GATv2Conv, SPDTransformerConv
 from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine, readout_of
@@ -193,13 +194,14 @@ def build(
 
     blocks = [GraphBlock(aggregations(), c.hidden, c.dropout, c.norm) for _ in range(c.layers)]
     head = nn.Sequential(
-        nn.LayerNorm(c.hidden), nn.Linear(c.hidden, c.hidden), nn.GELU(), nn.Dropout(c.dropout),
+        nn.Linear(c.hidden, c.hidden), nn.GELU(), nn.Dropout(c.dropout),
         nn.Linear(c.hidden, num_outputs),
     )  # fmt: skip
     between = c.layers - 1 if c.virtual_node else 0
     return GraphNetwork(
         NodeEncoder(node_in, c), None if edge_in is None else encoder(edge_in, c.hidden),
-        blocks, head, readout=readout_of(c.readout) if level == "graph" else None,
+        blocks, make_norm(c.norm, c.hidden), head,
+        readout=readout_of(c.readout) if level == "graph" else None,
         neighbors=c.neighbors if name in _ATTENDING else None,
         virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
     )  # fmt: skip
