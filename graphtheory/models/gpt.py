@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,21 +100,13 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, ids: Tensor, steps: int, mask: Tensor | None = None) -> Tensor:
-        """The most probable next token, and so on, each after all that came before.
+        """The ids [B, steps] of the most probable next tokens, each after all that came before.
 
         Every step computes the whole sequence again. The mode of the model is kept: call `eval()`
-        before, if attention has a dropout.
-
-        Args:
-            ids: [B, T]
-            steps: Tokens to add.
-            mask: As in `forward`.
-
-        Returns:
-            Ids of the new tokens [B, steps].
+        before, if attention has a dropout. The mask is as in `forward`.
 
         Raises:
-            ValueError: A number of tokens below 0.
+            ValueError: If the number of steps is below 0.
         """
         if steps < 0:
             raise ValueError(f"steps: got {steps}, expected 0 or more")
@@ -237,6 +230,5 @@ def gpt(
     return GPT(embed, position, blocks, head, norm=norm)
 
 
-def gpt2_small(**options: Any) -> GPT:
-    """GPT-2 of 124 million parameters: width 768, 12 blocks of 12 heads. Options as in `gpt`."""
-    return gpt(768, 12, 12, **{"vocabulary": 50_257, **options})
+gpt2_small = partial(gpt, 768, 12, 12, vocabulary=50_257)
+"""GPT-2 of 124 million parameters: width 768, 12 blocks of 12 heads. Options as in `gpt`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import isqrt
 from typing import Any
 
@@ -11,15 +12,13 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.models.readout import ClassToken, MeanToken
-from graphtheory.models.vit import depth_rates, prenorm_block
+from graphtheory.models.vit import depth_rates, patch_tokens, prenorm_block
 from graphtheory.nn import (
     AttentionMap,
     Block,
     Centers,
     MaskPool,
     NoPosition,
-    PatchEmbedding,
-    PositionEmbedding,
     RelativePosition,
     SemanticTokens,
     attention_maps,
@@ -168,28 +167,23 @@ def stvit(
         base: Blocks on the patches.
         semantic: Blocks that follow, in which semantic tokens attend to the patches; the rest of
             `depth` is on semantic tokens.
-        out_channels: Classes.
-        image_size: Rows and columns, in pixels, of the images whose positions are learned; those of
-            other images are interpolated.
-        patch_size: Rows and columns of a patch, in pixels.
-        in_channels: Channels of an image.
+        out_channels: As in `vit`.
+        image_size: As in `vit`.
+        patch_size: As in `vit`.
+        in_channels: As in `vit`.
         readout: A readout without a token of its own, such as `MeanToken`.
         position: Kind of positions of semantic tokens: `nn.NoPosition`, `nn.LearnedPosition`,
             `nn.ConditionalPosition`, `nn.RelativePosition`.
         with_global: As in `nn.SemanticTokens`.
         residual_of_centers: As in `nn.SemanticTokens`.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+        drop_path: As in `vit`.
         block: Options of `models.vit.prenorm_block`, such as ``mlp_ratio=3.0``.
 
     Raises:
-        ValueError: An image that the patch does not divide; tokens that are no square; blocks that
-            leave none of `depth` for semantic tokens; a readout that needs a class token.
+        ValueError: If the patch does not divide the image, tokens are no square, blocks leave none
+        of
+            `depth` for semantic tokens, or a readout needs a class token.
     """
-    side, rest = divmod(image_size, patch_size)
-    if rest:
-        raise ValueError(
-            f"image_size: got {image_size}, expected a multiple of patch_size={patch_size} pixels"
-        )
     if readout.prefix:
         raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
     if not 0 <= base <= depth - semantic:
@@ -199,9 +193,7 @@ def stvit(
     first = base + semantic
     layers = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
     return STViT(
-        PatchTokens(
-            PatchEmbedding(dim, patch_size, in_channels), PositionEmbedding(dim, side, side)
-        ),
+        patch_tokens(dim, image_size, patch_size, in_channels),
         [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
         SemanticTokens(
             centers, layers, with_global=with_global, residual_of_centers=residual_of_centers
@@ -223,62 +215,25 @@ def _centers(tokens: int | Centers, dim: int) -> Centers:
     return MaskPool(isqrt(tokens), dim)
 
 
-def _deit(dim: int, heads: int, options: dict[str, Any]) -> STViT:
-    return stvit(dim, 12, heads, **{"drop_path": 0.1, **options})
+stvit_deit_tiny = partial(stvit, 192, 12, 3, drop_path=0.1)
+"""STViT-DeiT-T/16 for 224 pixels: width 192, 4 + 2 + 6 blocks of 3 heads, 16 tokens."""
+stvit_deit_small = partial(stvit, 384, 12, 6, drop_path=0.1)
+"""STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens."""
+stvit_deit_base = partial(stvit, 768, 12, 12, drop_path=0.1)
+"""STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens."""
+stvit_lvvit_small = partial(
+    stvit, 384, 16, 6, base=5, tokens=36, mlp_ratio=3.0, drop_path=0.1
+)  # fmt: skip
+"""Blocks as in LV-ViT-S: width 384, 5 + 2 + 9 of 6 heads, MLPs of 3 times the width, 36 tokens.
 
-
-def stvit_deit_tiny(**options: Any) -> STViT:
-    """STViT-DeiT-T/16 for 224 pixels: width 192, 4 + 2 + 6 blocks of 3 heads, 16 tokens.
-
-    Options as in `stvit`.
-    """
-    return _deit(192, 3, options)
-
-
-def stvit_deit_small(**options: Any) -> STViT:
-    """STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens.
-
-    Options as in `stvit`.
-    """
-    return _deit(384, 6, options)
-
-
-def stvit_deit_base(**options: Any) -> STViT:
-    """STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens.
-
-    Options as in `stvit`.
-    """
-    return _deit(768, 12, options)
-
-
-def stvit_lvvit_small(**options: Any) -> STViT:
-    """Blocks as in LV-ViT-S: width 384, 5 + 2 + 9 of 6 heads, MLPs of 3 times the width, 36 tokens.
-
-    Its convolutions before the patches and its training by labels of tokens are not here. By
-    `metrics.count_macs` that is 2.36, 2.58 and 3.47 G with 36, 49 and 100 tokens. The convolutions
-    are 1.29 G more than patches, which makes 3.66, 3.87 and 4.76 G for the 3.69, 3.91 and 4.62 G of
-    the paper's supplement, table 3; what its 100 tokens leave out is not known. Options as in
-    `stvit`.
-    """
-    lv = {"base": 5, "tokens": 36, "mlp_ratio": 3.0, "drop_path": 0.1}
-    return stvit(384, 16, 6, **{**lv, **options})
-
-
-def _of_small_images(dim: int, depth: int, heads: int, base: int, options: dict[str, Any]) -> STViT:
-    small = {"image_size": 32, "patch_size": 4, "base": base}
-    return stvit(dim, depth, heads, **{**small, **options})
-
-
-def stvit_pico(**options: Any) -> STViT:
-    """`vit_pico` with 16 semantic tokens: 1 + 2 + 1 blocks. Options as in `stvit`."""
-    return _of_small_images(64, 4, 2, 1, options)
-
-
-def stvit_nano(**options: Any) -> STViT:
-    """`vit_nano` with 16 semantic tokens: 2 + 2 + 2 blocks. Options as in `stvit`."""
-    return _of_small_images(128, 6, 4, 2, options)
-
-
-def stvit_micro(**options: Any) -> STViT:
-    """`vit_micro` with 16 semantic tokens: 3 + 2 + 4 blocks. Options as in `stvit`."""
-    return _of_small_images(192, 9, 6, 3, options)
+Its convolutions before the patches and its training by labels of tokens are not here. By
+`metrics.count_macs` that is 2.36, 2.58 and 3.47 G with 36, 49 and 100 tokens. The convolutions are
+1.29 G more than patches, which makes 3.66, 3.87 and 4.76 G for the 3.69, 3.91 and 4.62 G of the
+paper's supplement, table 3; what its 100 tokens leave out is not known."""
+_small = partial(stvit, image_size=32, patch_size=4)
+stvit_pico = partial(_small, 64, 4, 2, base=1)
+"""`vit_pico` with 16 semantic tokens: 1 + 2 + 1 blocks."""
+stvit_nano = partial(_small, 128, 6, 4, base=2)
+"""`vit_nano` with 16 semantic tokens: 2 + 2 + 2 blocks."""
+stvit_micro = partial(_small, 192, 9, 6, base=3)
+"""`vit_micro` with 16 semantic tokens: 3 + 2 + 4 blocks."""

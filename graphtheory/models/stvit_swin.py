@@ -104,28 +104,12 @@ def stvit_swin(
     return STViTSwin(stem, stages, 8 * dim, MeanToken(nn.Linear(8 * dim, out_channels)))
 
 
-def stvit_swin_tiny(**options: Any) -> STViTSwin:
-    """STViT-Swin-T for 224 pixels: width 96, 3 heads, 2 + 2 + 2 blocks in the third stage.
-
-    Options as in `stvit_swin`.
-    """
-    return stvit_swin(96, 3, **options)
-
-
-def stvit_swin_small(**options: Any) -> STViTSwin:
-    """STViT-Swin-S for 224 pixels: width 96, 3 heads, 10 + 2 + 6 blocks in the third stage.
-
-    Options as in `stvit_swin`.
-    """
-    return stvit_swin(96, 3, **{"base": 10, "semantic": 6, "drop_path": 0.3, **options})
-
-
-def stvit_swin_base(**options: Any) -> STViTSwin:
-    """STViT-Swin-B for 224 pixels: width 128, 4 heads, 10 + 2 + 6 blocks in the third stage.
-
-    Options as in `stvit_swin`.
-    """
-    return stvit_swin(128, 4, **{"base": 10, "semantic": 6, "drop_path": 0.5, **options})
+stvit_swin_tiny = partial(stvit_swin, 96, 3)
+"""STViT-Swin-T for 224 pixels: width 96, 3 heads, 2 + 2 + 2 blocks in the third stage."""
+stvit_swin_small = partial(stvit_swin, 96, 3, base=10, semantic=6, drop_path=0.3)
+"""STViT-Swin-S for 224 pixels: width 96, 3 heads, 10 + 2 + 6 blocks in the third stage."""
+stvit_swin_base = partial(stvit_swin, 128, 4, base=10, semantic=6, drop_path=0.5)
+"""STViT-Swin-B for 224 pixels: width 128, 4 heads, 10 + 2 + 6 blocks in the third stage."""
 
 
 def stvit_r_swin(
@@ -186,11 +170,7 @@ def _stem(dim: int, in_channels: int) -> ConvStem:
     return ConvStem(widths, (2, 2), in_channels, activation=nn.Hardswish, activate_last=True)
 
 
-def stvit_r_swin_small(**options: Any) -> STViTRSwin:
-    """STViT-R-Swin-S for 224 pixels: width 96, 3 heads, 3 units. Options as in `stvit_r_swin`."""
-    return stvit_r_swin(96, 3, **options)
-
-
-def stvit_r_swin_base(**options: Any) -> STViTRSwin:
-    """STViT-R-Swin-B for 224 pixels: width 128, 4 heads, 3 units. Options as in `stvit_r_swin`."""
-    return stvit_r_swin(128, 4, **{"drop_path": 0.4, **options})
+stvit_r_swin_small = partial(stvit_r_swin, 96, 3)
+"""STViT-R-Swin-S for 224 pixels: width 96, 3 heads, 3 units."""
+stvit_r_swin_base = partial(stvit_r_swin, 128, 4, drop_path=0.4)
+"""STViT-R-Swin-B for 224 pixels: width 128, 4 heads, 3 units."""

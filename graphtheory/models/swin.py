@@ -230,41 +230,18 @@ def swin(
     return Swin(patch, stages, MeanToken(nn.Linear(dim * 2**last, out_channels)))
 
 
-def swin_tiny(**options: Any) -> Swin:
-    """Swin-T for 224 pixels: width 96, blocks 2, 2, 6, 2. Options as in `swin`."""
-    return swin(96, (2, 2, 6, 2), (3, 6, 12, 24), **options)
+swin_tiny = partial(swin, 96, (2, 2, 6, 2), (3, 6, 12, 24))
+"""Swin-T for 224 pixels: width 96, blocks 2, 2, 6, 2. Options as in `swin`."""
+swin_small = partial(swin, 96, (2, 2, 18, 2), (3, 6, 12, 24), drop_path=0.3)
+"""Swin-S for 224 pixels: width 96, blocks 2, 2, 18, 2. Options as in `swin`."""
+swin_base = partial(swin, 128, (2, 2, 18, 2), (4, 8, 16, 32), drop_path=0.5)
+"""Swin-B for 224 pixels: width 128, blocks 2, 2, 18, 2. Options as in `swin`."""
+_small = partial(swin, window=4, patch_size=2, drop_path=0.1)
+swin_pico = partial(_small, 32, (2, 2), (2, 4))
+"""For 32 pixels, patches of 2, windows of 4: width 32, blocks 2, 2. Options as in `swin`.
 
-
-def swin_small(**options: Any) -> Swin:
-    """Swin-S for 224 pixels: width 96, blocks 2, 2, 18, 2. Options as in `swin`."""
-    return swin(96, (2, 2, 18, 2), (3, 6, 12, 24), **{"drop_path": 0.3, **options})
-
-
-def swin_base(**options: Any) -> Swin:
-    """Swin-B for 224 pixels: width 128, blocks 2, 2, 18, 2. Options as in `swin`."""
-    return swin(128, (2, 2, 18, 2), (4, 8, 16, 32), **{"drop_path": 0.5, **options})
-
-
-def _of_small_images(
-    dim: int, depths: tuple[int, ...], heads: tuple[int, ...], options: dict[str, Any]
-) -> Swin:
-    small = {"window": 4, "patch_size": 2, "drop_path": 0.1}
-    return swin(dim, depths, heads, **{**small, **options})
-
-
-def swin_pico(**options: Any) -> Swin:
-    """For 32 pixels, patches of 2, windows of 4: width 32, blocks 2, 2. Options as in `swin`.
-
-    For 28 pixels ``window=7`` divides both grids.
-    """
-    return _of_small_images(32, (2, 2), (2, 4), options)
-
-
-def swin_nano(**options: Any) -> Swin:
-    """`swin_pico` of width 48 with blocks 2, 4, 2."""
-    return _of_small_images(48, (2, 4, 2), (3, 6, 12), options)
-
-
-def swin_micro(**options: Any) -> Swin:
-    """`swin_pico` of width 64 with blocks 2, 6, 2."""
-    return _of_small_images(64, (2, 6, 2), (2, 4, 8), options)
+For 28 pixels ``window=7`` divides both grids."""
+swin_nano = partial(_small, 48, (2, 4, 2), (3, 6, 12))
+"""`swin_pico` of width 48 with blocks 2, 4, 2."""
+swin_micro = partial(_small, 64, (2, 6, 2), (2, 4, 8))
+"""`swin_pico` of width 64 with blocks 2, 6, 2."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.models.readout import MeanToken
-from graphtheory.models.vit import depth_rates
+from graphtheory.models.vit import depth_rates, patches_along
 from graphtheory.nn import (
     Attention,
     AttentionMap,
@@ -226,11 +226,7 @@ def pyramid_vig(
 def _side(image_size: int, patch_size: int) -> int:
     if patch_size < 2 or patch_size & (patch_size - 1):
         raise ValueError(f"patch_size: got {patch_size}, expected a power of 2, at least 2")
-    if image_size % patch_size:
-        raise ValueError(
-            f"image_size: got {image_size}, expected a multiple of patch_size={patch_size} pixels"
-        )
-    return image_size // patch_size
+    return patches_along(image_size, patch_size)
 
 
 def _stem(dim: int, patch_size: int, in_channels: int) -> ConvStem:
@@ -248,49 +244,19 @@ def _head(dim: int, width: int, out_channels: int) -> MeanToken:
     )
 
 
-def vig_tiny(**options: Any) -> ViG:
-    """ViG-Ti for 224 pixels: width 192, 12 blocks. Options as in `vig`."""
-    return vig(192, 12, **{"drop_path": 0.1, **options})
-
-
-def vig_small(**options: Any) -> ViG:
-    """ViG-S for 224 pixels: width 320, 16 blocks. Options as in `vig`."""
-    return vig(320, 16, **{"drop_path": 0.1, **options})
-
-
-def vig_base(**options: Any) -> ViG:
-    """ViG-B for 224 pixels: width 640, 16 blocks. Options as in `vig`."""
-    return vig(640, 16, **{"drop_path": 0.1, **options})
-
-
-def vig_nano(**options: Any) -> ViG:
-    """For 32 or 28 pixels, nodes 4 pixels apart: width 128, 6 blocks, 5 to 10 neighbors.
-
-    Options as in `vig`.
-    """
-    small = {"image_size": 32, "patch_size": 4, "neighbors": 5, "head_width": 256}
-    return vig(128, 6, **{**small, **options})
-
-
-def _pyramid(dims: tuple[int, ...], third: int, options: dict[str, Any]) -> ViG:
-    return pyramid_vig(dims, (2, 2, third, 2), **{"drop_path": 0.1, **options})
-
-
-def pyramid_vig_tiny(**options: Any) -> ViG:
-    """Pyramid ViG-Ti for 224 pixels: 12 blocks of width 48 to 384. Options as in `pyramid_vig`."""
-    return _pyramid((48, 96, 240, 384), 6, options)
-
-
-def pyramid_vig_small(**options: Any) -> ViG:
-    """Pyramid ViG-S for 224 pixels: 12 blocks of width 80 to 640. Options as in `pyramid_vig`."""
-    return _pyramid((80, 160, 400, 640), 6, options)
-
-
-def pyramid_vig_medium(**options: Any) -> ViG:
-    """Pyramid ViG-M for 224 pixels: 22 blocks of width 96 to 768. Options as in `pyramid_vig`."""
-    return _pyramid((96, 192, 384, 768), 16, options)
-
-
-def pyramid_vig_base(**options: Any) -> ViG:
-    """Pyramid ViG-B for 224 pixels: 24 blocks of width 128 to 1024. Options as in `pyramid_vig`."""
-    return _pyramid((128, 256, 512, 1024), 18, options)
+vig_tiny = partial(vig, 192, 12, drop_path=0.1)
+"""ViG-Ti for 224 pixels: width 192, 12 blocks. Options as in `vig`."""
+vig_small = partial(vig, 320, 16, drop_path=0.1)
+"""ViG-S for 224 pixels: width 320, 16 blocks. Options as in `vig`."""
+vig_base = partial(vig, 640, 16, drop_path=0.1)
+"""ViG-B for 224 pixels: width 640, 16 blocks. Options as in `vig`."""
+vig_nano = partial(vig, 128, 6, image_size=32, patch_size=4, neighbors=5, head_width=256)
+"""For 32 or 28 pixels, nodes 4 pixels apart: width 128, 6 blocks, 5 to 10 neighbors."""
+pyramid_vig_tiny = partial(pyramid_vig, (48, 96, 240, 384), (2, 2, 6, 2), drop_path=0.1)
+"""Pyramid ViG-Ti for 224 pixels: 12 blocks of width 48 to 384. Options as in `pyramid_vig`."""
+pyramid_vig_small = partial(pyramid_vig, (80, 160, 400, 640), (2, 2, 6, 2), drop_path=0.1)
+"""Pyramid ViG-S for 224 pixels: 12 blocks of width 80 to 640. Options as in `pyramid_vig`."""
+pyramid_vig_medium = partial(pyramid_vig, (96, 192, 384, 768), (2, 2, 16, 2), drop_path=0.1)
+"""Pyramid ViG-M for 224 pixels: 22 blocks of width 96 to 768. Options as in `pyramid_vig`."""
+pyramid_vig_base = partial(pyramid_vig, (128, 256, 512, 1024), (2, 2, 18, 2), drop_path=0.1)
+"""Pyramid ViG-B for 224 pixels: 24 blocks of width 128 to 1024. Options as in `pyramid_vig`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -126,63 +127,46 @@ def vit(
     Raises:
         ValueError: An image that the patch does not divide.
     """
+    embed = patch_tokens(dim, image_size, patch_size, in_channels, readout.prefix)
+    rates = depth_rates(drop_path, depth)
+    blocks = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates]
+    return ViT(embed, blocks, readout.linear(dim, out_channels))
+
+
+def patch_tokens(
+    dim: int, image_size: int, patch_size: int, in_channels: int, prefix: int = 0
+) -> PatchTokens:
+    """Patches with learned positions, after `prefix` tokens without a place."""
+    side = patches_along(image_size, patch_size)
+    patch = PatchEmbedding(dim, patch_size, in_channels)
+    return PatchTokens(patch, PositionEmbedding(dim, side, side, prefix))
+
+
+def patches_along(image_size: int, patch_size: int) -> int:
+    """Patches along a side of an image; ValueError if they do not divide it."""
     side, rest = divmod(image_size, patch_size)
     if rest:
         raise ValueError(
             f"image_size: got {image_size}, expected a multiple of patch_size={patch_size} pixels"
         )
-    patch = PatchEmbedding(dim, patch_size, in_channels)
-    position = PositionEmbedding(dim, side, side, readout.prefix)
-    blocks = [
-        prenorm_block(dim, heads, drop_path=p, **block) for p in depth_rates(drop_path, depth)
-    ]
-    return ViT(PatchTokens(patch, position), blocks, readout.linear(dim, out_channels))
+    return side
 
 
-def vit_tiny(**options: Any) -> ViT:
-    """ViT-Ti/16 for 224 pixels: width 192, 12 blocks of 3 heads. Options as in `vit`."""
-    return vit(192, 12, 3, **options)
-
-
-def vit_small(**options: Any) -> ViT:
-    """ViT-S/16 for 224 pixels: width 384, 12 blocks of 6 heads. Options as in `vit`."""
-    return vit(384, 12, 6, **options)
-
-
-def vit_base(**options: Any) -> ViT:
-    """ViT-B/16 for 224 pixels: width 768, 12 blocks of 12 heads. Options as in `vit`."""
-    return vit(768, 12, 12, **options)
-
-
-def deit_tiny(**options: Any) -> ViT:
-    """`vit_tiny` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
-    return vit_tiny(**{"drop_path": 0.1, **options})
-
-
-def deit_small(**options: Any) -> ViT:
-    """`vit_small` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
-    return vit_small(**{"drop_path": 0.1, **options})
-
-
-def deit_base(**options: Any) -> ViT:
-    """`vit_base` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
-    return vit_base(**{"drop_path": 0.1, **options})
-
-
-def _of_small_images(dim: int, depth: int, heads: int, options: dict[str, Any]) -> ViT:
-    return vit(dim, depth, heads, **{"image_size": 32, "patch_size": 4, **options})
-
-
-def vit_pico(**options: Any) -> ViT:
-    """For 32 or 28 pixels, patches of 4: width 64, 4 blocks of 2 heads. Options as in `vit`."""
-    return _of_small_images(64, 4, 2, options)
-
-
-def vit_nano(**options: Any) -> ViT:
-    """For 32 or 28 pixels, patches of 4: width 128, 6 blocks of 4 heads. Options as in `vit`."""
-    return _of_small_images(128, 6, 4, options)
-
-
-def vit_micro(**options: Any) -> ViT:
-    """For 32 or 28 pixels, patches of 4: width 192, 9 blocks of 6 heads. Options as in `vit`."""
-    return _of_small_images(192, 9, 6, options)
+vit_tiny = partial(vit, 192, 12, 3)
+"""ViT-Ti/16 for 224 pixels: width 192, 12 blocks of 3 heads. Options as in `vit`."""
+vit_small = partial(vit, 384, 12, 6)
+"""ViT-S/16 for 224 pixels: width 384, 12 blocks of 6 heads. Options as in `vit`."""
+vit_base = partial(vit, 768, 12, 12)
+"""ViT-B/16 for 224 pixels: width 768, 12 blocks of 12 heads. Options as in `vit`."""
+deit_tiny = partial(vit_tiny, drop_path=0.1)
+"""`vit_tiny` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
+deit_small = partial(vit_small, drop_path=0.1)
+"""`vit_small` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
+deit_base = partial(vit_base, drop_path=0.1)
+"""`vit_base` with DeiT's stochastic depth; ``readout=DistilledToken`` for its second token."""
+vit_pico = partial(vit, 64, 4, 2, image_size=32, patch_size=4)
+"""For 32 or 28 pixels, patches of 4: width 64, 4 blocks of 2 heads. Options as in `vit`."""
+vit_nano = partial(vit, 128, 6, 4, image_size=32, patch_size=4)
+"""For 32 or 28 pixels, patches of 4: width 128, 6 blocks of 4 heads. Options as in `vit`."""
+vit_micro = partial(vit, 192, 9, 6, image_size=32, patch_size=4)
+"""For 32 or 28 pixels, patches of 4: width 192, 9 blocks of 6 heads. Options as in `vit`."""
