@@ -14,14 +14,15 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.dense import Linear
 
-from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, TransformerConv
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, GPSConv, TransformerConv
 from graphtheory.nn.conv.on_core import OnCore
 
-_DROP_INS: dict[type[nn.Module], type[OnCore]] = {
+_DROP_INS: dict[type[nn.Module], Any] = {
     pyg.TransformerConv: TransformerConv,
     pyg.GATConv: GATConv,
     pyg.GATv2Conv: GATv2Conv,
     pyg.GCNConv: GCNConv,
+    pyg.GPSConv: GPSConv,
 }
 _NAMES = {kind.__name__ for kind in _DROP_INS}
 _METHODS = (
@@ -94,11 +95,11 @@ class Acceleration:
 def accelerate(model: nn.Module) -> Acceleration:
     """Swap the layers of a PyG model for those of `graphtheory.nn`, in place.
 
-    Every `TransformerConv`, `GATConv`, `GATv2Conv` and `GCNConv` of PyG in the model, itself
-    included, becomes the one of `graphtheory.nn`, with the same results. Only its class changes: it
-    stays the same object with the same parameters, hooks and mode, so optimizers, shared layers and
-    state dicts remain valid. Attention dropout draws other random numbers, TorchScript does not
-    compile the new layers, and their docstrings say what else differs.
+    Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv` and `GPSConv` of PyG in the model,
+    itself included, becomes the one of `graphtheory.nn`, with the same results. Only its class
+    changes: it stays the same object with the same parameters, hooks and mode, so optimizers,
+    shared layers and state dicts remain valid. Attention dropout draws other random numbers,
+    TorchScript does not compile the new layers, and their docstrings say what else differs.
 
     A layer is kept if results could differ, with the reason in the report: it is of another class
     or a subclass, also by parametrization; it has options that the drop-in does not support, or
@@ -149,6 +150,8 @@ def _passes_messages(layer: nn.Module) -> bool:
     """Whether it is a message-passing layer that was not swapped."""
     if isinstance(layer, torch.jit.ScriptModule):
         return layer.original_name in _NAMES
+    if isinstance(layer, pyg.GPSConv):
+        return not isinstance(layer, GPSConv)
     return isinstance(layer, MessagePassing) and not isinstance(layer, OnCore)
 
 
@@ -161,6 +164,8 @@ def _objections(layer: nn.Module) -> Iterator[str]:
         yield "no drop-in for this class"
     elif type(layer) is not base:
         yield f"a subclass of {base.__name__}, which may compute something else"
+    elif isinstance(layer, pyg.GPSConv):
+        yield from _objections_to_gps(layer)
     else:
         yield from _objections_to_state(layer, _DROP_INS[base])
         yield from _objections_to_parts(layer)
@@ -178,6 +183,22 @@ def _objections_to_state(layer: MessagePassing, drop_in: type[OnCore]) -> Iterat
         drop_in.check_options(layer)
     except ValueError as error:
         yield str(error)
+
+
+def _objections_to_gps(layer: pyg.GPSConv) -> Iterator[str]:
+    if "forward" in vars(layer):
+        yield "its forward was replaced"
+    attn = layer.attn
+    parts = {"attn": attn, "attn.out_proj": getattr(attn, "out_proj", None)}
+    for name, part in parts.items():
+        if any(getattr(part, hooks, None) for hooks in _HOOKS):
+            yield f"a hook on its {name}, which the drop-in does not call"
+    try:
+        GPSConv.check_options(layer)
+    except ValueError as error:
+        yield str(error)
+    if type(attn) is not nn.MultiheadAttention:
+        yield f"its attn is a {type(attn).__name__}, not torch's MultiheadAttention"
 
 
 def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:

@@ -12,9 +12,20 @@ from graphtheory.nn.centers import (
     MultiScale,
     OverlapPool,
 )
-from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, SPDTransformerConv, TransformerConv
+from graphtheory.nn.conv import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GPSConv,
+    SPDTransformerConv,
+    TransformerConv,
+)
+from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
+from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
+from graphtheory.nn.graph_readout import GraphReadout
 from graphtheory.nn.grapher import GraphBlock, Grapher
 from graphtheory.nn.heads import MLPHead, TransformerHead
+from graphtheory.nn.hinge import class_codes, coded_hinge, decode_class
 from graphtheory.nn.messages import (
     AttentionMessage,
     EdgeMessage,
@@ -43,11 +54,13 @@ from graphtheory.nn.tokens import SemanticTokens
 
 __all__ = [
     "Attention", "AttentionMap", "AttentionMessage", "AveragePool", "Block", "BucketBias",
-    "Centers", "ConditionalPosition", "ConvStem", "EdgeMessage", "Fuse", "GATConv", "GATv2Conv",
-    "GCNConv", "GraphBlock", "Grapher", "Keep", "LearnedCenters", "LearnedPosition",
+    "CategoricalEncoder", "Centers", "ConditionalPosition", "ConvStem", "DegreeEmbedding",
+    "EdgeMessage", "Fuse", "GATConv", "GATv2Conv", "GCNConv", "GPSConv", "GraphBlock",
+    "GraphReadout", "Grapher", "Keep", "LaplacianEncoding", "LearnedCenters", "LearnedPosition",
     "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
-    "MultiScale", "NearestNeighbors", "NoPosition", "OverlapPool", "PatchEmbedding",
+    "MultiScale", "NearestNeighbors", "NoPosition", "NodeEncoder", "OverlapPool", "PatchEmbedding",
     "PeriodicPositions", "PositionEmbedding", "RelativePosition", "SPDTransformerConv",
     "SageMessage", "SemanticTokens", "SinusoidalPositions", "SumMessage", "TransformerConv",
-    "TransformerHead", "attention_maps", "unmerge",
+    "TransformerHead", "WalkEncoding", "attention_maps", "class_codes", "coded_hinge",
+    "decode_class", "feature_encoder", "unmerge",
 ]  # fmt: skip

@@ -1,0 +1,239 @@
+"""GPS: message passing beside global attention, as PyG's layer of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.inits import reset
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.nn.attention import AttentionMap, Bias
+from graphtheory.nn.batches import graph_cliques
+from graphtheory.patterns import attention_logits
+
+_EXTRA_SENDERS = {
+    "add_bias_kv": "adds a learned sender to every graph",
+    "add_zero_attn": "adds a zero sender to every graph",
+}
+
+
+class GPSConv(pyg.GPSConv):
+    r"""Any PyG convolution beside attention among all nodes of each graph, without padding.
+
+    .. math::
+        y = \operatorname{N}_1(x + \operatorname{conv}(x, E))
+        + \operatorname{N}_2(x + \operatorname{MHA}(x)), \qquad
+        x' = \operatorname{N}_3(y + \operatorname{MLP}(y))
+
+    Drop-in for PyG's `GPSConv` with ``attn_type="multihead"``: same constructor, parameters and
+    state dict, same results up to rounding; only attention dropout draws other random numbers.
+    Each graph is a set of `graph.cliques`, so that memory depends on the graphs of the batch and
+    not on the largest of them. A graph without nodes changes nothing.
+
+    Args:
+        channels: Features of a node, in and out.
+        conv: Any layer ``conv(x, edge_index, **kwargs)``; None is attention alone.
+        heads: Heads of the attention; a divisor of `channels`.
+        dropout: Probability of dropping a feature in training.
+        act: Name of the activation of the MLP, or the activation.
+        act_kwargs: Its arguments.
+        norm: Name of the normalization, or the normalization; None is none.
+        norm_kwargs: Its arguments.
+        attn_type: "multihead".
+        attn_kwargs: Arguments of `torch.nn.MultiheadAttention`, such as ``{"dropout": 0.1}``.
+        bias: Module that makes the bias of every pair of nodes from its `distance`, as `BucketBias`
+            does; PyG's layer has none.
+
+    Shapes:
+        - **x:** [N, channels].
+        - **edge_index:** what `conv` takes; keywords that are not listed here go to it, too.
+        - **batch:** graph of each node, int64 [N] in ascending order; None is one graph.
+        - **distance:** integers [P] for the P pairs of `neighbors`, as `batch.distance` of cached
+          distances has them; required with `bias` unless `neighbors` has distances.
+        - **attn_bias:** floating [P, heads], added to the logits.
+        - **neighbors:** a `Neighborhood` that says who attends to whom; None is every pair of nodes
+          of the same graph, receiver by receiver: ``graph.cliques(sizes)``.
+        - **output:** [N, channels].
+
+    Raises:
+        ValueError: If `attn_type` is not "multihead" or `attn_kwargs` add senders or sizes of their
+            own; if `batch` does not ascend, or shapes differ from these.
+
+    Source:
+        Rampášek et al. (2022), eqs. (4) to (8). The biases are those of GraphGPS's Graphormer
+        layer, which PyG's leaves out.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.nn import GCNConv
+        >>> layer = GPSConv(16, GCNConv(16, 16), heads=4)
+        >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+        >>> batch = torch.tensor([0, 0, 1, 1])
+        >>> layer(torch.randn(4, 16), edge_index, batch).shape
+        torch.Size([4, 16])
+    """
+
+    bias: nn.Module | None
+
+    def __init__(
+        self,
+        channels: int,
+        conv: nn.Module | None,
+        heads: int = 1,
+        dropout: float = 0.0,
+        act: str | Callable[..., Any] | None = "relu",
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | Callable[..., Any] | None = "batch_norm",
+        norm_kwargs: dict[str, Any] | None = None,
+        attn_type: str = "multihead",
+        attn_kwargs: dict[str, Any] | None = None,
+        *,
+        bias: nn.Module | None = None,
+    ) -> None:
+        _check_kind(attn_type)
+        super().__init__(
+            channels, conv, heads, dropout, act, act_kwargs, norm, norm_kwargs, attn_type,
+            attn_kwargs,
+        )  # fmt: skip
+        self.check_options(self)
+        self.register_module("bias", bias)
+
+    @staticmethod
+    def check_options(layer: pyg.GPSConv) -> None:
+        """Raise if `layer`, PyG's or this one, attends in a way that this class does not compute.
+
+        Raises:
+            ValueError: If it does; the message names the option.
+        """
+        _check_kind(layer.attn_type)
+        attn = layer.attn
+        added = {"add_bias_kv": attn.bias_k is not None, "add_zero_attn": attn.add_zero_attn}
+        for option, is_on in added.items():
+            if is_on:
+                raise ValueError(
+                    f"attn_kwargs: got {option}=True, expected False: it {_EXTRA_SENDERS[option]}"
+                )
+        if not attn._qkv_same_embed_dim:
+            raise ValueError(
+                f"attn_kwargs: got kdim={attn.kdim} and vdim={attn.vdim}, expected "
+                f"{attn.embed_dim} as the nodes have"
+            )
+
+    def reset_parameters(self) -> None:
+        """Reinitialize everything, and set the biases of distances to zero."""
+        super().reset_parameters()
+        if self._modules.get("bias") is not None:
+            reset(self._modules["bias"])
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        batch: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        neighbors: Neighborhood | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Message passing and attention; see the class for shapes."""
+        if x.dim() != 2 or x.size(1) != self.channels:
+            raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, {self.channels}]")
+        parts = []
+        if self.conv is not None:
+            parts.append(self._add(self.conv(x, edge_index, **kwargs), x, self.norm1, batch))
+        nb = self._neighbors(x, batch, neighbors)
+        attended = self._attend(x, nb, self._bias(nb, distance, attn_bias))
+        parts.append(self._add(attended, x, self.norm2, batch))
+        out = sum(parts)
+        return self._norm(self.norm3, out + self.mlp(out), batch)
+
+    def attention_map(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        batch: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        neighbors: Neighborhood | None = None,
+        **kwargs: Any,
+    ) -> AttentionMap:
+        """Who attends to whom, and weights [P, heads] of `forward` without dropout."""
+        nb = self._neighbors(x, batch, neighbors)
+        query, key, _ = self._project(x)
+        logits = attention_logits(query, key, nb, self._bias(nb, distance, attn_bias), None)
+        return AttentionMap(nb, ops.edge_softmax(logits, nb))
+
+    def _neighbors(
+        self, x: Tensor, batch: Tensor | None, neighbors: Neighborhood | None
+    ) -> Neighborhood:
+        if neighbors is None:
+            return graph_cliques(batch, x.size(0), x.device)
+        if (neighbors.num_dst, neighbors.num_src) != (x.size(0), x.size(0)):
+            raise ValueError(
+                f"neighbors: {neighbors.num_dst} receivers and {neighbors.num_src} senders, "
+                f"expected {x.size(0)} of both as x has rows"
+            )
+        return neighbors
+
+    def _bias(self, nb: Neighborhood, distance: Tensor | None, attn_bias: Tensor | None) -> Bias:
+        """What is added to the logits: a bias by distance, a given one, or their sum."""
+        if attn_bias is not None and attn_bias.shape != (nb.num_edges, self.heads):
+            raise ValueError(
+                f"attn_bias: shape {tuple(attn_bias.shape)}, expected [{nb.num_edges}, "
+                f"{self.heads}]: one value per pair and head"
+            )
+        bias = self._modules.get("bias")  # a layer of PyG that changed class has no such entry
+        if bias is None:
+            if distance is not None:
+                raise ValueError("distance: given, expected None: the layer was built without bias")
+            return attn_bias
+        distance = nb.distance if distance is None else distance
+        if distance is None:
+            raise ValueError(
+                f"distance: got None, expected one value per pair, [{nb.num_edges}]: the layer has "
+                "a bias"
+            )
+        if distance.shape != (nb.num_edges,):
+            raise ValueError(
+                f"distance: shape {tuple(distance.shape)}, expected [{nb.num_edges}]: one value "
+                "per pair"
+            )
+        made = bias(distance)
+        if attn_bias is None:
+            return made
+        if isinstance(made, ops.BucketedBias):
+            made = made.table.index_select(0, made.bucket.long())
+        return made + attn_bias
+
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value, [N, heads, channels / heads] each."""
+        both = functional.linear(x, self.attn.in_proj_weight, self.attn.in_proj_bias)
+        return both.view(len(x), 3, self.heads, -1).unbind(1)
+
+    def _attend(self, x: Tensor, nb: Neighborhood, bias: Bias) -> Tensor:
+        p = self.attn.dropout if self.training else 0.0
+        query, key, value = self._project(x)
+        out = ops.attention(query, key, value, nb, bias=bias, dropout=p)
+        return functional.linear(out.flatten(1), self.attn.out_proj.weight, self.attn.out_proj.bias)
+
+    def _add(self, h: Tensor, x: Tensor, norm: nn.Module | None, batch: Tensor | None) -> Tensor:
+        h = functional.dropout(h, p=self.dropout, training=self.training)
+        return self._norm(norm, h + x, batch)
+
+    def _norm(self, norm: nn.Module | None, h: Tensor, batch: Tensor | None) -> Tensor:
+        if norm is None:
+            return h
+        return norm(h, batch=batch) if self.norm_with_batch else norm(h)
+
+
+def _check_kind(attn_type: str) -> None:
+    if attn_type != "multihead":
+        why = ": Performer replaces the softmax by random features" * (attn_type == "performer")
+        raise ValueError(f"attn_type: got {attn_type!r}, expected 'multihead'{why}")

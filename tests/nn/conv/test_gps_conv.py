@@ -1,0 +1,242 @@
+"""GPSConv beside PyG's, on batches of graphs of different sizes."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+
+from graphtheory.graph import cliques
+from graphtheory.integrations.pyg import accelerate
+from graphtheory.nn import BucketBias, GPSConv
+from tests.nn.conv.conftest import TOLERANCE
+
+CHANNELS, SIZES = 8, (3, 0, 5, 1)
+CONVS = {
+    "none": lambda: None,
+    "gcn": lambda: pyg.GCNConv(CHANNELS, CHANNELS),
+    "gine": lambda: pyg.GINEConv(nn.Linear(CHANNELS, CHANNELS), edge_dim=2),
+    "resgated": lambda: pyg.ResGatedGraphConv(CHANNELS, CHANNELS, edge_dim=2),
+}
+
+
+def draw(dtype=torch.float64):
+    """x, edge_index, batch of graphs with these sizes, edge_attr."""
+    batch = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
+    edges = (batch[:, None] == batch) & ~torch.eye(len(batch), dtype=torch.bool)
+    edges = edges.nonzero().t()[:, ::2].contiguous()
+    size = len(batch), CHANNELS
+    return torch.randn(size, dtype=dtype), edges, batch, torch.randn(edges.size(1), 2, dtype=dtype)
+
+
+def pair(conv, **options):
+    """PyG's layer and ours with the same parameters, none of which is zero."""
+    heads = options.pop("heads", 2)
+    theirs, ours = (
+        kind(CHANNELS, CONVS[conv](), heads, **options).double() for kind in (pyg.GPSConv, GPSConv)
+    )
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.normal_(0, 0.5)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    return theirs, ours
+
+
+def run(layer, x, *args, **kwargs):
+    """Output, gradients of x and of every parameter, and the buffers that training changes."""
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    out = layer(x, *args, **kwargs)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(7), dtype=out.dtype)
+    (out * weight).sum().backward()
+    gradients = [torch.zeros(()) if p.grad is None else p.grad for p in layer.parameters()]
+    return [out.detach(), x.grad, *gradients, *layer.buffers()]
+
+
+def assert_close(found, wanted):
+    scale = max(1.0, *(float(t.abs().max()) for t in wanted if t.numel()))
+    for mine, other in zip(found, wanted, strict=True):
+        tolerance = TOLERANCE[torch.float64] * scale
+        torch.testing.assert_close(mine, other, rtol=0, atol=tolerance, check_dtype=False)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm", "graph_norm", None])
+@pytest.mark.parametrize("conv", CONVS)
+def test_gives_what_pyg_gives(conv, norm, training) -> None:
+    theirs, ours = (layer.train(training) for layer in pair(conv, norm=norm))
+    x, edges, batch, edge_attr = draw()
+    more = {"edge_attr": edge_attr} if conv in ("gine", "resgated") else {}
+    wanted = run(theirs, x, edges, batch, **more)
+    assert_close(run(ours, x, edges, batch, **more), wanted)
+
+
+@pytest.mark.parametrize(
+    "options", [{"act": "gelu"}, {"heads": 4}, {"attn_kwargs": {"bias": False}}]
+)
+def test_options_and_a_single_graph(options) -> None:
+    theirs, ours = pair("gcn", **options)
+    x, edges, _, _ = draw()
+    assert_close(run(ours, x, edges), run(theirs, x, edges))
+    assert repr(ours) == repr(theirs)
+
+
+def test_features_are_dropped_where_pyg_drops_them() -> None:
+    theirs, ours = pair("gcn", dropout=0.4)
+    x, edges, batch, _ = draw()
+    outputs = []
+    for layer in (theirs, ours):
+        torch.manual_seed(3)
+        outputs.append(run(layer, x, edges, batch))
+    assert_close(*outputs)
+
+
+def test_attention_weights_are_dropped_in_training_only() -> None:
+    _, ours = pair(conv="none", attn_kwargs={"dropout": 0.5}, norm=None)
+    x, edges, batch, _ = draw()
+    assert not torch.allclose(ours(x, edges, batch), ours(x, edges, batch))
+    ours.eval()
+    assert torch.equal(ours(x, edges, batch), ours(x, edges, batch))
+
+
+def test_distance_and_given_bias_are_added_to_the_logits() -> None:
+    _, plain = pair("none", norm=None)
+    biased = GPSConv(CHANNELS, None, 2, norm=None, bias=BucketBias(4, 2)).double()
+    biased.load_state_dict(plain.state_dict(), strict=False)
+    x, edges, batch, _ = draw()
+    nb = cliques(SIZES)
+    distance = torch.randint(6, (nb.num_edges,), dtype=torch.uint8)
+    given = torch.randn(nb.num_edges, 2, dtype=torch.float64)
+    torch.testing.assert_close(biased(x, edges, batch, distance=distance), plain(x, edges, batch))
+    with torch.no_grad():
+        biased.bias.table.normal_()
+    both = biased.bias.table[distance.long().clamp(max=3)] + given
+    for found, wanted in (
+        (biased(x, edges, batch, distance=distance, attn_bias=given), both),
+        (biased(x, edges, batch, distance=distance), both - given),
+        (biased(x, edges, neighbors=nb.replace(distance=distance)), both - given),
+    ):
+        torch.testing.assert_close(found, plain(x, edges, batch, attn_bias=wanted))
+    # One softmax over each graph, by torch itself.
+    query, key, value = nn.functional.linear(
+        x, plain.attn.in_proj_weight, plain.attn.in_proj_bias
+    ).view(-1, 3, 2, 4).unbind(1)  # fmt: skip
+    rows = []
+    for i in range(len(x)):
+        mine = nb.receivers() == i
+        logits = torch.einsum("hd,shd->sh", query[i], key[nb.indices[mine]]) / 2 + both[mine]
+        rows.append(torch.einsum("sh,shd->hd", logits.softmax(0), value[nb.indices[mine]]))
+    h = x + plain.attn.out_proj(torch.stack(rows).flatten(1))
+    torch.testing.assert_close(plain(x, edges, batch, attn_bias=both), h + plain.mlp(h))
+
+
+def test_weights_of_attention() -> None:
+    _, ours = pair("gcn")
+    x, edges, batch, _ = draw()
+    found = ours.attention_map(x, edges, batch)
+    sums = (
+        torch.zeros(len(x), 2).double().index_add(0, found.neighborhood.receivers(), found.weights)
+    )
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_a_changed_batch_is_noticed() -> None:
+    _, ours = pair("none", norm=None)
+    x, edges, batch, _ = draw()
+    before = ours(x, edges, batch)
+    batch.zero_()
+    torch.testing.assert_close(ours(x, edges, batch), ours(x, edges))
+    assert not torch.allclose(before, ours(x, edges, batch))
+
+
+def test_inference_mode_then_training() -> None:
+    _, ours = pair("none")
+    x, edges, batch, _ = draw()
+    with torch.inference_mode():
+        ours(x, edges, batch)
+        ours(x, edges)
+    run(ours, x, edges, batch)
+    run(ours, x, edges)
+
+
+def test_wrong_input_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="attn_type: got 'performer', expected 'multihead'"):
+        GPSConv(8, None, attn_type="performer")
+    with pytest.raises(ValueError, match="add_bias_kv=True, expected False"):
+        GPSConv(8, None, attn_kwargs={"add_bias_kv": True})
+    with pytest.raises(ValueError, match="add_zero_attn=True, expected False"):
+        GPSConv(8, None, attn_kwargs={"add_zero_attn": True})
+    with pytest.raises(ValueError, match="kdim=4"):
+        GPSConv(8, None, attn_kwargs={"kdim": 4})
+    layer, (x, edges, batch, _) = GPSConv(8, None), draw(torch.float32)
+    biased = GPSConv(8, None, bias=BucketBias(4, 1))
+    with pytest.raises(ValueError, match="batch: entry 1 is 2 behind 3, expected"):
+        layer(x, edges, batch.flip(0))
+    with pytest.raises(
+        ValueError, match=r"batch: shape \(8,\), expected one entry per node: \[9\]"
+    ):
+        layer(x, edges, batch[1:])
+    with pytest.raises(ValueError, match=r"x: shape \(9, 3\), expected \[num_nodes, 8\]"):
+        layer(x[:, :3], edges, batch)
+    with pytest.raises(ValueError, match="distance: given, expected None"):
+        layer(x, edges, batch, distance=torch.zeros(35, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="distance: got None, expected one value per pair"):
+        biased(x, edges, batch)
+    with pytest.raises(ValueError, match=r"distance: shape \(2,\), expected \[35\]"):
+        biased(x, edges, batch, distance=torch.zeros(2, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"attn_bias: shape \(35,\), expected \[35, 1\]"):
+        layer(x, edges, batch, attn_bias=torch.zeros(35))
+    with pytest.raises(ValueError, match="neighbors: 2 receivers and 2 senders, expected 9"):
+        layer(x, edges, batch, neighbors=cliques([2]))
+
+
+def test_reset_sets_the_biases_to_zero() -> None:
+    layer = GPSConv(8, pyg.GCNConv(8, 8), 2, bias=BucketBias(4, 2))
+    nn.init.ones_(layer.bias.table)
+    layer.reset_parameters()
+    assert not layer.bias.table.any()
+
+
+class Network(nn.Module):
+    """Two layers of PyG's."""
+
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            pyg.GPSConv(CHANNELS, pyg.GCNConv(CHANNELS, CHANNELS), 2, **options) for _ in range(2)
+        )
+
+    def forward(self, x, edges, batch):
+        for layer in self.layers:
+            x = layer(x, edges, batch)
+        return x
+
+
+def test_accelerate_swaps_it_and_undo_gives_it_back() -> None:
+    model = Network().double()
+    x, edges, batch, _ = draw()
+    model.eval()
+    wanted = run(model, x, edges, batch)
+    report = accelerate(model)
+    assert [swap.name for swap in report.swapped if swap.after is GPSConv] == [
+        "layers.0",
+        "layers.1",
+    ]
+    assert not report.kept
+    assert_close(run(model, x, edges, batch), wanted)
+    report.undo()
+    assert type(model.layers[0]) is pyg.GPSConv
+
+
+def test_accelerate_keeps_what_would_differ() -> None:
+    for options, reason in (
+        ({"attn_type": "performer"}, "'performer'"),
+        ({"attn_kwargs": {"add_zero_attn": True}}, "add_zero_attn"),
+    ):
+        report = accelerate(Network(**options))
+        assert {entry.name for entry in report.kept} == {"layers.0", "layers.1"}
+        assert all(reason in entry.reason for entry in report.kept)
+    model = Network()
+    model.layers[1].attn.register_forward_hook(lambda *args: None)
+    (kept,) = accelerate(model).kept
+    assert kept.name == "layers.1" and "a hook on its attn" in kept.reason
