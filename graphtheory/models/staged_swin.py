@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.models.dumbbell import Dumbbell, WindowTokens, token_order
-from graphtheory.models.swin import PatchMerging, SwinStage, maps_on_nodes
-from graphtheory.nn import Attention, AttentionMap, BucketBias
+from graphtheory.models.swin import PatchMerging, Staged, SwinStage
+from graphtheory.nn import Attention
 from graphtheory.nn.attention import record_calls
-from graphtheory.nn.init import init_transformer
 
 
 class DumbbellStage(nn.Module):
@@ -58,7 +57,7 @@ class SemanticStage(nn.Module):
         return self.widen(self.semantic(x, grid, generator)[order]), made
 
 
-class StagedSwin(nn.Module):
+class StagedSwin(Staged):
     """Patches, stages on grids, the mean patch: what STViT and STViT-R on Swin share.
 
     Args:
@@ -86,41 +85,9 @@ class StagedSwin(nn.Module):
         self.norm, self.head = nn.LayerNorm(dim, eps), head
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew; relative positions begin at 0."""
-        init_transformer(self, generator)
-        for part in self.modules():
-            if isinstance(part, BucketBias):
-                part.reset_parameters()
-            if isinstance(part, WindowTokens):
-                part.reset_parameters(generator)
-
-    def features(self, images: Tensor, *, generator: torch.Generator | None = None) -> list[Any]:
-        """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
-        x, grid = self.stem(images)
-        found = []
-        for stage in self.stages:
-            x, grid = stage(x, grid, generator)
-            found.append((x, grid))
-        return found
-
-    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalized nodes [B, T, dim] of the last grid."""
-        x, grid = self.features(images, generator=generator)[-1]
-        return self.norm(x).view(grid.count, grid.size, -1)
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
-
-    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
-        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
-
-        Patches are nodes of the layer's grid, image by image, row by row; semantic tokens count
-        window by window (`dumbbell.token_order`), those of an image before its patches where both
-        send.
-        """
-        return maps_on_nodes(self, images)
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Nodes of the stem, and their grid."""
+        return self.stem(images)
 
     def assignment(self, images: Tensor) -> Tensor:
         """Weights [B, heads, M, N] of the patches in the layer that sees all of them; no dropout.

@@ -47,6 +47,9 @@ class PatchMerging(nn.Module):
 class Rearranged(nn.Module):
     """A part whose attention counts nodes in another order than the part that it is in."""
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw what only this kind of part has; nothing here."""
+
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
         """What makes a map on nodes of the map of each of its attention layers, in order."""
         raise NotImplementedError
@@ -111,7 +114,60 @@ class SwinStage(Rearranged):
         return (x, grid) if self.merge is None else self.merge(x, grid)
 
 
-class Swin(nn.Module):
+class Staged(nn.Module):
+    """Base of networks of images: nodes of patches, stages on ever coarser grids, one vector.
+
+    Subclasses set `stages`, `norm` and `head` and define `start`.
+    """
+
+    stages: nn.ModuleList
+    norm: nn.LayerNorm
+    head: nn.Module
+
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """The nodes [B * h * w, dim] of the first stage, and the grid on which they lie."""
+        raise NotImplementedError
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights anew; positions, relative or not, begin at 0."""
+        init_transformer(self, generator)
+        for part in self.modules():
+            if isinstance(part, BucketBias):
+                part.reset_parameters()
+            elif isinstance(part, Rearranged):
+                part.reset_parameters(generator)
+
+    def features(
+        self, images: Tensor, *, generator: torch.Generator | None = None
+    ) -> list[tuple[Tensor, Grid]]:
+        """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
+        x, grid = self.start(images)
+        found = []
+        for stage in self.stages:
+            x, grid = stage(x, grid, generator)
+            found.append((x, grid))
+        return found
+
+    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Normalized nodes [B, T, dim] of the last grid."""
+        x, grid = self.features(images, generator=generator)[-1]
+        return self.norm(x).view(grid.count, grid.size, -1)
+
+    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """One vector an image; `generator` is the source of stochastic depth and dropout."""
+        return self.head(self.tokens(images, generator=generator))
+
+    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
+        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
+
+        Patches are nodes of the layer's grid, image by image, row by row; semantic tokens count
+        window by window (`dumbbell.token_order`), those of an image before its patches where both
+        send.
+        """
+        return maps_on_nodes(self, images)
+
+
+class Swin(Staged):
     """Patches, stages of windowed attention on ever coarser grids, the mean patch.
 
     `swin` and the named constructors put the parts together.
@@ -152,32 +208,12 @@ class Swin(nn.Module):
         self.norm = nn.LayerNorm(patch.dim * 2 ** (len(stages) - 1), eps)
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew; positions, relative or not, begin at 0."""
-        init_transformer(self, generator)
-        for part in self.modules():
-            if isinstance(part, BucketBias):
-                part.reset_parameters()
-
-    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Normalized patches [B, T, dim] of the last grid."""
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Patches with their positions, and their grid."""
         x, grid = self.patch(images)
         if self.position is not None:
             x = x + self.position(grid).repeat(grid.count, 1)
-        for stage in self.stages:
-            x, grid = stage(x, grid, generator)
-        return self.norm(x).view(grid.count, grid.size, -1)
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
-
-    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
-        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
-
-        Nodes are the patches of the layer's grid, image by image, row by row.
-        """
-        return maps_on_nodes(self, images)
+        return x, grid
 
 
 def window_block(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.models.readout import MeanToken
+from graphtheory.models.swin import Staged
 from graphtheory.models.vit import depth_rates, patches_along
 from graphtheory.nn import (
     Attention,
@@ -27,7 +28,7 @@ from graphtheory.nn.init import init_transformer
 from graphtheory.nn.messages import GroupedLinear
 
 
-class ViG(nn.Module):
+class ViG(Staged):
     """Overlapping patches, blocks on graphs of near ones, the mean patch.
 
     `vig`, `pyramid_vig` and the named constructors put the parts together. Norms are over the
@@ -85,26 +86,15 @@ class ViG(nn.Module):
                 init_transformer(part, generator)
         nn.init.zeros_(self.position.table)
 
-    def features(
-        self, images: Tensor, *, generator: torch.Generator | None = None
-    ) -> list[tuple[Tensor, Grid]]:
-        """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Nodes of the stem with their positions, and their grid."""
         x, grid = self.stem(images)
-        x = x + self.position(grid).repeat(grid.count, 1)
-        found = []
-        for stage in self.stages:
-            x, grid = stage(x, grid, generator)
-            found.append((x, grid))
-        return found
+        return x + self.position(grid).repeat(grid.count, 1), grid
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Nodes [B, T, dim] of the last grid."""
         x, grid = self.features(images, generator=generator)[-1]
         return x.view(grid.count, grid.size, -1)
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth."""
-        return self.head(self.tokens(images, generator=generator))
 
     def graphs(self, images: Tensor) -> list[PatchGraph]:
         """The graph of each block: ``neighborhood.edge_index()``, or `drawing` for a picture."""
