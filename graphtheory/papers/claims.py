@@ -73,18 +73,12 @@ def reached(
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed(ABC):
-    """Base of claims that say the same of every line of a figure, in a sentence for each.
+    """Base of claims that say the same of every line of a figure, in a sentence for each."""
 
-    Attributes:
-        what: The measure, in words.
-        letter: What varies along a line.
-        read: The numbers of each line.
-        rows: Result rows of what was found: ``rows(name of the line, found)``.
-    """
-
-    what: str
-    letter: str
-    read: Read
+    what: str  # the measure, in words
+    letter: str  # what varies along a line
+    read: Read  # the numbers of each line
+    # result rows of what was found: ``rows(name of the line, found)``
     rows: Callable[[str, Any], list[Row]] = lambda line, found: []
 
     def __call__(self, grid: Any, measured: Measurements) -> Verdict:
@@ -107,19 +101,14 @@ class Claimed(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Power(Claimed):
-    """A number is a power of a letter: the interval of the fitted exponent contains the claimed.
+    """A number is a power of a letter: the interval of the fitted exponent contains the claimed."""
 
-    Attributes:
-        claimed: The exponent of every line, or one for each line; nan where none is claimed.
-        fit: `regression_of` for numbers, or `boundary` for successes.
-        least: Settings that a verdict needs.
-        no_law: P-value of the fit below which it is no power law.
-    """
-
+    # the exponent of every line, or one for each line; nan where none is claimed
     claimed: float | tuple[float, ...]
+    # `regression_of` for numbers, or `boundary` for successes
     fit: Callable[[Any], Exponent | None] = regression_of
-    least: int = 2
-    no_law: float = 0.01
+    least: int = 2  # settings that a verdict needs
+    no_law: float = 0.01  # P-value of the fit below which it is no power law
 
     def find(self, numbers: Any) -> Exponent | None:
         """The exponent."""
@@ -146,17 +135,12 @@ class Power(Claimed):
 
 @dataclass(frozen=True, kw_only=True)
 class Trend(Claimed):
-    """A measure rises or falls with a letter: the interval of its rank correlation says so.
+    """A measure rises or falls with a letter: the interval of its rank correlation says so."""
 
-    Attributes:
-        claimed: What it does; None where nothing is claimed.
-        sample: `medians`, `means` or, of successes, `boundaries`.
-        more: What else is said of the numbers of a line.
-    """
-
+    # what it does; None where nothing is claimed
     claimed: Literal["rises", "falls", "does not rise", "does not fall"] | None
-    sample: Callable[[Any], Any] = medians
-    more: Callable[[Any], str] = lambda numbers: ""
+    sample: Callable[[Any], Any] = medians  # `medians`, `means` or, of successes, `boundaries`
+    more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:
         """The correlation."""
@@ -178,15 +162,10 @@ class Trend(Claimed):
 
 @dataclass(frozen=True, kw_only=True)
 class Turn(Claimed):
-    """A measure first falls and then rises with a letter: it is lowest inside, at neither end.
+    """A measure first falls and then rises with a letter: it is lowest inside, at neither end."""
 
-    Attributes:
-        highest: Whether it first rises and then falls instead.
-        sample: `medians` or, of successes, `boundaries`.
-    """
-
-    highest: bool = False
-    sample: Callable[[Any], Any] = medians
+    highest: bool = False  # whether it first rises and then falls instead
+    sample: Callable[[Any], Any] = medians  # `medians` or, of successes, `boundaries`
 
     def find(self, numbers: Any) -> Any:
         """Where it is lowest, or highest."""
@@ -211,17 +190,11 @@ class Turn(Claimed):
 
 @dataclass(frozen=True, kw_only=True)
 class Level(Claimed):
-    """The mean of a measure is within bounds at every setting, with its interval.
+    """The mean of a measure is within bounds at every setting, with its interval."""
 
-    Attributes:
-        low: The least that is claimed.
-        high: The most.
-        digits: Format of a size.
-    """
-
-    low: float = -math.inf
-    high: float = math.inf
-    digits: str = ".2f"
+    low: float = -math.inf  # the least that is claimed
+    high: float = math.inf  # the most
+    digits: str = ".2f"  # format of a size
 
     def find(self, numbers: Any) -> Any:
         """The size at each setting."""

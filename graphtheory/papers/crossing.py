@@ -20,26 +20,16 @@ class Crossing:
     """Reads where each trial's curve crosses a threshold: the size that it needs.
 
     Between two sizes the curve is taken as a straight line, see `stats.crossing`.
-
-    Attributes:
-        size: Key of the size, such as the number of examples or of steps.
-        measure: Key of the curve's values.
-        threshold: Of the measure.
-        setting: Key of the letter's value.
-        line: Name of a line, with keys of a measurement in braces.
-        rising: Whether the measure rises to the threshold; else it falls below it.
-        log_size: Whether the line is straight over the logarithm of the size.
-        log_measure: Whether it is straight in the logarithm of the measure.
     """
 
-    size: str
-    measure: str = "error"
-    threshold: float = 0.05
-    setting: str = "value"
-    line: str = "{panel}"
-    rising: bool = False
-    log_size: bool = True
-    log_measure: bool = True
+    size: str  # key of the size, such as the number of examples or of steps
+    measure: str = "error"  # key of the curve's values
+    threshold: float = 0.05  # of the measure
+    setting: str = "value"  # key of the letter's value
+    line: str = "{panel}"  # name of a line, with keys of a measurement in braces
+    rising: bool = False  # whether the measure rises to the threshold; else it falls below it
+    log_size: bool = True  # whether the line is straight over the logarithm of the size
+    log_measure: bool = True  # whether it is straight in the logarithm of the measure
 
     def __call__(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
         """Line -> value of the letter -> the size that each trial needs.

@@ -25,27 +25,16 @@ CLOSE = 0.95  # of the attention is close to 1
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Grid):
-    """Trials that are looked at in the course of training.
+    """Trials that are looked at in the course of training."""
 
-    Attributes:
-        cases: What learns; a case has a name.
-        setting: The letter.
-        values: Of the letter.
-        labels: |L|, labeled nodes or training sets.
-        every: Steps between two looks.
-        until_learned: Whether training ends where every trial's loss is below `SUCCESS`.
-        seeds: Trials.
-        first: The first seed.
-    """
-
-    cases: tuple[Any, ...] = axis("case")
-    setting: str
-    values: tuple[float, ...] = axis("value")
-    labels: int
-    every: int
-    until_learned: bool = False
-    seeds: int = 10
-    first: int = 0
+    cases: tuple[Any, ...] = axis("case")  # what learns; a case has a name
+    setting: str  # the letter
+    values: tuple[float, ...] = axis("value")  # of the letter
+    labels: int  # |L|, labeled nodes or training sets
+    every: int  # steps between two looks
+    until_learned: bool = False  # whether training ends where every trial's loss is below `SUCCESS`
+    seeds: int = 10  # trials
+    first: int = 0  # the first seed
     side_by_side: ClassVar[bool] = True
 
     def watch(
@@ -73,17 +62,11 @@ class Curves(Grid):
 
 @dataclass(frozen=True)
 class Speed:
-    """The steps until the loss is below a threshold, over a letter: table, picture, power law.
+    """The steps until the loss is below a threshold, over a letter: table, picture, power law."""
 
-    Attributes:
-        setting: The letter.
-        claimed: The exponent of each case.
-        thresholds: Of the test hinge loss.
-    """
-
-    setting: str
-    claimed: tuple[float, ...]
-    thresholds: tuple[float, ...] = (SUCCESS, LOOSE)
+    setting: str  # the letter
+    claimed: tuple[float, ...]  # the exponent of each case
+    thresholds: tuple[float, ...] = (SUCCESS, LOOSE)  # of the test hinge loss
 
     @property
     def claims(self) -> tuple[Power, ...]:

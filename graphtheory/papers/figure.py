@@ -17,28 +17,19 @@ G = TypeVar("G", bound=Grid)
 
 
 class Shown(NamedTuple):
-    """Measurements for people and for files.
+    """Measurements for people and for files."""
 
-    Attributes:
-        table: The numbers.
-        rows: The same as result rows, whose names do not say the figure yet.
-        own_names: Whether that stays so, because they say it or another command writes them.
-    """
-
-    table: Table
-    rows: list[Row]
+    table: Table  # the numbers
+    rows: list[Row]  # the same as result rows, whose names do not say the figure yet
+    # whether that stays so, because they say it or another command writes them
     own_names: bool = False
 
 
 class Verdict(NamedTuple):
-    """What was found of a claim.
+    """What was found of a claim."""
 
-    Attributes:
-        text: A sentence or more.
-        rows: The numbers that it is read from, beyond those of the table.
-    """
-
-    text: str
+    text: str  # a sentence or more
+    # the numbers that it is read from, beyond those of the table
     rows: list[Row] = []  # noqa: RUF012  (never changed)
 
 
@@ -51,34 +42,21 @@ class Claim(Protocol):
 
 
 class Report(NamedTuple):
-    """What a figure gives to read.
+    """What a figure gives to read."""
 
-    Attributes:
-        table: The numbers.
-        rows: The same and those of the claims, as result rows.
-        verdict: What was found of the claims, in sentences.
-        picture: The matplotlib figure, or None.
-    """
-
-    table: Table
-    rows: list[Row]
-    verdict: str
-    picture: Any
+    table: Table  # the numbers
+    rows: list[Row]  # the same and those of the claims, as result rows
+    verdict: str  # what was found of the claims, in sentences
+    picture: Any  # the matplotlib figure, or None
 
 
 @dataclass(frozen=True)
 class DataSets:
-    """The data sets that a figure can be made on; its grid has fields `dataset` and `root`.
+    """The data sets that a figure can be made on; its grid has fields `dataset` and `root`."""
 
-    Attributes:
-        default: The one that is taken where none is named.
-        only: Those that it is made for; empty for every graph.
-        images: Whether they are sets of images, not graphs.
-    """
-
-    default: str
-    only: tuple[str, ...] = ()
-    images: bool = False
+    default: str  # the one that is taken where none is named
+    only: tuple[str, ...] = ()  # those that it is made for; empty for every graph
+    images: bool = False  # whether they are sets of images, not graphs
 
     def __str__(self) -> str:
         """In words, for the list of figures."""

@@ -18,15 +18,10 @@ Network = Callable[[Tensor, Neighborhood, Tensor], Tensor]
 
 
 class Outcome(NamedTuple):
-    """What a network does on data that it was not trained on.
+    """What a network does on data that it was not trained on."""
 
-    Attributes:
-        hinge: Mean hinge loss.
-        error: Share whose sign is wrong; an output of 0 is.
-    """
-
-    hinge: float
-    error: float
+    hinge: float  # mean hinge loss
+    error: float  # share whose sign is wrong; an output of 0 is
 
     @classmethod
     def of(cls, margin: Tensor) -> Outcome:
@@ -36,36 +31,22 @@ class Outcome(NamedTuple):
 
 
 class HingeTask(NamedTuple):
-    """T trials on disjoint graphs of N nodes each, those of trial 0 first.
+    """T trials on disjoint graphs of N nodes each, those of trial 0 first."""
 
-    Attributes:
-        x: Features [T N, d].
-        y: Labels +1 or -1 [T N].
-        labeled: Ids of the labeled nodes [T, L].
-        candidates: [T N, T N], what a node may aggregate from; only rows of labeled nodes are
-            read.
-    """
-
-    x: Tensor
-    y: Tensor
-    labeled: Tensor
+    x: Tensor  # features [T N, d]
+    y: Tensor  # labels +1 or -1 [T N]
+    labeled: Tensor  # ids of the labeled nodes [T, L]
+    # [T N, T N], what a node may aggregate from; only rows of labeled nodes are read
     candidates: Neighborhood
 
 
 class HingeBatch(NamedTuple):
-    """What one step of T trials learns from.
+    """What one step of T trials learns from."""
 
-    Attributes:
-        x: Features of all nodes of all trials [N, d].
-        y: Labels +1 or -1 of the receivers [T, B].
-        rows: What the receivers aggregate from, [T B, N], those of trial 0 first.
-        receivers: Ids of the receivers [T B].
-    """
-
-    x: Tensor
-    y: Tensor
-    rows: Neighborhood
-    receivers: Tensor
+    x: Tensor  # features of all nodes of all trials [N, d]
+    y: Tensor  # labels +1 or -1 of the receivers [T, B]
+    rows: Neighborhood  # what the receivers aggregate from, [T B, N], those of trial 0 first
+    receivers: Tensor  # ids of the receivers [T B]
 
 
 @dataclass(frozen=True)

@@ -23,23 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Phases(Grid):
-    """Trials in cells of a letter and of the number of labels, each with data of its own.
+    """Trials in cells of a letter and of the number of labels, each with data of its own."""
 
-    Attributes:
-        cases: What learns; a case has a name.
-        setting: The letter.
-        values: Of the letter.
-        labels: |L|, labeled nodes or training sets.
-        seeds: Trials in each cell.
-        first: The first seed.
-    """
-
-    cases: tuple[Any, ...] = axis("case")
-    setting: str
-    values: tuple[float, ...]
-    labels: tuple[int, ...] = axis("labels")
-    seeds: int = 20
-    first: int = 0
+    cases: tuple[Any, ...] = axis("case")  # what learns; a case has a name
+    setting: str  # the letter
+    values: tuple[float, ...]  # of the letter
+    labels: tuple[int, ...] = axis("labels")  # |L|, labeled nodes or training sets
+    seeds: int = 20  # trials in each cell
+    first: int = 0  # the first seed
     side_by_side: ClassVar[bool] = True
 
 
@@ -55,21 +46,14 @@ def ends(values: tuple[T, ...]) -> tuple[T, ...]:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Where half of the trials succeed, over a letter, as table, picture and power law.
+    """Where half of the trials succeed, over a letter, as table, picture and power law."""
 
-    Attributes:
-        setting: Key of the letter.
-        claimed: The exponent of each case; nan where the figure claims something else.
-        labels: What is counted.
-        letter: What tables and pictures call the letter; "" for its key.
-        shown: What they show of its value.
-    """
-
-    setting: str
+    setting: str  # key of the letter
+    # the exponent of each case; nan where the figure claims something else
     claimed: tuple[float, ...]
-    labels: str = "labeled nodes"
-    letter: str = ""
-    shown: Callable[[float], float] = float
+    labels: str = "labeled nodes"  # what is counted
+    letter: str = ""  # what tables and pictures call the letter; "" for its key
+    shown: Callable[[float], float] = float  # what they show of its value
 
     @property
     def claim(self) -> Power:

@@ -18,21 +18,14 @@ _LEVEL = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class Exponent:
-    """A fitted power law y ~ c v^exponent.
+    """A fitted power law y ~ c v^exponent."""
 
-    Attributes:
-        exponent: Of v.
-        low: Lower end of its 95 % interval over resampled trials.
-        high: Upper end.
-        factor: c.
-        misfit: P-value of the law against a boundary that is free at every v; nan where there is no
-            such test. Near 0: no power law.
-    """
-
-    exponent: float
-    low: float
-    high: float
-    factor: float
+    exponent: float  # of v
+    low: float  # lower end of its 95 % interval over resampled trials
+    high: float  # upper end
+    factor: float  # c
+    # P-value of the law against a boundary that is free at every v; nan where there is no such
+    # test. Near 0: no power law.
     misfit: float = float("nan")
 
     def __str__(self) -> str:
@@ -50,19 +43,12 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Successes:
-    """How many trials succeeded in each cell of a grid.
+    """How many trials succeeded in each cell of a grid."""
 
-    Attributes:
-        values: v of each row, above 0 [V].
-        labels: Of each column, above 0 [L].
-        counts: Successes [V, L].
-        trials: In each cell.
-    """
-
-    values: Array
-    labels: Array
-    counts: Array
-    trials: int
+    values: Array  # v of each row, above 0 [V]
+    labels: Array  # of each column, above 0 [L]
+    counts: Array  # successes [V, L]
+    trials: int  # in each cell
 
     @classmethod
     def counted(

@@ -24,17 +24,11 @@ _LEVEL = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class Estimate:
-    """The size of a measure.
+    """The size of a measure."""
 
-    Attributes:
-        value: The estimate.
-        low: Lower end of its 95 % interval over resampled seeds.
-        high: Upper end.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  # the estimate
+    low: float  # lower end of its 95 % interval over resampled seeds
+    high: float  # upper end
 
     def __str__(self) -> str:
         """The size and its interval."""
@@ -43,17 +37,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's correlation of a setting with the median or mean of a measure.
+    """Spearman's correlation of a setting with the median or mean of a measure."""
 
-    Attributes:
-        rho: -1 falls always, 1 rises always.
-        low: Lower end of its 95 % interval over resampled seeds.
-        high: Upper end.
-    """
-
-    rho: float
-    low: float
-    high: float
+    rho: float  # -1 falls always, 1 rises always
+    low: float  # lower end of its 95 % interval over resampled seeds
+    high: float  # upper end
 
     def __str__(self) -> str:
         """The correlation and its interval."""
@@ -67,15 +55,10 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where the median of a measure is lowest.
+    """Where the median of a measure is lowest."""
 
-    Attributes:
-        at: The setting.
-        inside: Share of resamples in which it is lowest at neither end of the settings.
-    """
-
-    at: float
-    inside: float
+    at: float  # the setting
+    inside: float  # share of resamples in which it is lowest at neither end of the settings
 
     @property
     def holds(self) -> bool:

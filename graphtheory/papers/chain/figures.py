@@ -37,23 +37,14 @@ _FACTS = ("tau", "rho", "tau_o", "rho_o", "condition")
 
 @dataclass(frozen=True)
 class Case:
-    """A line of figures 7.3 to 7.5.
+    """A line of figures 7.3 to 7.5."""
 
-    Attributes:
-        panel: Where it is drawn.
-        letter: What the lines of a panel differ in.
-        value: Of the letter.
-        inference: "CoT" or "ICL".
-        share: alpha'.
-        errors: Of the examples.
-    """
-
-    panel: str
-    letter: str
-    value: float
-    inference: Inference
-    share: float = 0.8
-    errors: TrajectoryErrors = PRINTED
+    panel: str  # where it is drawn
+    letter: str  # what the lines of a panel differ in
+    value: float  # of the letter
+    inference: Inference  # "CoT" or "ICL"
+    share: float = 0.8  # alpha'
+    errors: TrajectoryErrors = PRINTED  # of the examples
 
     @property
     def series(self) -> str:
@@ -81,21 +72,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Contexts(Grid):
-    """All cases ask the same trained models.
+    """All cases ask the same trained models."""
 
-    Attributes:
-        cases: What is asked.
-        lengths: l_ts.
-        prompts: Of each case, length and trial.
-        learner: What is trained.
-        data: On what.
-    """
-
-    cases: tuple[Case, ...] = axis("case")
-    lengths: tuple[int, ...] = (5, 10, 20, 40, 80, 160, 320)
-    prompts: int = 500
-    learner: Learner = _LEARNER
-    data: ChainData = _DATA
+    cases: tuple[Case, ...] = axis("case")  # what is asked
+    lengths: tuple[int, ...] = (5, 10, 20, 40, 80, 160, 320)  # l_ts
+    prompts: int = 500  # of each case, length and trial
+    learner: Learner = _LEARNER  # what is trained
+    data: ChainData = _DATA  # on what
     seeds: int = 10
     first: int = 0
 
@@ -154,17 +137,11 @@ def _line(row: Measured) -> str:
 
 @dataclass(frozen=True)
 class Fewer:
-    """Every larger value of a letter needs less of a size, as a power of the letter.
+    """Every larger value of a letter needs less of a size, as a power of the letter."""
 
-    Attributes:
-        things: What the size counts, such as "examples".
-        needed: Reads the size that each trial needs.
-        exponent: What the paper says is enough.
-    """
-
-    things: str
-    needed: Crossing
-    exponent: float = -2
+    things: str  # what the size counts, such as "examples"
+    needed: Crossing  # reads the size that each trial needs
+    exponent: float = -2  # what the paper says is enough
 
     def __call__(self, grid: Any, measured: Measurements) -> Verdict:
         """One sentence or two for each line."""

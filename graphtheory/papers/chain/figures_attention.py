@@ -42,19 +42,12 @@ _PROBE = _probe(_DATA.steps, 300)
 
 @dataclass(frozen=True)
 class Dynamics(Grid):
-    """Models trained one by one and looked at on the way.
+    """Models trained one by one and looked at on the way."""
 
-    Attributes:
-        learner: What is trained.
-        data: On what.
-        probe: What attention is looked at, with as many examples as in training.
-        every: Steps between two looks.
-    """
-
-    learner: Learner
-    data: ChainData = _DATA
-    probe: Probe = _PROBE
-    every: int = 20
+    learner: Learner  # what is trained
+    data: ChainData = _DATA  # on what
+    probe: Probe = _PROBE  # what attention is looked at, with as many examples as in training
+    every: int = 20  # steps between two looks
     seeds: int = axis("seed", 5)
     first: int = 0
 

@@ -21,15 +21,11 @@ class ChainModel(Protocol):
 
 
 class Generated(NamedTuple):
-    """Answers of a model.
+    """Answers of a model."""
 
-    Attributes:
-        pattern: Index in the vocabulary of each step's answer [B, K].
-        attention: Of each step, the weights of the query in each layer, [B, heads, columns so far];
-            empty unless asked for.
-    """
-
-    pattern: Tensor
+    pattern: Tensor  # index in the vocabulary of each step's answer [B, K]
+    # of each step, the weights of the query in each layer, [B, heads, columns so far]; empty unless
+    # asked for
     attention: list[list[Tensor]]
 
 

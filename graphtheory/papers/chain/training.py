@@ -27,31 +27,21 @@ _COLUMNS = 25_000  # of prompts that are tested at once: 6 MB, which a cache hol
 
 @dataclass(frozen=True)
 class Learner:
-    """A model and how it is trained.
+    """A model and how it is trained."""
 
-    Attributes:
-        depth: Layers of a `ChainTransformer`, trained by Adam; 0 is the one-layer `ChainAttention`,
-            trained by SGD.
-        heads: Of each layer.
-        position: Vectors of positions; sinusoids are scaled to length 1, that of the orthonormal
-            vectors and of the patterns.
-        norm: Whether the transformer has layer norms.
-        mlp_ratio: Width of its MLPs over that of a column; 0 for none.
-        step_size: eta.
-        steps: T.
-        batch_size: B.
-        xi: Spread of the start of W.
-    """
-
+    # layers of a `ChainTransformer`, trained by Adam; 0 is the one-layer `ChainAttention`, trained
+    # by SGD
     depth: int = 0
-    heads: int = 1
+    heads: int = 1  # of each layer
+    # vectors of positions; sinusoids are scaled to length 1, that of the orthonormal vectors and of
+    # the patterns
     position: Position = "orthonormal"
-    norm: bool = True
-    mlp_ratio: float = 4.0
-    step_size: float = 5.0
-    steps: int = 1000
-    batch_size: int = 100
-    xi: float = 0.01
+    norm: bool = True  # whether the transformer has layer norms
+    mlp_ratio: float = 4.0  # width of its MLPs over that of a column; 0 for none
+    step_size: float = 5.0  # eta
+    steps: int = 1000  # T
+    batch_size: int = 100  # B
+    xi: float = 0.01  # spread of the start of W
 
     def model(
         self, data: ChainData, mu: Tensor, trials: int, generator: Generator
@@ -116,19 +106,12 @@ def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trai
 
 @dataclass(frozen=True)
 class Probe:
-    """Prompts of a test, and how they are answered.
+    """Prompts of a test, and how they are answered."""
 
-    Attributes:
-        inference: "CoT" for all K steps, or "ICL" for the last one at once.
-        share: alpha'.
-        errors: Of the examples.
-        prompts: How many, each of a task of its own.
-    """
-
-    inference: Inference
-    share: float
-    errors: TrajectoryErrors
-    prompts: int = 500
+    inference: Inference  # "CoT" for all K steps, or "ICL" for the last one at once
+    share: float  # alpha'
+    errors: TrajectoryErrors  # of the examples
+    prompts: int = 500  # how many, each of a task of its own
 
     def error(
         self, model: ChainModel, data: ChainData, mu: Tensor, contexts: int, seed: int

@@ -48,21 +48,14 @@ _AXES = {"temperature": "temperature", "batch_size": "samples per batch"}
 
 @dataclass(frozen=True)
 class Heads(Grid):
-    """Heads under one recipe, each with the step size that does best on validation.
+    """Heads under one recipe, each with the step size that does best on validation."""
 
-    Attributes:
-        recipe: All else.
-        varied: Attribute of the recipe that varies, "" for none.
-        values: What it takes.
-        heads: Some of the heads that the recipe knows, or `UNTRAINED`.
-        lrs: Step sizes; the mean validation score over the seeds decides, for each head and
-            setting.
-    """
-
-    recipe: ContrastiveRecipe = _RECIPE
-    varied: str = ""
-    values: tuple[Any, ...] = axis("at", (None,))
+    recipe: ContrastiveRecipe = _RECIPE  # all else
+    varied: str = ""  # attribute of the recipe that varies, "" for none
+    values: tuple[Any, ...] = axis("at", (None,))  # what it takes
+    # some of the heads that the recipe knows, or `UNTRAINED`
     heads: tuple[str, ...] = axis("head", (*IMAGE_HEADS, UNTRAINED))
+    # step sizes; the mean validation score over the seeds decides, for each head and setting
     lrs: tuple[float, ...] = axis("lr", (0.03, 0.1, 0.3))
     seeds: int = axis("seed", 3)
     root: Path | None = unrecorded(None)

@@ -40,15 +40,12 @@ class Depths(Grid):
     """The head attends to one view of each test image, not augmented, in one clique.
 
     No image has another view of itself to attend to.
-
-    Attributes:
-        recipe: A transformer head; the paper's has 10 layers of 4 heads for MNIST.
-        samples: Test images, the first ones.
     """
 
+    # A transformer head; the paper's has 10 layers of 4 heads for MNIST
     recipe: ContrastiveRecipe = _RECIPE
     seeds: int = axis("seed", 3)
-    samples: int = 360
+    samples: int = 360  # test images, the first ones
     root: Path | None = unrecorded(None)
 
     @property

@@ -28,17 +28,12 @@ _ZERO = 1e-9
 
 @dataclass(frozen=True)
 class Theorems(Grid):
-    """Attention with W* on clusters in subspaces, without noise and with.
+    """Attention with W* on clusters in subspaces, without noise and with."""
 
-    Attributes:
-        models: The subspaces.
-        layers: Blocks whose sharpness is measured, where there is noise.
-    """
-
-    models: tuple[Subspaces, ...] = axis("model")
+    models: tuple[Subspaces, ...] = axis("model")  # the subspaces
     seeds: int = 20
     first: int = 0
-    layers: int = 3
+    layers: int = 3  # blocks whose sharpness is measured, where there is noise
 
 
 def subspaces(

@@ -13,15 +13,10 @@ _RANK_TOLERANCE = 1e-6  # of the largest singular value
 
 
 class Integrity(NamedTuple):
-    """Cluster integrity.
+    """Cluster integrity."""
 
-    Attributes:
-        rho: Of each cluster [K], in 0..1.
-        directions: The unit vectors that reach it [K, m].
-    """
-
-    rho: Tensor
-    directions: Tensor
+    rho: Tensor  # of each cluster [K], in 0..1
+    directions: Tensor  # the unit vectors that reach it [K, m]
 
     @property
     def least(self) -> float:
@@ -112,15 +107,10 @@ def _search(
 
 
 class FusionWeights(NamedTuple):
-    """W* of theorem 1.
+    """W* of theorem 1."""
 
-    Attributes:
-        weights: [m, n]; column j is the direction of the cluster of sample j.
-        rho: The signed rho' of each cluster [K]: min over its samples of x^T w.
-    """
-
-    weights: Tensor
-    rho: Tensor
+    weights: Tensor  # [m, n]; column j is the direction of the cluster of sample j
+    rho: Tensor  # the signed rho' of each cluster [K]: min over its samples of x^T w
 
 
 def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:

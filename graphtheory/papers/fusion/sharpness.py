@@ -88,17 +88,11 @@ def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
 
 
 class NoiseBounds(NamedTuple):
-    """What noise leaves of theorem 1.
+    """What noise leaves of theorem 1."""
 
-    Attributes:
-        delta: At most so much of a sample lies along a direction its cluster is orthogonal to.
-        Delta: At least so much of a sample lies along its own cluster's direction.
-        separable: Whether delta < Delta.
-    """
-
-    delta: float
-    Delta: float
-    separable: bool
+    delta: float  # at most so much of a sample lies along a direction its cluster is orthogonal to
+    Delta: float  # at least so much of a sample lies along its own cluster's direction
+    separable: bool  # whether delta < Delta
 
 
 def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
@@ -123,15 +117,10 @@ def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
 
 
 class GrowthBound(NamedTuple):
-    """The factor of theorem 2.
+    """The factor of theorem 2."""
 
-    Attributes:
-        factor: At least so much is sharpness multiplied by in a block, says the theorem.
-        squares_negative: Whether the bound squares a negative number, and so proves nothing.
-    """
-
-    factor: float
-    squares_negative: bool
+    factor: float  # at least so much is sharpness multiplied by in a block, says the theorem
+    squares_negative: bool  # whether the bound squares a negative number, and so proves nothing
 
 
 def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:

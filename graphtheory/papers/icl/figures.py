@@ -32,17 +32,11 @@ UNSEEN, SMALL, LARGE = 0.005, 0.01, 0.03  # errors of the claims
 
 @dataclass(frozen=True)
 class Errors(Grid):
-    """Learners on the same test prompts.
+    """Learners on the same test prompts."""
 
-    Attributes:
-        learners: Each has networks of its own.
-        tests: Of each learner.
-        prompts: Test prompts of each network and test.
-    """
-
-    learners: tuple[Any, ...] = axis("learner")
-    tests: tuple[PromptTest, ...] = ()
-    prompts: int = 2000
+    learners: tuple[Any, ...] = axis("learner")  # each has networks of its own
+    tests: tuple[PromptTest, ...] = ()  # of each learner
+    prompts: int = 2000  # test prompts of each network and test
     seeds: int = 10
     first: int = 0
 

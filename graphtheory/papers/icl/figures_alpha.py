@@ -91,14 +91,10 @@ def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """One training of figure E.1.
+    """One training of figure E.1."""
 
-    Attributes:
-        alpha: Of training.
-        length: l_tr of the first panel; None for a training of the second, tested on the way.
-    """
-
-    alpha: float
+    alpha: float  # of training
+    # l_tr of the first panel; None for a training of the second, tested on the way
     length: int | None = None
 
     @property
@@ -115,23 +111,14 @@ def trainings(alphas: Sequence[float], lengths: Sequence[int]) -> tuple[Case, ..
 
 @dataclass(frozen=True)
 class Growth(Grid):
-    """Prompt lengths and steps of training.
+    """Prompt lengths and steps of training."""
 
-    Attributes:
-        cases: What differs between trainings.
-        learner: All else of the training.
-        test: Of all networks.
-        every: Steps between two tests of the second panel.
-        threshold: Test error that is to be passed.
-        prompts: Test prompts of each network and test.
-    """
-
-    cases: tuple[Case, ...] = axis("case")
-    learner: Learner = LEARNER
-    test: PromptTest = TEST_OF_E
-    every: int = 5
-    threshold: float = 0.01
-    prompts: int = 1000
+    cases: tuple[Case, ...] = axis("case")  # what differs between trainings
+    learner: Learner = LEARNER  # all else of the training
+    test: PromptTest = TEST_OF_E  # of all networks
+    every: int = 5  # steps between two tests of the second panel
+    threshold: float = 0.01  # test error that is to be passed
+    prompts: int = 1000  # test prompts of each network and test
     seeds: int = 5
     first: int = 0
 

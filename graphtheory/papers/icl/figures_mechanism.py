@@ -55,14 +55,10 @@ def large_neurons(norms: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Dynamics(Errors):
-    """Networks that are looked at on the way.
-
-    Attributes:
-        every: Steps between two looks.
-    """
+    """Networks that are looked at on the way."""
 
     prompts: int = 200
-    every: int = 10
+    every: int = 10  # steps between two looks
 
 
 def looks(grid: Dynamics, learner: Learner) -> list[Measured]:

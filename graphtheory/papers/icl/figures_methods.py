@@ -25,15 +25,10 @@ ICL = "ICL"
 
 @dataclass(frozen=True)
 class Method:
-    """A textbook method on the prompts of one test.
+    """A textbook method on the prompts of one test."""
 
-    Attributes:
-        method: One of `BASELINES`.
-        test: Of these prompts alone.
-    """
-
-    method: str
-    test: PromptTest
+    method: str  # one of `BASELINES`
+    test: PromptTest  # of these prompts alone
 
     @property
     def name(self) -> str:

@@ -31,14 +31,10 @@ _NOISE = 5e-4  # more errors than these are a loss
 
 @dataclass(frozen=True)
 class Pruned(Errors):
-    """Learners that are tested without some of their neurons.
+    """Learners that are tested without some of their neurons."""
 
-    Attributes:
-        rules: Of `pruning.RULES`.
-        rates: Shares of neurons that are removed.
-    """
-
-    rules: tuple[str, ...] = RULES
+    rules: tuple[str, ...] = RULES  # of `pruning.RULES`
+    # shares of neurons that are removed
     rates: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 

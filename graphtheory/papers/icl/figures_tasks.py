@@ -28,20 +28,14 @@ class TaskCounts(Grid):
 
     Up to M1 tasks are a random part of those of section 6.5 with U = 1; more are these and random
     others.
-
-    Attributes:
-        relevant: M1.
-        beyond: Numbers of tasks beyond M1, such as -1 and 2.
-        learner: All else of the training.
-        test: Of tasks that the network was not trained on; its S_1 is not used.
-        prompts: Test prompts of each network.
     """
 
-    relevant: tuple[int, ...] = axis("relevant")
-    beyond: tuple[int, ...] = axis("beyond")
-    learner: Learner = LEARNER
+    relevant: tuple[int, ...] = axis("relevant")  # M1
+    beyond: tuple[int, ...] = axis("beyond")  # numbers of tasks beyond M1, such as -1 and 2
+    learner: Learner = LEARNER  # all else of the training
+    # of tasks that the network was not trained on; its S_1 is not used
     test: PromptTest = TEST_OF_E
-    prompts: int = 2000
+    prompts: int = 2000  # test prompts of each network
     seeds: int = 10
     first: int = 0
 

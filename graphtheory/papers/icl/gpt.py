@@ -20,35 +20,20 @@ Tokens = Literal["columns", "in turn"]
 
 @dataclass(frozen=True)
 class GptLearner:
-    """A network of blocks as GPT-2 has them and how it is trained, by Adam on the hinge loss.
+    """A network of blocks as GPT-2 has them and how it is trained, by Adam on the hinge loss."""
 
-    Attributes:
-        tokens: "columns" p_i of eq. (6.1), or "in turn" x_1, y_1, x_2 and so on.
-        depth: Layers.
-        heads: Of each layer.
-        dim: Hidden features of a token.
-        norm: Whether the blocks have layer norms.
-        step_size: Of Adam; it falls to 0 along a cosine.
-        steps: T.
-        batch_size: B, new prompts in every step.
-        alpha: Share of training contexts with a decisive pattern.
-        length: l_tr.
-        relevant: M1.
-        blocks: U of condition 6.3.2.
-    """
-
-    tokens: Tokens = "columns"
-    depth: int = 3
-    heads: int = 2
-    dim: int = 64
-    norm: bool = True
-    step_size: float = 1e-3
-    steps: int = 2000
-    batch_size: int = 128
-    alpha: float = 0.8
-    length: int = 20
-    relevant: int = 6
-    blocks: int = 4
+    tokens: Tokens = "columns"  # "columns" p_i of eq. (6.1), or "in turn" x_1, y_1, x_2 and so on.
+    depth: int = 3  # layers
+    heads: int = 2  # of each layer
+    dim: int = 64  # hidden features of a token
+    norm: bool = True  # whether the blocks have layer norms
+    step_size: float = 1e-3  # of Adam; it falls to 0 along a cosine
+    steps: int = 2000  # T
+    batch_size: int = 128  # B, new prompts in every step
+    alpha: float = 0.8  # share of training contexts with a decisive pattern
+    length: int = 20  # l_tr
+    relevant: int = 6  # M1
+    blocks: int = 4  # U of condition 6.3.2
 
     @property
     def family(self) -> str:

@@ -46,17 +46,11 @@ def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, 
 
 
 class Projection(NamedTuple):
-    """Mean lengths over columns.
+    """Mean lengths over columns."""
 
-    Attributes:
-        whole: Of W p.
-        along: Of the part of W p along the column's own direction.
-        across: Largest part of W p along another of the directions.
-    """
-
-    whole: float
-    along: float
-    across: float
+    whole: float  # of W p
+    along: float  # of the part of W p along the column's own direction
+    across: float  # largest part of W p along another of the directions
 
 
 def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor) -> Projection:
@@ -87,19 +81,12 @@ def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor)
 
 
 class Alignment(NamedTuple):
-    """Length and direction of every neuron; zero rows have cosine 0.
+    """Length and direction of every neuron; zero rows have cosine 0."""
 
-    Attributes:
-        input_norm: Length of the first d_x entries of its row of W_O W_V.
-        input_cosine: Cosine between these and the mean of the relevant patterns.
-        label_norm: Length of the next d_y entries.
-        label_cosine: Cosine between these and q where a > 0, -q where a < 0.
-    """
-
-    input_norm: Tensor
-    input_cosine: Tensor
-    label_norm: Tensor
-    label_cosine: Tensor
+    input_norm: Tensor  # length of the first d_x entries of its row of W_O W_V
+    input_cosine: Tensor  # cosine between these and the mean of the relevant patterns
+    label_norm: Tensor  # length of the next d_y entries
+    label_cosine: Tensor  # cosine between these and q where a > 0, -q where a < 0
 
 
 def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Alignment:

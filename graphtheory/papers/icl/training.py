@@ -19,31 +19,19 @@ from graphtheory.patterns.draw import derive
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and how it is trained, in the letters of chapter 6.
+    """A network and how it is trained, in the letters of chapter 6."""
 
-    Attributes:
-        scale: Size of the entries of `a`: "1/m" of the text, or "1/sqrt(m)" of the algorithm.
-        delta: Diagonal of W_Q, W_K and W_V at the start; the text has at most 0.2.
-        step_size: eta.
-        steps: T.
-        batch_size: B, new prompts in every step.
-        width: m.
-        embedding: m_a = m_b.
-        alpha: Share of training contexts with a decisive pattern.
-        length: l_tr.
-        relevant: M1.
-    """
-
+    # size of the entries of `a`: "1/m" of the text, or "1/sqrt(m)" of the algorithm
     scale: str = LINEAR
-    delta: float = 0.1
-    step_size: float = 2.0
-    steps: int = 1000
-    batch_size: int = 128
-    width: int = 200
-    embedding: int = 60
-    alpha: float = 0.8
-    length: int = 20
-    relevant: int = 6
+    delta: float = 0.1  # diagonal of W_Q, W_K and W_V at the start; the text has at most 0.2
+    step_size: float = 2.0  # eta
+    steps: int = 1000  # T
+    batch_size: int = 128  # B, new prompts in every step
+    width: int = 200  # m
+    embedding: int = 60  # m_a = m_b
+    alpha: float = 0.8  # share of training contexts with a decisive pattern
+    length: int = 20  # l_tr
+    relevant: int = 6  # M1
 
     @property
     def family(self) -> str:

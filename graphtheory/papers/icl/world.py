@@ -23,16 +23,11 @@ _CHUNK = 500  # prompts of a network that are tested at once
 
 @dataclass(frozen=True)
 class PromptTest:
-    """Prompts of a test.
+    """Prompts of a test."""
 
-    Attributes:
-        alpha: alpha', the share of contexts with a decisive pattern.
-        length: l_ts.
-        s_1: Sum of the coefficients of mu'_1; None for unseen tasks in the domain.
-    """
-
-    alpha: float
-    length: int
+    alpha: float  # alpha', the share of contexts with a decisive pattern
+    length: int  # l_ts
+    # sum of the coefficients of mu'_1; None for unseen tasks in the domain
     s_1: float | None = None
 
     @property
@@ -54,17 +49,11 @@ class PromptTest:
 
 
 class World(NamedTuple):
-    """What the networks of one figure see.
+    """What the networks of one figure see."""
 
-    Attributes:
-        patterns: In the domain.
-        labels: [-q, q].
-        tasks: T_tr, [U, 2].
-    """
-
-    patterns: Patterns
-    labels: Tensor
-    tasks: Tensor
+    patterns: Patterns  # in the domain
+    labels: Tensor  # [-q, q]
+    tasks: Tensor  # T_tr, [U, 2]
 
     def training(self, alpha: float, length: int) -> PromptSource:
         """Prompts of the training tasks."""

@@ -25,14 +25,10 @@ class Counted:
     A trial has a rate and a distance to W* where descent ends at a minimum; a risk it has anyway.
     Values at which fewer than half of the seeds have the measure are left out, then the seeds that
     lack it at any value that is left: medians of other seeds at every value would compare teachers.
-
-    Attributes:
-        measure: Key of the measure; "speed" is 1 - v.
-        everywhere: Whether every trial has it.
     """
 
-    measure: str
-    everywhere: bool = False
+    measure: str  # key of the measure; "speed" is 1 - v
+    everywhere: bool = False  # whether every trial has it
 
     def of(self, row: Measured) -> float:
         """The measure of one trial."""

@@ -15,17 +15,11 @@ Teacher = Callable[[Tensor], Tensor]
 
 
 class Labeled(NamedTuple):
-    """Examples of a mixture.
+    """Examples of a mixture."""
 
-    Attributes:
-        x: Features [n, d].
-        y: Labels 0 or 1, floating point [n].
-        group: Which Gaussian each x is drawn from, int64 [n].
-    """
-
-    x: Tensor
-    y: Tensor
-    group: Tensor
+    x: Tensor  # features [n, d]
+    y: Tensor  # labels 0 or 1, floating point [n]
+    group: Tensor  # which Gaussian each x is drawn from, int64 [n]
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,25 +50,20 @@ class Minorities(Grid):
     requires. The test images have no noise and occur in both kinds, so that each group is half of
     the test set, as in the source.
 
-    Attributes:
-        letter: What varies: the variance delta^2 of the noisy copies of figure 4.1, in units of
-            the variance of bright images, or the fraction of the minority, of figure 4.8.
-        minorities: Which of `KINDS` are the minority, one after the other.
-        values: Of the letter.
-        recipe: Sizes and optimizer.
-        fraction: Of the minority where the letter is delta^2.
-
     Source:
         Li (2024), section 4.5.2.
     """
 
+    # what varies: the variance delta^2 of the noisy copies of figure 4.1, in units of the variance
+    # of bright images, or the fraction of the minority, of figure 4.8
     letter: Literal["delta^2", "fraction"]
+    # which of `KINDS` are the minority, one after the other
     minorities: tuple[str, ...] = axis("minority")
-    values: tuple[float, ...] = axis("value")
+    values: tuple[float, ...] = axis("value")  # of the letter
     dataset: str = "digits"
     root: Path | None = unrecorded(None)
-    recipe: Recipe = RECIPES["digits"]
-    fraction: float = 0.2
+    recipe: Recipe = RECIPES["digits"]  # sizes and optimizer
+    fraction: float = 0.2  # of the minority where the letter is delta^2
     seeds: int = axis("seed", 10)
 
     def examples(

@@ -33,15 +33,10 @@ _WHAT = "examples at which half of the trials succeed"
 
 @dataclass(frozen=True)
 class Samples(Mixtures):
-    """Several starts of each trial.
+    """Several starts of each trial."""
 
-    Attributes:
-        counts: n.
-        starts: M.
-    """
-
-    counts: tuple[int, ...] = axis("n", (500, 1000, 2000, 4000, 8000, 16_000))
-    starts: int = 20
+    counts: tuple[int, ...] = axis("n", (500, 1000, 2000, 4000, 8000, 16_000))  # n
+    starts: int = 20  # M
 
 
 def spreads(grid: Samples, learner: Learner, value: float, n: int) -> list[Measured]:

@@ -103,16 +103,11 @@ def _picture(grid: Mixtures, measured: Measurements, title: str) -> Any:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found at one mixture: median, least and most over the seeds.
+    """What was found at one mixture: median, least and most over the seeds."""
 
-    Attributes:
-        error: Relative error of the tensor start, claimed about 0.65.
-        speed: 1 - v from there over 1 - v from the near start, claimed 1.
-        far: Relative error that the far start ends with, claimed to stay large.
-    """
-
-    error: tuple[float, float, float]
-    speed: tuple[float, float, float]
+    error: tuple[float, float, float]  # relative error of the tensor start, claimed about 0.65
+    speed: tuple[float, float, float]  # 1 - v from there over 1 - v from the near start, claimed 1
+    # relative error that the far start ends with, claimed to stay large
     far: tuple[float, float, float]
 
     @property

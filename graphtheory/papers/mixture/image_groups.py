@@ -13,17 +13,11 @@ _FADED = 0.5  # so that the norm of the covariance is a quarter
 
 
 class Grouped(NamedTuple):
-    """Examples of two groups.
+    """Examples of two groups."""
 
-    Attributes:
-        x: Centered images, floating point [N, C, H, W].
-        y: Label 0 or 1, int64 [N].
-        group: Which of `KINDS` each is, int64 [N].
-    """
-
-    x: Tensor
-    y: Tensor
-    group: Tensor
+    x: Tensor  # centered images, floating point [N, C, H, W]
+    y: Tensor  # label 0 or 1, int64 [N]
+    group: Tensor  # which of `KINDS` each is, int64 [N]
 
     def of(self, group: int) -> Tensor:
         """Positions of one group."""

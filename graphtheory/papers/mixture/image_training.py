@@ -14,23 +14,14 @@ from graphtheory.patterns.draw import derive
 
 @dataclass(frozen=True)
 class Recipe:
-    """Sizes and optimizer for one image set; chosen before its test images were looked at.
+    """Sizes and optimizer for one image set; chosen before its test images were looked at."""
 
-    Attributes:
-        total: Training images of both groups.
-        copies: Noisy ones that figure 4.1 adds, 0.06 of `total` as in the source.
-        epochs: Passes over them.
-        batch_size: Images per step.
-        lr: Largest step size of AdamW; it follows half a cosine down to 0.
-        widths: Channels of the stages of a `SmallResNet`.
-    """
-
-    total: int = 1250
-    copies: int = 75
-    epochs: int = 15
-    batch_size: int = 64
-    lr: float = 3e-3
-    widths: tuple[int, ...] = (8, 16, 32)
+    total: int = 1250  # training images of both groups
+    copies: int = 75  # noisy ones that figure 4.1 adds, 0.06 of `total` as in the source
+    epochs: int = 15  # passes over them
+    batch_size: int = 64  # images per step
+    lr: float = 3e-3  # largest step size of AdamW; it follows half a cosine down to 0
+    widths: tuple[int, ...] = (8, 16, 32)  # channels of the stages of a `SmallResNet`
 
 
 RECIPES = {"digits": Recipe(), "mnist": Recipe(total=5000, copies=300, epochs=3)}

@@ -46,21 +46,13 @@ def varied(setting: Setting, letter: Letter, value: float) -> Setting:
 
 @dataclass(frozen=True)
 class Mixtures(Grid):
-    """Networks that learn from examples of a mixture, of which one letter varies.
+    """Networks that learn from examples of a mixture, of which one letter varies."""
 
-    Attributes:
-        letter: What varies.
-        learners: How the network learns.
-        values: Of the letter.
-        setting: All other letters.
-        examples: n, where it is not the letter.
-    """
-
-    letter: Letter
-    learners: tuple[Learner, ...] = axis("learner")
-    values: tuple[float, ...] = axis("value")
-    setting: Setting = _USUAL
-    examples: int = 0
+    letter: Letter  # what varies
+    learners: tuple[Learner, ...] = axis("learner")  # how the network learns
+    values: tuple[float, ...] = axis("value")  # of the letter
+    setting: Setting = _USUAL  # all other letters
+    examples: int = 0  # n, where it is not the letter
     seeds: int = 20
     first: int = 0
 

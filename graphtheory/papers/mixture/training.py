@@ -70,19 +70,12 @@ class Setting:
 
 
 class Trial(NamedTuple):
-    """One teacher and its examples.
+    """One teacher and its examples."""
 
-    Attributes:
-        mixture: Of the features.
-        teacher: W*, [d, K].
-        x: [n, d].
-        y: [n].
-    """
-
-    mixture: GaussianMixture
-    teacher: Tensor
-    x: Tensor
-    y: Tensor
+    mixture: GaussianMixture  # of the features
+    teacher: Tensor  # W*, [d, K]
+    x: Tensor  # [n, d]
+    y: Tensor  # [n]
 
 
 def draw(setting: Setting, examples: int, seed: int, dtype: torch.dtype = torch.float32) -> Trial:
@@ -115,19 +108,13 @@ def examples(trials: Sequence[Trial]) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Learner:
-    """How a network starts and descends.
+    """How a network starts and descends."""
 
-    Attributes:
-        factor: eta_0 over the bound of algorithm 1, which is printed with an O(): its constant.
-        steps: T.
-        radius: epsilon, of the ball around W* where it starts.
-        fixed: eta_0 = factor for every mixture, instead of factor times its bound.
-    """
-
+    # eta_0 over the bound of algorithm 1, which is printed with an O(): its constant
     factor: float = 6.0
-    steps: int = 1000
-    radius: float = 0.1
-    fixed: bool = False
+    steps: int = 1000  # T
+    radius: float = 0.1  # epsilon, of the ball around W* where it starts
+    fixed: bool = False  # eta_0 = factor for every mixture, instead of factor times its bound
 
     @property
     def name(self) -> str:
@@ -187,19 +174,12 @@ def critical_point(
 
 
 class Risks(NamedTuple):
-    """Cross-entropy of a network, and its excess over that of the teacher.
+    """Cross-entropy of a network, and its excess over that of the teacher."""
 
-    Attributes:
-        average: Of the mixture, (4.4).
-        groups: Of each group, (4.5).
-        excess: `average` less the teacher's.
-        excess_groups: `groups` less the teacher's.
-    """
-
-    average: float
-    groups: tuple[float, ...]
-    excess: float
-    excess_groups: tuple[float, ...]
+    average: float  # of the mixture, (4.4)
+    groups: tuple[float, ...]  # of each group, (4.5)
+    excess: float  # `average` less the teacher's
+    excess_groups: tuple[float, ...]  # `groups` less the teacher's
 
 
 def risks(weights: Tensor, trial: Trial, seed: int, tested: int = _TESTED) -> Risks:

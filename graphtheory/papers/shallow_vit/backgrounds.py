@@ -25,23 +25,15 @@ _EPOCH = 2048  # at least so many images an epoch: few images are shown several 
 
 @dataclass(frozen=True)
 class Scene:
-    """Images, the canvas they are pasted on, and how a network learns them.
+    """Images, the canvas they are pasted on, and how a network learns them."""
 
-    Attributes:
-        dataset: One of `image_sets.names()`.
-        canvas: Where they lie.
-        pair: The two classes of figure 2.6c, of which the first has mostly textured backgrounds.
-        updates: Steps of AdamW, as many for every N.
-        batch_size: Images of a step.
-        lr: Largest step size.
-    """
-
-    dataset: str
-    canvas: Pasted
+    dataset: str  # one of `image_sets.names()`
+    canvas: Pasted  # where they lie
+    # the two classes of figure 2.6c, of which the first has mostly textured backgrounds
     pair: tuple[int, int]
-    updates: int = 400
-    batch_size: int = 64
-    lr: float = 2e-3
+    updates: int = 400  # steps of AdamW, as many for every N
+    batch_size: int = 64  # images of a step
+    lr: float = 2e-3  # largest step size
 
 
 _CIFAR = Pasted(20, 16, 4)

@@ -12,19 +12,12 @@ from graphtheory.papers.orthonormal import orthonormal
 
 
 class TokenSets(NamedTuple):
-    """N sets of L tokens.
+    """N sets of L tokens."""
 
-    Attributes:
-        x: Tokens [N, L, d].
-        y: Labels +1 or -1 [N], evenly many.
-        pattern: 0 for mu_1, 1 for mu_2, higher otherwise [N, L].
-        relevant: Which tokens have the label's pattern, bool [N, L].
-    """
-
-    x: Tensor
-    y: Tensor
-    pattern: Tensor
-    relevant: Tensor
+    x: Tensor  # tokens [N, L, d]
+    y: Tensor  # labels +1 or -1 [N], evenly many
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, L]
+    relevant: Tensor  # which tokens have the label's pattern, bool [N, L]
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,12 @@ _DATA = TokenPatterns()
 
 @dataclass(frozen=True)
 class Case:
-    """A learner on one reading of the data.
+    """A learner on one reading of the data."""
 
-    Attributes:
-        learner: The network and its training.
-        data: The sets, but for what varies.
-        others: The share of non-discriminative tokens that stays while alpha_star varies, the
-            confusion share being the rest; None keeps the confusion share.
-    """
-
-    learner: Learner
-    data: TokenPatterns = _DATA
+    learner: Learner  # the network and its training
+    data: TokenPatterns = _DATA  # the sets, but for what varies
+    # the share of non-discriminative tokens that stays while alpha_star varies, the confusion share
+    # being the rest; None keeps the confusion share
     others: float | None = None
 
     @property

@@ -31,13 +31,9 @@ _NATURAL_TARGET = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class OnImages(Grid):
-    """What the grids of figure 2.6 share.
+    """What the grids of figure 2.6 share."""
 
-    Attributes:
-        scene: Images and network.
-    """
-
-    scene: Scene = SCENES["digits"]
+    scene: Scene = SCENES["digits"]  # images and network
     root: Path | None = unrecorded(None)
 
     @property
@@ -48,19 +44,12 @@ class OnImages(Grid):
 
 @dataclass(frozen=True, kw_only=True)
 class Backgrounds(OnImages):
-    """Figures 2.6a and 2.6b: the images of a seed are the same for all tokens.
+    """Figures 2.6a and 2.6b: the images of a seed are the same for all tokens."""
 
-    Attributes:
-        kept: Patches that stay, in training and test.
-        labels: N.
-        most: The largest N: images are drawn for it, of which a smaller N has the first.
-        target: Accuracy that counts as learned in figure 2.6b.
-    """
-
-    kept: tuple[int, ...] = axis("kept")
-    labels: tuple[int, ...] = axis("labels", (100, 300, 900))
-    most: int = 900
-    target: float = unrecorded(0.6)
+    kept: tuple[int, ...] = axis("kept")  # patches that stay, in training and test
+    labels: tuple[int, ...] = axis("labels", (100, 300, 900))  # N
+    most: int = 900  # the largest N: images are drawn for it, of which a smaller N has the first
+    target: float = unrecorded(0.6)  # accuracy that counts as learned in figure 2.6b
     seeds: int = axis("seed", 3)
 
 

@@ -23,19 +23,12 @@ from graphtheory.report.table import Table
 
 @dataclass(frozen=True)
 class Sparsified(Grid):
-    """Every rule on the same trials.
+    """Every rule on the same trials."""
 
-    Attributes:
-        case: What learns.
-        kept: Tokens that stay, S.
-        rules: Sparsifiers.
-        labels: N.
-    """
-
-    case: Case
-    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION))
-    kept: tuple[int, ...] = axis("kept", (50, 45, 40, 35, 30))
-    labels: int = 80
+    case: Case  # what learns
+    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION))  # sparsifiers
+    kept: tuple[int, ...] = axis("kept", (50, 45, 40, 35, 30))  # tokens that stay, S
+    labels: int = 80  # N
     seeds: int = 20
     first: int = 0
     side_by_side: ClassVar[bool] = True

@@ -40,17 +40,13 @@ class Spurious(OnImages):
 
     Of the first class a share `agree` of the training images lies on a texture, of the second 1 -
     `agree`, the others on black. Every test image is scored on both.
-
-    Attributes:
-        starts: "drawn weights", or "pre-trained on the other classes", which all networks of a seed
-            share.
-        agree: The share.
     """
 
+    # "drawn weights", or "pre-trained on the other classes", which all networks of a seed share
     starts: tuple[str, ...] = axis("start", (DRAWN, PRETRAINED))
     kept: tuple[int, ...]
     labels: int = 300
-    agree: float = 0.9
+    agree: float = 0.9  # the share
     seeds: int = axis("seed", 3)
 
 

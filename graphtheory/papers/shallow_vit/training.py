@@ -29,33 +29,19 @@ NONE, RANDOM, RELEVANT, NOISE, ATTENTION = (
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and how it is trained, in the letters of section 2.4.1.
+    """A network and how it is trained, in the letters of section 2.4.1."""
 
-    Attributes:
-        network: "ViT", or "CNN", whose W_K and W_Q stay as they are.
-        scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
-        places: Whether every place in a set has an `a` of its own, as in (2.1).
-        step_size: eta.
-        steps: T.
-        batch_size: B.
-        width: m.
-        embedding: m_a = m_b.
-        sigma: Error of the values at the start.
-        delta: Error of keys and queries at the start.
-        xi: Spread of W_O at the start.
-    """
-
-    network: str = VIT
-    scale: str = ROOT
-    places: bool = True
-    step_size: float = 1.0
-    steps: int = 300
-    batch_size: int = 10
-    width: int = 1000
-    embedding: int = 10
-    sigma: float = 0.1
-    delta: float = 0.2
-    xi: float = 0.01
+    network: str = VIT  # "ViT", or "CNN", whose W_K and W_Q stay as they are
+    scale: str = ROOT  # size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m"
+    places: bool = True  # whether every place in a set has an `a` of its own, as in (2.1)
+    step_size: float = 1.0  # eta
+    steps: int = 300  # T
+    batch_size: int = 10  # B
+    width: int = 1000  # m
+    embedding: int = 10  # m_a = m_b
+    sigma: float = 0.1  # error of the values at the start
+    delta: float = 0.2  # error of keys and queries at the start
+    xi: float = 0.01  # spread of W_O at the start
 
     @property
     def name(self) -> str:
@@ -86,19 +72,12 @@ class Learner:
 
 
 class Sets(NamedTuple):
-    """N sets of S tokens, after sparsification.
+    """N sets of S tokens, after sparsification."""
 
-    Attributes:
-        x: Tokens [N, S, d].
-        y: Labels +1 or -1 [N].
-        place: Of each token in its set before sparsification, int64 [N, S].
-        relevant: Which tokens have the label's pattern, bool [N, S].
-    """
-
-    x: Tensor
-    y: Tensor
-    place: Tensor
-    relevant: Tensor
+    x: Tensor  # tokens [N, S, d]
+    y: Tensor  # labels +1 or -1 [N]
+    place: Tensor  # of each token in its set before sparsification, int64 [N, S]
+    relevant: Tensor  # which tokens have the label's pattern, bool [N, S]
 
     def rows(self) -> Neighborhood:
         """The tokens of each set."""

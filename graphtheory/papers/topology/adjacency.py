@@ -79,17 +79,11 @@ def influence(neighborhood: Neighborhood) -> Tensor:
 
 
 class InfluenceChange(NamedTuple):
-    """Influence of each sender, float64 [num_src] each.
+    """Influence of each sender, float64 [num_src] each."""
 
-    Attributes:
-        before: Column sums of A.
-        after: Column sums of A*.
-        ratio: after / before; 1 where both are 0.
-    """
-
-    before: Tensor
-    after: Tensor
-    ratio: Tensor
+    before: Tensor  # column sums of A
+    after: Tensor  # column sums of A*
+    ratio: Tensor  # after / before; 1 where both are 0
 
 
 def influence_change(original: Neighborhood, effective: Neighborhood) -> InfluenceChange:

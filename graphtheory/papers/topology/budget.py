@@ -42,17 +42,13 @@ _GROUPS, _ROUNDS, _DRAWS, _MOST = 5, 12, 3, 64
 
 
 class NeighborUse(NamedTuple):
-    """What batches use of a graph.
+    """What batches use of a graph."""
 
-    Attributes:
-        neighbors: Share of the neighbors: edges of A^s in the rows that a batch computes, over
-            those of A in the same rows, summed over the layers. These rows are the labeled nodes in
-            the last layer, and in each layer below it all nodes of the layer above.
-        edges: These edges of A^s, over all edges of A in every layer.
-    """
-
+    # share of the neighbors: edges of A^s in the rows that a batch computes, over those of A in the
+    # same rows, summed over the layers. These rows are the labeled nodes in the last layer, and in
+    # each layer below it all nodes of the layer above.
     neighbors: float
-    edges: float
+    edges: float  # these edges of A^s, over all edges of A in every layer
 
 
 def neighbor_use(

@@ -30,42 +30,25 @@ _SHARE = 0.9  # S_l / N_l, and S / N of FastGCN
 
 
 class SampledTask(NamedTuple):
-    """What one network learns, from samples of its graph.
+    """What one network learns, from samples of its graph."""
 
-    Attributes:
-        x: Features [N, d].
-        y: Targets [N, K].
-        labeled: Ids of the labeled nodes [S].
-        adjacency: A, with weights.
-        sampler: Draws A^s = A P^s; without one A is used.
-    """
-
-    x: Tensor
-    y: Tensor
-    labeled: Tensor
-    adjacency: Neighborhood
-    sampler: DegreeGroups | FastGCN | None = None
+    x: Tensor  # features [N, d]
+    y: Tensor  # targets [N, K]
+    labeled: Tensor  # ids of the labeled nodes [S]
+    adjacency: Neighborhood  # A, with weights
+    sampler: DegreeGroups | FastGCN | None = None  # draws A^s = A P^s; without one A is used
 
 
 @dataclass(frozen=True)
 class DegreeGroupTask:
-    """A random graph of two degree groups, targets on it, and a sampler to learn them with.
+    """A random graph of two degree groups, targets on it, and a sampler to learn them with."""
 
-    Attributes:
-        name: In tables and pictures.
-        sizes: N_1, N_2.
-        degrees: d_1, d_2.
-        p_star: p* of the sampler; FastGCN has none.
-        p_hat: p^ of the targets.
-        sampler: One of `SAMPLERS`.
-    """
-
-    name: str
-    sizes: tuple[int, int]
-    degrees: tuple[int, int]
-    p_star: Pair
-    p_hat: Pair
-    sampler: str = GROUPS
+    name: str  # in tables and pictures
+    sizes: tuple[int, int]  # N_1, N_2
+    degrees: tuple[int, int]  # d_1, d_2
+    p_star: Pair  # p* of the sampler; FastGCN has none
+    p_hat: Pair  # p^ of the targets
+    sampler: str = GROUPS  # one of `SAMPLERS`
 
     @property
     def learner(self) -> str:

@@ -38,28 +38,19 @@ class SampledTasks(Grid):
     """Tasks learned with several numbers of labels and widths, under each reading.
 
     All tasks and seeds of one reading, number of labels and width are trained together.
-
-    Attributes:
-        tasks: What is learned.
-        labels: |Omega|.
-        readings: How it is learned.
-        widths: m.
-        passes: Steps per label (thesis: 4).
-        batch_size: Labeled nodes per step (thesis: 5).
-        dropout: On both hidden layers (thesis: 0.4).
-        held_out: Share of the labeled nodes that is not learned from; above 0 the errors are theirs
-            and not those of the unlabeled nodes, for choosing.
     """
 
-    tasks: tuple[DegreeGroupTask, ...]
-    readings: tuple[Reading, ...] = axis("reading", READINGS)
-    widths: tuple[int, ...] = axis("width", (500,))
-    labels: tuple[int, ...] = axis("labels", (1000,))
+    tasks: tuple[DegreeGroupTask, ...]  # what is learned
+    readings: tuple[Reading, ...] = axis("reading", READINGS)  # how it is learned
+    widths: tuple[int, ...] = axis("width", (500,))  # m
+    labels: tuple[int, ...] = axis("labels", (1000,))  # |Omega|
     seeds: int = 3
-    passes: float = 4
-    batch_size: int = 5
-    dropout: float = 0.4
+    passes: float = 4  # steps per label (thesis: 4)
+    batch_size: int = 5  # labeled nodes per step (thesis: 5)
+    dropout: float = 0.4  # on both hidden layers (thesis: 0.4)
     first: int = 0
+    # share of the labeled nodes that is not learned from; above 0 the errors are theirs and not
+    # those of the unlabeled nodes, for choosing
     held_out: float = 0.0
 
 
@@ -109,15 +100,10 @@ def quick(grid: SampledTasks) -> SampledTasks:
 
 @dataclass(frozen=True)
 class Errors:
-    """A line for each task, a column for each reading and setting.
+    """A line for each task, a column for each reading and setting."""
 
-    Attributes:
-        setting: Key of what varies besides the tasks: "labels" or "width".
-        things: What it counts.
-    """
-
-    setting: str
-    things: str
+    setting: str  # key of what varies besides the tasks: "labels" or "width"
+    things: str  # what it counts
 
     def __call__(self, grid: SampledTasks, measured: Measurements) -> Shown:
         """The table and the rows."""

@@ -28,19 +28,12 @@ PAIRS: tuple[Pair, ...] = ((0.9, 0.1), (0.1, 0.9), (0.5, 0.5))
 
 @dataclass(frozen=True)
 class Lowest:
-    """Where a mean over seeds is lowest.
+    """Where a mean over seeds is lowest."""
 
-    Attributes:
-        at: The pair; None where all diverged.
-        seeds: In how many of them it is lowest there.
-        of: How many there are.
-        share: Share of the resamples of the seeds in which the mean is lowest there.
-    """
-
-    at: Pair | None
-    seeds: int
-    of: int
-    share: float
+    at: Pair | None  # the pair; None where all diverged
+    seeds: int  # in how many of them it is lowest there
+    of: int  # how many there are
+    share: float  # share of the resamples of the seeds in which the mean is lowest there
 
     def holds(self, claimed: Pair) -> bool:
         """Whether it is lowest where it is claimed to be, in 95 of 100 resamples."""
@@ -94,12 +87,9 @@ def _pair(of: Sequence[float]) -> Pair:
 
 @dataclass(frozen=True)
 class BestTargets:
-    """Each learner does best on the targets of one p^.
+    """Each learner does best on the targets of one p^."""
 
-    Attributes:
-        claimed: The p^ of every learner; None for the learner's own p*, FastGCN's being (0.9, 0.1).
-    """
-
+    # the p^ of every learner; None for the learner's own p*, FastGCN's being (0.9, 0.1)
     claimed: Pair | None = None
 
     def __call__(self, grid: SampledTasks, measured: Measurements) -> Verdict:

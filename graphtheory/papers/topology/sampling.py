@@ -29,21 +29,13 @@ Options = dict[str, float]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sampler with options of the GCN that is trained on its samples.
+    """A sampler with options of the GCN that is trained on its samples."""
 
-    Attributes:
-        sampler: One of `NAMES`.
-        trial: Network and optimizer.
-        variant: One of the sampler's in `SAMPLERS`, or "".
-        tried: Place in the list of options that are tried.
-        budget: Share of the neighbors of the rows in use.
-    """
-
-    sampler: str
-    trial: NodeTrial
-    variant: str = ""
-    tried: int = 0
-    budget: float = 1.0
+    sampler: str  # one of `NAMES`
+    trial: NodeTrial  # network and optimizer
+    variant: str = ""  # one of the sampler's in `SAMPLERS`, or ""
+    tried: int = 0  # place in the list of options that are tried
+    budget: float = 1.0  # share of the neighbors of the rows in use
 
     @property
     def name(self) -> str:
@@ -65,26 +57,19 @@ class Sampling(Grid):
 
     Prediction is with all neighbors. Variant and options of each sampler are chosen by mean
     validation score at the first budget and kept at the others.
-
-    Attributes:
-        candidates: What is chosen from.
-        budgets: Shares of the neighbors, see `budget.neighbor_use`.
-        tried: Changes of the options that a search chose for the GCN on all neighbors.
-        epochs: Upper bound.
-        patience: Epochs without a better validation score: long, for scores are noisy.
-        search_epochs: Upper bound for a candidate.
-        search_seeds: Splits that a candidate is judged on.
     """
 
-    candidates: tuple[Candidate, ...] = axis("candidate", ())
+    candidates: tuple[Candidate, ...] = axis("candidate", ())  # what is chosen from
     dataset: str = "Cora"
     root: Path | None = unrecorded(None)
+    # shares of the neighbors, see `budget.neighbor_use`
     budgets: tuple[float, ...] = unrecorded((0.1, 1 / 3))
+    # changes of the options that a search chose for the GCN on all neighbors
     tried: tuple[Options, ...] = unrecorded(_TRIED)
-    epochs: int = 400
-    patience: int = 100
-    search_epochs: int = unrecorded(200)
-    search_seeds: int = unrecorded(2)
+    epochs: int = 400  # upper bound
+    patience: int = 100  # epochs without a better validation score: long, for scores are noisy
+    search_epochs: int = unrecorded(200)  # upper bound for a candidate
+    search_seeds: int = unrecorded(2)  # splits that a candidate is judged on
     seeds: int = axis("seed", 5)
     first: int = 5
 

@@ -17,38 +17,23 @@ from graphtheory.patterns import DegreeGroups, FastGCN
 
 @dataclass(frozen=True)
 class Reading:
-    """How "the learning rate is 1e-3" is read.
+    """How "the learning rate is 1e-3" is read."""
 
-    Attributes:
-        name: In tables and pictures.
-        adam: Steps of Adam instead of SGD.
-        step_size: eta (thesis: 1e-3).
-        everything: Biases, from 0, and C are trained too: the model of practice, not that of the
-            theory.
-    """
-
-    name: str = "SGD"
-    adam: bool = False
-    step_size: float = 1e-3
+    name: str = "SGD"  # in tables and pictures
+    adam: bool = False  # steps of Adam instead of SGD
+    step_size: float = 1e-3  # eta (thesis: 1e-3)
+    # biases, from 0, and C are trained too: the model of practice, not that of the theory
     everything: bool = False
 
 
 class TrainingOptions(NamedTuple):
-    """How all networks are trained.
+    """How all networks are trained."""
 
-    Attributes:
-        width: m_1 = m_2.
-        steps: How many.
-        batch_size: Labeled nodes per step.
-        dropout: On both hidden layers.
-        reading: Optimizer, step size and what is trained.
-    """
-
-    width: int
-    steps: int
-    batch_size: int = 5
-    dropout: float = 0.4
-    reading: Reading = Reading()
+    width: int  # m_1 = m_2
+    steps: int  # how many
+    batch_size: int = 5  # labeled nodes per step
+    dropout: float = 0.4  # on both hidden layers
+    reading: Reading = Reading()  # optimizer, step size and what is trained
 
 
 class SampledTrials:
