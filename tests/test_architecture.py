@@ -50,7 +50,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"papers"} | _PAPERS,
 }
 
-_PYG_PLACES = ("graph/interop.py", "nn/conv/*", "data/*", "train/*", "integrations/*", "papers/*/*")
+_PYG_PLACES = (
+    "graph/interop.py", "nn/conv/*", "models/peers.py", "data/*", "train/*", "integrations/*",
+    "papers/*/*",
+)  # fmt: skip
 _KERNEL_PLACES = ("ops/backends/cpu/*", "structure/_*.py")
 CHAPTERS = {p.parent.name for p in (ROOT / PACKAGE / "papers").glob("*/__init__.py")}
 # Third-party package -> the files that may import it.

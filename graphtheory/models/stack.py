@@ -56,18 +56,23 @@ class Stack(nn.Module):
         options: Dropout before every layer, and the activation between layers.
         project: Apply a linear map to `hidden_channels` first.
         batch_norm: Normalize every feature over the nodes, between layer and activation.
+        layer_norm: Normalize the features of every node there instead.
 
     Raises:
-        ValueError: If there is no layer, or the number of neighborhoods is neither 1 nor L.
+        ValueError: If there is no layer, both norms are asked for, or the number of neighborhoods
+            is neither 1 nor L.
     """
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
         num_layers: int, options: StackOptions = DEFAULTS,
-        *, project: bool = False, batch_norm: bool = False,
+        *, project: bool = False, batch_norm: bool = False, layer_norm: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_layers(num_layers)
+        if batch_norm and layer_norm:
+            raise ValueError("layer_norm: got True beside batch_norm=True, expected one norm")
+        norm = nn.BatchNorm1d if batch_norm else nn.LayerNorm if layer_norm else nn.Identity
         self.input = nn.Linear(in_channels, hidden_channels) if project else None
         first = hidden_channels if project else in_channels
         widths = [first, *[hidden_channels] * (num_layers - 1)]
@@ -76,9 +81,7 @@ class Stack(nn.Module):
             make(w, out_channels if i == last else hidden_channels, i == last)
             for i, w in enumerate(widths)
         )
-        self.norms = nn.ModuleList(
-            nn.BatchNorm1d(hidden_channels) if batch_norm else nn.Identity() for _ in range(last)
-        )
+        self.norms = nn.ModuleList(norm(hidden_channels) for _ in range(last))
         self.act, self.drop = options.activation or nn.ELU(), nn.Dropout(options.dropout)
         self.input_drop = options.input_drop()
 

@@ -17,12 +17,13 @@ from graphtheory.patterns import (
     AtDistance,
     Compose,
     KHop,
+    MeanNormalize,
     Pattern,
     Sample,
     SymmetricNormalize,
 )
 
-NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res")
+NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage", "sgformer")
 COMPARED = NAMES[:5]
 
 
@@ -42,6 +43,7 @@ class NetworkConfig:
         ffn: A feed-forward part after each residual block's layer.
         project: A linear map before a classic stack; residual blocks always have one.
         batch_norm: Batch norm after each hidden layer of a classic stack.
+        layer_norm: Layer norm there instead; residual blocks always have it.
         activation: One of elu, gelu, relu; None is elu in a classic stack, gelu in residual blocks.
         root_weight: A linear term of the node's own in every layer (gt, gt-plain, -res).
         frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
@@ -62,6 +64,7 @@ class NetworkConfig:
     ffn: bool = False
     project: bool = False
     batch_norm: bool = False
+    layer_norm: bool = False
     activation: str | None = None
     root_weight: bool = True
     frozen_query: bool = False
@@ -116,7 +119,9 @@ def pattern_of(name: str, config: NetworkConfig) -> Pattern:
         return parse_neighbors(config.neighbors)
     if name.startswith("gcn"):
         return Compose(AddSelf(), SymmetricNormalize())
-    return AddSelf()
+    if name == "sage":
+        return MeanNormalize()
+    return Compose() if name == "sgformer" else AddSelf()
 
 
 def _check(name: str) -> None:
@@ -160,7 +165,9 @@ def build(
 
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-            gat-res and gcn-res are gat and gcn whose config asks for residual blocks.
+            gat-res and gcn-res add a linear term of the node itself to each layer; sage is that
+            term and the mean of the neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers`
+            graph convolutions and one layer of linear attention.
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
@@ -170,13 +177,22 @@ def build(
     """
     _check(name)
     c = config
-    has_heads = not name.startswith(("gcn", "mlp"))
+    if name == "sgformer":
+        from graphtheory.models.peers import sgformer  # PyG's models take long to import
+
+        return sgformer(num_features, c.hidden, num_classes, layers=c.layers, dropout=c.dropout)
+    has_heads = not name.startswith(("gcn", "mlp", "sage"))
     if has_heads and (c.heads < 1 or c.hidden % c.heads):
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
-    stack: Callable[..., nn.Module] = partial(Stack, project=c.project, batch_norm=c.batch_norm)
+    stack: Callable[..., nn.Module] = partial(
+        Stack, project=c.project, batch_norm=c.batch_norm, layer_norm=c.layer_norm
+    )
     if c.residual:
-        if c.batch_norm:
-            raise ValueError("batch_norm: got True, expected False with residual=True (layer norm)")
+        for norm in ("batch_norm", "layer_norm"):
+            if getattr(c, norm):
+                raise ValueError(
+                    f"{norm}: got True, expected False with residual=True (layer norm)"
+                )
         stack = partial(ResidualStack, ffn=c.ffn)
     options = StackOptions(c.dropout, c.input_dropout, _activation(c.activation))
     if name in ("gt", "gt-plain"):
@@ -190,6 +206,7 @@ def build(
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
         "gat": _gat(c),
         "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
+        "sage": lambda a, b, _: WithRoot(GCNConv(a, b, normalize=False), a, b),
         "mlp": lambda a, b, _: NodeLinear(a, b),
     }
     make = makers[name.removesuffix("-res")]

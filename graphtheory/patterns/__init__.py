@@ -8,7 +8,7 @@ from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effect
 from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
-from graphtheory.patterns.normalize import SymmetricNormalize
+from graphtheory.patterns.normalize import MeanNormalize, SymmetricNormalize
 from graphtheory.patterns.rows import layers_on_rows, on_rows, per_layer
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.samplers import Sampler
@@ -29,6 +29,7 @@ __all__ = [
     "FastGCN",
     "GraphSAGE",
     "KHop",
+    "MeanNormalize",
     "Pattern",
     "Sample",
     "Sampler",

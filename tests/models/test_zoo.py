@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch_geometric.nn import SAGEConv, SGFormer
 
 from graphtheory import Neighborhood
 from graphtheory.models import GraphTransformer, ResidualStack, Stack, zoo
@@ -22,6 +23,7 @@ CONFIGS = {
     "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
 }
 every_name = pytest.mark.parametrize("name", NAMES)
+every_stacked_name = pytest.mark.parametrize("name", [n for n in NAMES if n != "sgformer"])
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
@@ -84,7 +86,7 @@ def test_same_seed_same_network(name: str, tiny: Tiny) -> None:
     assert not torch.allclose(first, other)
 
 
-@every_name
+@every_stacked_name
 def test_residual_is_a_matter_of_the_config(name: str) -> None:
     for config, kind in ((CONFIGS["classic"], Stack), (CONFIGS["residual"], ResidualStack)):
         model = built(name, config)
@@ -100,7 +102,7 @@ def test_depth_and_width_are_the_config_s(name: str) -> None:
     assert count[2] - count[1] == count[1] - count[0]  # a hidden layer more each time
 
 
-@every_name
+@every_stacked_name
 def test_ffn_and_project_are_the_config_s(name: str) -> None:
     def size(config: NetworkConfig) -> int:
         return sum(p.numel() for p in built(name, config).parameters())
@@ -223,12 +225,14 @@ def test_pattern_of_the_others() -> None:
     for name in ("gcn", "gcn-res"):
         found = pattern_of(name, config)(graph).to_dense()
         torch.testing.assert_close(found, torch.full((2, 2), 0.5))
+    assert pattern_of("sage", config)(graph).to_dense().tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert pattern_of("sgformer", config) == Compose()
 
 
 def test_unknown_name() -> None:
     for call in (pattern_of, lambda n, c: build(n, c, num_features=1, num_classes=2)):
-        with pytest.raises(ValueError, match="model: got 'sage', expected one of gt, gt-plain"):
-            call("sage", NetworkConfig())
+        with pytest.raises(ValueError, match="model: got 'sag', expected one of gt, gt-plain"):
+            call("sag", NetworkConfig())
 
 
 @pytest.mark.parametrize("name", ["gt", "gt-plain", "gat", "gat-res"])
@@ -238,7 +242,7 @@ def test_heads_that_do_not_divide(name: str, heads: int) -> None:
         built(name, replace(CONFIGS["classic"], heads=heads))
 
 
-@pytest.mark.parametrize("name", ["gcn", "gcn-res", "mlp"])
+@pytest.mark.parametrize("name", ["gcn", "gcn-res", "sage", "mlp"])
 def test_networks_without_heads_take_any(name: str) -> None:
     built(name, replace(CONFIGS["classic"], heads=3))
 
@@ -251,3 +255,32 @@ def test_no_layers_are_refused(name: str) -> None:
 
 def test_what_is_compared_is_known() -> None:
     assert set(zoo.COMPARED) <= set(NAMES)
+
+
+def test_sage_is_the_node_and_the_mean_of_its_neighbors(tiny: Tiny) -> None:
+    config = NetworkConfig(hidden=16, layers=1, dropout=0.0)
+    model = built("sage", config).eval()
+    layer = SAGEConv(6, 3)
+    own = model.layers[0]
+    layer.load_state_dict({
+        "lin_l.weight": own.layer.lin.weight, "lin_l.bias": own.layer.bias,
+        "lin_r.weight": own.root.weight,
+    })  # fmt: skip
+    expected = layer(tiny.x, tiny.graph.edge_index())
+    torch.testing.assert_close(model(tiny.x, seen_by("sage", config, tiny)), expected)
+
+
+def test_sgformer_is_that_of_pyg(tiny: Tiny) -> None:
+    model = built("sgformer", CONFIGS["classic"]).eval()
+    theirs = SGFormer(6, 16, 3, trans_num_layers=1, gnn_num_layers=2).eval()
+    theirs.load_state_dict(model.network.state_dict())
+    batch = torch.zeros(len(tiny.x), dtype=torch.int64)
+    expected = theirs(tiny.x, tiny.graph.edge_index(), batch)
+    torch.testing.assert_close(model(tiny.x, tiny.graph), expected)
+
+
+def test_two_norms_are_refused() -> None:
+    with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
+        built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
+    with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
+        built("gcn", replace(CONFIGS["residual"], layer_norm=True))
