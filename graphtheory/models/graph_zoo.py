@@ -176,7 +176,7 @@ def build(
             attention = SPDTransformerConv(
                 c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
                 num_buckets=c.num_buckets if name == "gt" else None, root_weight=False,
-                **({"value_encoding": True} if c.value_encoding and name == "gt" else {}),
+                value_encoding=c.value_encoding and name == "gt",
             )  # fmt: skip
             local = [Convolution(gine(c.hidden, edges=edges), on_core=False)] if c.local else []
             return [GraphAttention(attention), *local]

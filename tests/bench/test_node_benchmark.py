@@ -113,5 +113,5 @@ def test_training_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(ValueError, match="name: unknown data set 'atlantis'"):
         replace(SMALL, dataset="atlantis").run()
-    with pytest.raises(ValueError, match="model: got 'sage'"):
-        replace(SMALL, models=("sage",)).run()
+    with pytest.raises(ValueError, match="model: got 'sag'"):
+        replace(SMALL, models=("sag",)).run()

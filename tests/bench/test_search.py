@@ -184,8 +184,8 @@ def test_progress_counts_candidates() -> None:
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(ValueError, match="model: got 'sage', expected one of gt"):
-        Search("karate", ("sage",), budget=1).run()
+    with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
+        Search("karate", ("sag",), budget=1).run()
 
 
 def test_a_longer_search_is_a_new_question(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,5 +73,5 @@ def test_without_a_search_there_are_plain_options(file: Path) -> None:
 
 
 def test_unknown_model(file: Path) -> None:
-    with pytest.raises(ValueError, match="model: got 'sage', expected one of gt"):
-        tuned.tuned_trial("cora", "sage")
+    with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
+        tuned.tuned_trial("cora", "sag")
