@@ -146,8 +146,8 @@ class GraphNetwork(nn.Module):
         blocks: Such as `GraphBlock`.
         norm: Of the nodes in front of the readout, so that a sum still tells how many they are.
         head: From `hidden` to the outputs.
-        readout: Any aggregation of PyG's, ``readout(x, ptr=ptr)``; None leaves a vector for each
-            node.
+        readout: ``readout(x, ptr=ptr) -> [num_graphs, hidden]``, such as `nn.GraphReadout`; None
+            leaves a vector for each node.
         neighbors: What attention sees: "all" nodes of the graph, "2" those at most two hops away;
             None for a network without attention. Needs ``batch.distance``.
         virtual_nodes: Between two blocks each, or none.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphtheory.models.graph_network import (
     Convolution,
@@ -16,13 +14,22 @@ from graphtheory.models.graph_network import (
     VirtualNodes,
     make_norm,
 )
-from graphtheory.nn import GATv2Conv, SPDTransformerConv
-from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine, readout_of
+from graphtheory.nn import (
+    DegreeEmbedding,
+    GATv2Conv,
+    GraphReadout,
+    LaplacianEncoding,
+    NodeEncoder,
+    SPDTransformerConv,
+    WalkEncoding,
+    feature_encoder,
+)
+from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 
 NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 COMPARED = NAMES
 _ATTENDING = ("gt", "gt-plain")
-_DEGREES = 64  # embeddings; larger degrees share the last
+_MAX_DEGREE = 64  # larger degrees share its embedding
 Columns = int | tuple[int, ...]
 """Number of float features, or the number of values of each column of integers."""
 
@@ -67,67 +74,15 @@ class GraphConfig:
     virtual_node: bool = False
 
 
-class NodeEncoder(nn.Module):
-    """Features of the nodes and their encodings, added up to `hidden` features.
-
-    Args:
-        columns: Of the nodes' features.
-        config: Which encodings there are.
-    """
-
-    def __init__(self, columns: Columns, config: GraphConfig) -> None:
-        super().__init__()
-        self.features = encoder(columns, config.hidden)
-        self.degree = nn.Embedding(_DEGREES, config.hidden) if config.degree else None
-        self.walk = _encoding(config.walk, config.hidden)
-        self.laplacian = _encoding(config.laplacian, config.hidden)
-
-    def forward(self, batch: Any) -> Tensor:
-        """[N, hidden]."""
-        x = self.features(batch.x)
-        if self.degree is not None:
-            count = batch.edge_index[1].bincount(minlength=len(x))
-            x = x + self.degree(count.clamp(max=_DEGREES - 1))
-        if self.walk is not None:
-            x = x + self.walk(batch.random_walk_pe)
-        if self.laplacian is not None:
-            vectors = batch.laplacian_eigenvector_pe
-            if self.training:  # eigenvectors are known up to their signs
-                shape = (batch.num_graphs, vectors.size(1))
-                signs = torch.randint(2, shape, device=vectors.device) * 2 - 1
-                vectors = vectors * signs[batch.batch]
-            x = x + self.laplacian(vectors)
-        return x
-
-
-class CategoricalEncoder(nn.Module):
-    """The sum of an embedding for each column of integers.
-
-    Args:
-        sizes: Number of values of each column.
-        width: Features.
-    """
-
-    def __init__(self, sizes: tuple[int, ...], width: int) -> None:
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, len(sizes)] -> [N, width]."""
-        return torch.stack([t(c) for t, c in zip(self.tables, x.unbind(1), strict=True)]).sum(0)
-
-
-def encoder(columns: Columns, width: int) -> nn.Module:
-    """A linear map of float features, or the embeddings of integers."""
-    if isinstance(columns, int):
-        return nn.Linear(columns, width)
-    return CategoricalEncoder(columns, width)
-
-
-def _encoding(columns: int, width: int) -> nn.Module | None:
-    if not columns:
-        return None
-    return nn.Sequential(nn.BatchNorm1d(columns), nn.Linear(columns, width))
+def node_encoder(features: Columns, config: GraphConfig) -> NodeEncoder:
+    """Features of the nodes and the encodings of a config, added up to `hidden` features."""
+    encodings: list[LaplacianEncoding | WalkEncoding] = []
+    if config.walk:
+        encodings.append(WalkEncoding(config.walk, config.hidden))
+    if config.laplacian:
+        encodings.append(LaplacianEncoding(config.laplacian, config.hidden))
+    degree = DegreeEmbedding(_MAX_DEGREE, config.hidden) if config.degree else None
+    return NodeEncoder(features, config.hidden, degree=degree, encodings=encodings)
 
 
 def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
@@ -199,9 +154,10 @@ def build(
     )  # fmt: skip
     between = c.layers - 1 if c.virtual_node else 0
     return GraphNetwork(
-        NodeEncoder(node_in, c), None if edge_in is None else encoder(edge_in, c.hidden),
+        node_encoder(node_in, c),
+        None if edge_in is None else feature_encoder(edge_in, c.hidden),
         blocks, make_norm(c.norm, c.hidden), head,
-        readout=readout_of(c.readout) if level == "graph" else None,
+        readout=GraphReadout(c.readout) if level == "graph" else None,
         neighbors=c.neighbors if name in _ATTENDING else None,
         virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
     )  # fmt: skip

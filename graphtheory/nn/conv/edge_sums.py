@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv, GINEConv
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.resolver import aggregation_resolver
 from torch_geometric.utils import degree
 
 
@@ -62,8 +61,3 @@ class EdgeGCNConv(MessagePassing):
     def message(self, x_j: Tensor, edge_attr: Tensor, weight: Tensor) -> Tensor:
         """Of each edge."""
         return weight[:, None] * (x_j + edge_attr).relu()
-
-
-def readout_of(name: str) -> nn.Module:
-    """PyG's aggregation of a name, such as "sum", "mean" or "max"."""
-    return aggregation_resolver(name)
