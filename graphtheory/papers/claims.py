@@ -58,14 +58,7 @@ def exponent_rows(what: str, found: Exponent | None, **about: Any) -> list[Row]:
 def reached(
     values: Sequence[float], share: str, value: str, about: dict[str, Any] | None = None
 ) -> list[Row]:
-    """Result rows of what some trials reach, infinite for those that do not.
-
-    Args:
-        values: One per trial.
-        share: Name of the share of trials that reach it.
-        value: Name of the values of those.
-        about: Parameters of the rows.
-    """
+    """Result rows of the share of trials that reach a value, and of it; infinite where none is."""
     finite, about = [one for one in values if one < math.inf], about or {}
     rows = [Row.of(share, len(finite) / len(values), "1", **about)]
     return [*rows, Row.of(value, finite, "1", **about)] if finite else rows

@@ -42,10 +42,7 @@ class Curves(Grid):
     ) -> tuple[Callable[[int, ShallowAttention], bool], list[Measured]]:
         """What a training loop calls in each step, and the list that it fills.
 
-        Args:
-            case: What learns.
-            value: Of the letter.
-            look: What the networks do, "hinge" among it, one entry for each seed.
+        `look` says what the networks do, "hinge" among it, one entry for each seed.
         """
         rows: list[Measured] = []
 

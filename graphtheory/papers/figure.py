@@ -74,29 +74,21 @@ class Figure:
 
     The key under which a finished cell is kept, the table, the result rows, the verdict, the quick
     form and the line of the list follow from these fields.
-
-    Attributes:
-        id: What `graphtheory reproduce` takes, such as "fig-7-3a".
-        summary: What it shows, in a line.
-        grid: Settings and cells.
-        run: Measures one cell: ``run(grid, **cell)``.
-        show: The measurements as a table and as rows; `papers.pivot.Pivot` is the usual one.
-        claims: What the paper claims.
-        picture: Draws the measurements: ``picture(grid, measured, title)``; None for no picture.
-        quick: The grid in a small form for a first look.
-        data: The data sets that it is made on; None for a figure that draws its own data.
-        bind: Sets the data set and the folder of its files in the grid.
     """
 
-    id: str
-    summary: str
-    grid: Any
-    run: Callable[..., list[Measured]]
+    id: str  # what `graphtheory reproduce` takes, such as "fig-7-3a"
+    summary: str  # what it shows, in a line
+    grid: Any  # settings and cells
+    run: Callable[..., list[Measured]]  # measures one cell: ``run(grid, **cell)``
+    # the measurements as a table and as rows; `papers.pivot.Pivot` is the usual one
     show: Callable[[Any, Measurements], Shown]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Claim, ...] = ()  # what the paper claims
+    # draws the measurements: ``picture(grid, measured, title)``; None for no picture
     picture: Callable[[Any, Measurements, str], Any] | None = None
-    quick: Callable[[Any], Any] = lambda grid: grid
+    quick: Callable[[Any], Any] = lambda grid: grid  # the grid in a small form for a first look
+    # the data sets that it is made on; None for a figure that draws its own data
     data: DataSets | None = None
+    # sets the data set and the folder of its files in the grid
     bind: Callable[[Any, str, Path | None], Any] = on_dataset
 
     @property

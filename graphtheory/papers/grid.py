@@ -54,10 +54,6 @@ class Grid:
     before. By convention `seeds` says how many networks, trials or draws there are, `first` which
     seed is the first, and `dataset` and `root` where the data lie.
 
-    Attributes:
-        side_by_side: Whether several cells may run at once, on a thread each. They must draw from
-            generators of their own.
-
     Example:
         >>> @dataclass(frozen=True)
         ... class Widths(Grid):
@@ -70,6 +66,8 @@ class Grid:
         {'width': 4, 'steps': 10, 'seed': 1}
     """
 
+    # whether several cells may run at once, on a thread each. They must draw from generators of
+    # their own.
     side_by_side: ClassVar[bool] = False
 
     def cells(self) -> list[Cell]:

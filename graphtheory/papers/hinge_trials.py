@@ -51,26 +51,19 @@ class HingeBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm4:
-    r"""How `train_hinge` and `descend` train.
+    """How `train_hinge` and `descend` train.
 
-    Args:
-        step_size: eta.
-        steps: T, the steps on `first` included.
-        batch_size: B labeled nodes a step; all of them where there are fewer.
-        first_steps: T_0, steps on the parameters named `first` alone.
-        pattern: Draws S^{n,t} from the candidates of each node of the batch, again in each step.
-        quiet: Training ends early after so many steps in a row without a loss on any node of any
-            trial's batch; 0 never ends early.
-
-    Source:
-        Li (2024), algorithm 4; 60 nodes and the node itself, section 3.5.1.
+    Source: Li (2024), algorithm 4; 60 nodes and the node itself, section 3.5.1.
     """
 
-    step_size: float = 0.01
-    steps: int = 1000
-    batch_size: int = 40
-    first_steps: int = 0
+    step_size: float = 0.01  # eta
+    steps: int = 1000  # T, the steps on `first` included
+    batch_size: int = 40  # B labeled nodes a step; all of them where there are fewer
+    first_steps: int = 0  # T_0, steps on the parameters named `first` alone
+    # draws S^{n,t} from the candidates of each node of the batch, again in each step
     pattern: Pattern = field(default_factory=lambda: Compose(Sample(60), AddSelf()))
+    # training ends early after so many steps in a row without a loss on any node of any trial's
+    # batch; 0 never ends early
     quiet: int = 0
 
 
@@ -102,8 +95,7 @@ def train_hinge(
     Returns:
         Steps taken.
 
-    Source:
-        Li (2024), algorithm 4, eqs. (3.3) and (B.2).
+    Source: Li (2024), algorithm 4, eqs. (3.3) and (B.2).
     """
 
     def draw(step: int) -> HingeBatch:
@@ -137,8 +129,7 @@ def descend(
     Returns:
         Steps taken.
 
-    Source:
-        Li (2024), eq. (E.2), with fresh prompts in every step, and algorithm 4.
+    Source: Li (2024), eq. (E.2), with fresh prompts in every step, and algorithm 4.
     """
     quiet = 0
     for step in range(options.steps):

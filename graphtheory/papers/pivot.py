@@ -37,37 +37,26 @@ class Pivot:
     """Means over the seeds: a line for each value of `lines`, a column for each value of `across`.
 
     Without `across` each measure is a column.
-
-    Attributes:
-        title: What the numbers are, after the figure's name.
-        measures: Key of a measurement -> its name in the result rows.
-        lines: Keys whose values make a line -> their names in the result rows.
-        across: Key whose values make the columns, or None.
-        heads: Headings of the columns before the numbers.
-        begin: The entries of a line before the numbers, from one of its measurements; None for the
-            values of `lines`.
-        facts: More keys of the result rows, the same within a line.
-        column: Heading of a column, with "{}" for its value.
-        cell: The measurements of a cell as text, such as `report.table.mean_spread`.
-        of: Which measurements are shown.
-        words: How many columns are words.
-        turned: Whether lines and columns change places in the table, but not in the rows.
-        note: Below the table.
     """
 
-    title: str
-    measures: Mapping[str, str]
-    lines: Mapping[str, str]
-    across: str | None = None
-    heads: Sequence[str] = ()
+    title: str  # what the numbers are, after the figure's name
+    measures: Mapping[str, str]  # key of a measurement -> its name in the result rows
+    lines: Mapping[str, str]  # keys whose values make a line -> their names in the result rows
+    across: str | None = None  # key whose values make the columns, or None
+    heads: Sequence[str] = ()  # headings of the columns before the numbers
+    # the entries of a line before the numbers, from one of its measurements; None for the values of
+    # `lines`
     begin: Callable[[Measured], list[str]] | None = None
-    facts: Sequence[str] = ()
-    column: str = "{}"
+    facts: Sequence[str] = ()  # more keys of the result rows, the same within a line
+    column: str = "{}"  # heading of a column, with "{}" for its value
+    # the measurements of a cell as text, such as `report.table.mean_spread`
     cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
+    # which measurements are shown
     of: Callable[[Measurements], Measurements] = lambda measured: measured
-    words: int = 1
+    words: int = 1  # how many columns are words
+    # whether lines and columns change places in the table, but not in the rows
     turned: bool = False
-    note: str = ""
+    note: str = ""  # below the table
 
     def __call__(self, grid: Any, measured: Measurements) -> Shown:
         """The table and the rows, whose values are those of the seeds."""

@@ -64,8 +64,7 @@ class ShallowAttention(nn.Module):
     Raises:
         ValueError: If a number is below 1 (buckets below 0), or shapes do not fit.
 
-    Source:
-        Li (2024), eqs. (3.1), (2.1) before the mean over receivers, and (6.2).
+    Source: Li (2024), eqs. (3.1), (2.1) before the mean over receivers, and (6.2).
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
@@ -120,8 +119,7 @@ class ShallowAttention(nn.Module):
     def without_attention(self) -> ShallowAttention:
         """W_Q = W_K = 0 and b = 0: every receiver takes the mean of its row, as in a GCN.
 
-        Source:
-            Li (2024), theorem 3.4.6.
+        Source: Li (2024), theorem 3.4.6.
         """
         for value in (self.W_Q, self.W_K, self.b):
             value.zero_()
@@ -213,12 +211,6 @@ class PatternStart:
     first patterns; other queries are orthogonal to all keys. What is orthogonal to all patterns is
     mapped to 0. Entries of W_O ~ N(0, xi^2), b = 0.
 
-    Args:
-        sigma: Error of the values.
-        delta: Error of keys and queries.
-        xi: Spread of W_O.
-        matched: Patterns with q_j = r_j; None is all of them.
-
     Source:
         Li (2024), assumption B.2.1, which states the first two. Section 3.5.1 prints
         W_Q = W_K = delta^2 I / c_0^2 and W_V = sigma^2 U / c_0^2, whose norms for its own numbers
@@ -231,10 +223,10 @@ class PatternStart:
         True
     """
 
-    sigma: float = 0.1
-    delta: float = 0.2
-    xi: float = 0.01
-    matched: int | None = 2
+    sigma: float = 0.1  # error of the values
+    delta: float = 0.2  # error of keys and queries
+    xi: float = 0.01  # spread of W_O
+    matched: int | None = 2  # patterns with q_j = r_j; None is all of them
 
     def __post_init__(self) -> None:
         for name in ("sigma", "delta", "xi"):
@@ -243,12 +235,7 @@ class PatternStart:
 
     @torch.no_grad()
     def __call__(self, model: ShallowAttention, mu: Tensor, generator: Generator) -> None:
-        """Overwrite the start of a model.
-
-        Args:
-            model: Its W_Q, W_K, W_V, W_O and b are set.
-            mu: Orthonormal patterns of each trial, [T, M, d].
-            generator: Source of randomness.
+        """Overwrite the start of a model, with orthonormal patterns of each trial, [T, M, d].
 
         Raises:
             ValueError: If the embeddings have no room for that many patterns.

@@ -123,15 +123,6 @@ def _moved(matrix: Tensor, at: Tensor, generator: Generator) -> Tensor:
 class ChainData:
     """The synthetic data of section 7.5.
 
-    Args:
-        dim: d_X.
-        num_patterns: M, patterns of training.
-        num_test_patterns: M', random orthonormal combinations of them.
-        steps: K.
-        share: alpha, of training.
-        contexts: l_tr (not in the source).
-        noise: Length of the noise of test examples.
-
     Raises:
         ValueError: If patterns do not fit or a number is out of range.
 
@@ -148,13 +139,13 @@ class ChainData:
         (torch.Size([4, 63, 60]), [61, 62, 63, 63], torch.Size([4, 30]))
     """
 
-    dim: int = 30
-    num_patterns: int = 20
-    num_test_patterns: int = 10
-    steps: int = 3
-    share: float = 0.4
-    contexts: int = 20
-    noise: float = 0.2
+    dim: int = 30  # d_X
+    num_patterns: int = 20  # M, patterns of training
+    num_test_patterns: int = 10  # M', random orthonormal combinations of them
+    steps: int = 3  # K
+    share: float = 0.4  # alpha, of training
+    contexts: int = 20  # l_tr (not in the source)
+    noise: float = 0.2  # length of the noise of test examples
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_test_patterns <= self.num_patterns <= self.dim:

@@ -15,18 +15,13 @@ from graphtheory.papers.chain.transitions import trajectories
 
 @dataclass(frozen=True)
 class TrajectoryErrors:
-    r"""Examples that move, in a wrong step, to the right trajectory of another start.
+    """Examples that move, in a wrong step, to the right trajectory of another start.
 
     With :math:`s_k(i)` the pattern of start i after k right steps, an example that is at
     :math:`s_{k-1}(i)` goes on to :math:`s_k(i)` with probability :math:`p_k`, to :math:`s_k(j)` of
     the rival j of i with probability :math:`q_k`, and to each other pattern with an equal part of
     the rest. "pairs": starts 2n and 2n + 1 are rivals, so that a second error can undo the first.
     "next": the rival of i is i + 1, cyclically, so that errors add up.
-
-    Args:
-        right: p_1..p_K.
-        rival: q_1..q_K.
-        onto: "pairs" or "next".
 
     Raises:
         ValueError: If probabilities are out of range or of different number.
@@ -44,9 +39,9 @@ class TrajectoryErrors:
         [0.5, 0.8]
     """
 
-    right: tuple[float, ...]
-    rival: tuple[float, ...]
-    onto: Literal["pairs", "next"] = "pairs"
+    right: tuple[float, ...]  # p_1..p_K
+    rival: tuple[float, ...]  # q_1..q_K
+    onto: Literal["pairs", "next"] = "pairs"  # "pairs" or "next"
 
     def __post_init__(self) -> None:
         if self.onto not in ("pairs", "next"):
@@ -94,15 +89,11 @@ class TrajectoryErrors:
         cls, tau_o: float, rho_o: float, steps: int, patterns: int, *,
         holds: bool = True, wrong: int | None = None,
     ) -> TrajectoryErrors:  # fmt: skip
-        """For given tau_o^f and rho_o^f.
+        """For given tau_o^f and rho_o^f of K steps on M' patterns, an even number.
 
-        Args:
-            tau_o: Probability of the most probable end.
-            rho_o: Its primacy over the second most probable one.
-            steps: K.
-            patterns: M', even.
-            holds: Whether condition 7.3.2 holds; else two steps have errors, onto the next start.
-            wrong: How many steps have errors, the first ones; None for all, or 2 unless `holds`.
+        Tau_o is the probability of the most probable end, rho_o its primacy over the second. Unless
+        condition 7.3.2 `holds`, two steps have errors, onto the next start; else the first `wrong`
+        ones do, None being all.
 
         Raises:
             ValueError: If no such matrices have these numbers.

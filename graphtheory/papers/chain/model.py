@@ -38,8 +38,7 @@ class ChainAttention(nn.Module):
         ValueError: If columns have another width or are fewer than two, T does not divide the
             prompts, a size is out of range, or there is no model.
 
-    Source:
-        Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
+    Source: Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
 
     Example:
         >>> model = ChainAttention(torch.eye(3, 8))

@@ -11,21 +11,13 @@ from graphtheory.papers.chain import checks
 
 
 class ChainPrompts(NamedTuple):
-    """B prompts of l examples with K steps each, and the right steps of their queries.
+    """B prompts of l examples with K steps each, and the right steps of their queries."""
 
-    Attributes:
-        context: x_i, y_i1, .., y_iK of each example, [B, l, K + 1, d].
-        context_pattern: Their patterns [B, l, K + 1].
-        query: z_0, .., z_K [B, K + 1, d].
-        query_pattern: Their patterns [B, K + 1].
-        vocabulary: The patterns [M, d], which are also the possible outputs.
-    """
-
-    context: Tensor
-    context_pattern: Tensor
-    query: Tensor
-    query_pattern: Tensor
-    vocabulary: Tensor
+    context: Tensor  # x_i, y_i1, .., y_iK of each example, [B, l, K + 1, d]
+    context_pattern: Tensor  # their patterns [B, l, K + 1]
+    query: Tensor  # z_0, .., z_K [B, K + 1, d]
+    query_pattern: Tensor  # their patterns [B, K + 1]
+    vocabulary: Tensor  # the patterns [M, d], which are also the possible outputs
 
     @property
     def steps(self) -> int:

@@ -32,15 +32,6 @@ class Subspaces:
 
     with unit vectors; the noise is as large as eq. (6) allows.
 
-    Args:
-        dim: m.
-        clusters: K, 2 or more.
-        rank: r, with (K - 1) r < m.
-        per_cluster: Samples of each cluster.
-        half_space: Whether samples are turned so that all of a cluster lie on one side of a random
-            vector that is orthogonal to all other clusters: what theorem 1 needs and does not say.
-        noise: epsilon in [0, 1].
-
     Raises:
         ValueError: A number out of its range.
 
@@ -52,12 +43,14 @@ class Subspaces:
         (torch.Size([4, 4]), [0, 0, 1, 1])
     """
 
-    dim: int
-    clusters: int
-    rank: int
-    per_cluster: int
+    dim: int  # m
+    clusters: int  # K, 2 or more
+    rank: int  # r, with (K - 1) r < m
+    per_cluster: int  # samples of each cluster
+    # whether samples are turned so that all of a cluster lie on one side of a random vector that is
+    # orthogonal to all other clusters: what theorem 1 needs and does not say
     half_space: bool = True
-    noise: float = 0.0
+    noise: float = 0.0  # epsilon in [0, 1]
 
     def __post_init__(self) -> None:
         least = {"dim": 1, "clusters": 2, "rank": 1, "per_cluster": 1}

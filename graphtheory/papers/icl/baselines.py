@@ -41,8 +41,7 @@ def context_predictions(name: str, x: Tensor, y: Tensor) -> Tensor:
     Raises:
         ValueError: If the name is unknown or shapes do not fit.
 
-    Source:
-        Li (2024), figure 6.4, but for least squares.
+    Source: Li (2024), figure 6.4, but for least squares.
 
     Example:
         >>> x = torch.tensor([[[0.0], [1.0], [0.9]]])

@@ -28,20 +28,12 @@ def _check_asked(count: int, task: Tensor | None, tasks: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PromptSource:
-    r"""Draws prompts of binary tasks that two patterns decide.
+    """Draws prompts of binary tasks that two patterns decide.
 
     A prompt has a task, drawn evenly. Its query has one of the two decisive patterns, evenly. A
     context has each decisive pattern with probability alpha / 2 and each other one with
     (1 - alpha) / (M1 - 2). Outputs are +1 and -1 of the decisive patterns, random of the others.
     Every input also has an irrelevant pattern, drawn evenly.
-
-    Args:
-        patterns: mu, nu and K.
-        tasks: Patterns mapped to +1 and -1, int64 [U, 2].
-        labels: Embeddings of -1 and +1, [2, d_y].
-        alpha: Share of contexts with a decisive pattern, above 0, at most 1; 1 where M1 = 2;
-            alpha' in tests.
-        length: Contexts of a prompt, l, at least 1.
 
     Raises:
         ValueError: If tasks or labels have another shape or a number is out of its range.
@@ -59,11 +51,12 @@ class PromptSource:
         torch.Size([100, 21, 60])
     """
 
-    patterns: Patterns
-    tasks: Tensor
-    labels: Tensor
+    patterns: Patterns  # mu, nu and K
+    tasks: Tensor  # patterns mapped to +1 and -1, int64 [U, 2]
+    labels: Tensor  # embeddings of -1 and +1, [2, d_y]
+    # share of contexts with a decisive pattern, above 0, at most 1; 1 where M1 = 2; alpha' in tests
     alpha: float = 0.8
-    length: int = 20
+    length: int = 20  # contexts of a prompt, l, at least 1
 
     def __post_init__(self) -> None:
         count = len(self.patterns.relevant)

@@ -27,8 +27,7 @@ def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, 
     Raises:
         ValueError: If no prompt has a context of the query's pattern.
 
-    Source:
-        Li (2024), corollary 6.4.3, whose left side is "same".
+    Source: Li (2024), corollary 6.4.3, whose left side is "same".
     """
     context, query = pattern[..., :-1], pattern[..., -1:]
     same = context == query
@@ -64,8 +63,7 @@ def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor)
         directions: Patterns [M, d_x], of any norm.
         own: Which of them is in each column, int64 [N].
 
-    Source:
-        Li (2024), proposition 6.4.1 and figure 6.2a.
+    Source: Li (2024), proposition 6.4.1 and figure 6.2a.
     """
     dim = directions.size(1)
     if dim > weight.size(0):
@@ -101,8 +99,7 @@ def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Ali
         mean: mu-bar, [d_x].
         q: Embedding of the label +1, [d_y].
 
-    Source:
-        Li (2024), proposition 6.4.5.
+    Source: Li (2024), proposition 6.4.5.
     """
     inputs, labels = rows.split((len(mean), len(q)), dim=-1)
     label_cosine = torch.cosine_similarity(labels, q.expand_as(labels), dim=-1)

@@ -19,12 +19,7 @@ class DiagonalStart:
     All diagonal entries of W_V and the first d_x of W_Q and W_K are delta, their other entries 0;
     entries of W_O ~ N(0, 1 / m).
 
-    Args:
-        features: d_x; the entries below, of the label, are in no key and no query.
-        delta: Above 0; the source has at most 0.2.
-
-    Source:
-        Li (2024), section 6.2.3.
+    Source: Li (2024), section 6.2.3.
 
     Example:
         >>> net = ShallowAttention(5, 6, width=8)
@@ -33,8 +28,8 @@ class DiagonalStart:
         [0.10..., 0.10..., 0.0, 0.0, 0.0]
     """
 
-    features: int
-    delta: float = 0.1
+    features: int  # d_x; the entries below, of the label, are in no key and no query
+    delta: float = 0.1  # above 0; the source has at most 0.2
 
     def __post_init__(self) -> None:
         if self.features < 1:
@@ -59,15 +54,10 @@ class DiagonalStart:
 
 
 class PromptPrediction(NamedTuple):
-    """Answers of networks to prompts.
+    """Answers of networks to prompts."""
 
-    Attributes:
-        value: F, [T, P]; its sign is the answer.
-        attention: Weights of the contexts [T, P, l]; None unless asked for.
-    """
-
-    value: Tensor
-    attention: Tensor | None
+    value: Tensor  # F, [T, P]; its sign is the answer
+    attention: Tensor | None  # weights of the contexts [T, P, l]; None unless asked for
 
     def wrong(self, answer: Tensor) -> Tensor:
         """Whether the sign is not that of the answer [P] or [T, P]; 0 and NaN have none."""
@@ -90,8 +80,7 @@ def icl_predict(
     Raises:
         ValueError: If columns have another shape.
 
-    Source:
-        Li (2024), eq. (6.2).
+    Source: Li (2024), eq. (6.2).
 
     Example:
         >>> net = ShallowAttention(3, 3, width=8, trials=2)

@@ -17,16 +17,10 @@ class Patterns:
 
     .. math:: x = \mu_j + \kappa \nu_k, \quad \kappa \sim U(-K, K)
 
-    Args:
-        relevant: :math:`\mu_j`, floating [M1, d_x]; any vectors.
-        irrelevant: :math:`\nu_k`, [M2, d_x]; M2 may be 0.
-        spread: K, 0 or more.
-
     Raises:
         ValueError: If relevant patterns are fewer than two, dimensions differ or K is negative.
 
-    Source:
-        Li (2024), eqs. (6.6) and (6.8), where "U(K', K')" is printed for U(-K', K').
+    Source: Li (2024), eqs. (6.6) and (6.8), where "U(K', K')" is printed for U(-K', K').
 
     Example:
         >>> inside = Patterns.orthogonal(4, 6, dim=10, generator=Generator().manual_seed(0))
@@ -34,9 +28,9 @@ class Patterns:
         [3.0, 3.0, 3.0, 3.0]
     """
 
-    relevant: Tensor
-    irrelevant: Tensor
-    spread: float = 0.5
+    relevant: Tensor  # mu_j, floating [M1, d_x]; any vectors
+    irrelevant: Tensor  # nu_k, [M2, d_x]; M2 may be 0
+    spread: float = 0.5  # K, 0 or more
 
     def __post_init__(self) -> None:
         if self.relevant.dim() != 2 or len(self.relevant) < 2:
@@ -79,8 +73,7 @@ class Patterns:
 
         The first M2' = M1' irrelevant patterns stay, and `spread` is K'.
 
-        Source:
-            Li (2024), eq. (6.12) and section 6.5.
+        Source: Li (2024), eq. (6.12) and section 6.5.
         """
         if coefficients.dim() != 2 or coefficients.size(1) != len(self.relevant):
             shape, count = tuple(coefficients.shape), len(self.relevant)

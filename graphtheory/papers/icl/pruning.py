@@ -19,8 +19,7 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
     Raises:
         ValueError: If the rule is unknown.
 
-    Source:
-        Li (2024), section 6.2.4.
+    Source: Li (2024), section 6.2.4.
     """
     if rule not in RULES:
         raise ValueError(f"rule: got {rule!r}, expected one of {', '.join(RULES)}")

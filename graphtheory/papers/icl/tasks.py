@@ -9,8 +9,7 @@ from torch import Tensor
 def all_tasks(patterns: int) -> Tensor:
     """Every ordered pair of M1 different patterns, the first mapped to +1, int64 [M1 (M1 - 1), 2].
 
-    Source:
-        Li (2024), definition 6.3.1.
+    Source: Li (2024), definition 6.3.1.
 
     Example:
         >>> all_tasks(3).tolist()
@@ -28,8 +27,7 @@ def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
     Raises:
         ValueError: If there are too many blocks, or none.
 
-    Source:
-        Li (2024), section 6.5.
+    Source: Li (2024), section 6.5.
 
     Example:
         >>> training_tasks(3).tolist()

@@ -31,17 +31,11 @@ class GaussianMixture:
     Group l is a minority where lambda_l < 1 / L. A weight may be 0: that group is then never drawn,
     but has a risk of its own.
 
-    Args:
-        weights: lambda_l, 0 or more with sum 1 [L].
-        means: mu_l [L, d].
-        covariances: Sigma_l, symmetric and positive definite [L, d, d].
-
     Raises:
         ValueError: If shapes do not fit, weights are no probabilities, or a covariance is not
             symmetric and positive definite.
 
-    Source:
-        Li (2024), section 4.3 and (C.3).
+    Source: Li (2024), section 4.3 and (C.3).
 
     Example:
         >>> mixture = GaussianMixture.isotropic((0.8, 0.2), ((1.0, 1.0), (0.0, 0.0)), (1.0, 3.0))
@@ -51,9 +45,9 @@ class GaussianMixture:
         [False, True]
     """
 
-    weights: Tensor
-    means: Tensor
-    covariances: Tensor
+    weights: Tensor  # lambda_l, 0 or more with sum 1 [L]
+    means: Tensor  # mu_l [L, d]
+    covariances: Tensor  # Sigma_l, symmetric and positive definite [L, d, d]
 
     def __post_init__(self) -> None:
         if self.means.dim() != 2:

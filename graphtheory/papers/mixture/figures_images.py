@@ -50,8 +50,7 @@ class Minorities(Grid):
     requires. The test images have no noise and occur in both kinds, so that each group is half of
     the test set, as in the source.
 
-    Source:
-        Li (2024), section 4.5.2.
+    Source: Li (2024), section 4.5.2.
     """
 
     # what varies: the variance delta^2 of the noisy copies of figure 4.1, in units of the variance

@@ -15,24 +15,18 @@ class Algorithm1:
 
     .. math:: W_{t+1} = W_t - \eta_0 \Big( \nabla f_n(W_t) + \frac1n \sum_{i=1}^n \nu_i \Big)
 
-    Args:
-        step_size: eta_0 of all networks, or of each trial [T].
-        steps: T.
-        noise: xi. Each entry of each nu_i is +xi or -xi with equal probability: the largest noise
-            that xi bounds.
-        examples: n, over which the noise is averaged.
-
     Raises:
         ValueError: If a step size is not positive, or a number is below 0 (examples: below 1).
 
-    Source:
-        Li (2024), eq. (4.6) and appendix C.1.
+    Source: Li (2024), eq. (4.6) and appendix C.1.
     """
 
-    step_size: float | Tensor
-    steps: int
+    step_size: float | Tensor  # eta_0 of all networks, or of each trial [T]
+    steps: int  # T
+    # xi. Each entry of each nu_i is +xi or -xi with equal probability: the largest noise that xi
+    # bounds.
     noise: float = 0.0
-    examples: int = 1
+    examples: int = 1  # n, over which the noise is averaged
 
     def __post_init__(self) -> None:
         if not bool((torch.as_tensor(self.step_size) > 0).all()):

@@ -35,18 +35,14 @@ class TwoKinds:
     rotation by 90 degrees. Both groups have mean 0; the covariance of the faint one is that of the
     other, rotated and divided by 4.
 
-    Args:
-        mean: m, [C, H, W].
-        deviation: s, of all entries, above 0.
-
     Example:
         >>> kinds = TwoKinds.of(torch.tensor([0, 100, 200, 20]).view(4, 1, 1, 1))
         >>> float(kinds(torch.tensor([[[[80]]]]), 1))
         0.0
     """
 
-    mean: Tensor
-    deviation: float
+    mean: Tensor  # m, [C, H, W]
+    deviation: float  # s, of all entries, above 0
 
     @classmethod
     def of(cls, pixels: Tensor) -> TwoKinds:
@@ -94,8 +90,7 @@ def with_noisy_copies(
     Raises:
         ValueError: If the group has fewer than that, or the variance is below 0.
 
-    Source:
-        Li (2024), section 4.5.2.
+    Source: Li (2024), section 4.5.2.
     """
     mine = examples.of(group)
     if not 0 <= copies <= len(mine):

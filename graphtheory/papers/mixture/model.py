@@ -35,8 +35,7 @@ class OneHidden(nn.Module):
     Raises:
         ValueError: If a number is below 1.
 
-    Source:
-        Li (2024), eqs. (4.1) to (4.3), (C.71).
+    Source: Li (2024), eqs. (4.1) to (4.3), (C.71).
 
     Example:
         >>> net = OneHidden(3, 2, trials=4)
@@ -111,8 +110,7 @@ class OneHidden(nn.Module):
             \Big( \frac{\phi'_j \phi'_l}{K^2} \Big[ \frac{y_i}{H^2} + \frac{1 - y_i}{(1 - H)^2}
             \Big] - \delta_{jl} \frac{\phi''_j}{K} \frac{y_i - H}{H (1 - H)} \Big)
 
-        Source:
-            Li (2024), eqs. (C.72), (C.73).
+        Source: Li (2024), eqs. (C.72), (C.73).
         """
         trials, starts, dim, neurons = self.W.shape
         total = self.W.new_zeros(trials, starts, neurons, neurons, dim, dim)

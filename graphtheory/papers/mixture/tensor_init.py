@@ -25,19 +25,6 @@ class TensorInit:
     The subspace U is spanned by the K eigenvectors of largest absolute eigenvalue of Q_2, or of
     Q_3(I, I, alpha) for a symmetric mixture; R_3 = Q_3(U, U, U) is decomposed; (C.5) fits Q_1.
 
-    Args:
-        neurons: K.
-        centered: Take y less its mean, which leaves every Q_j as it is and has less noise.
-        shared: Estimate all three from all examples instead of from a third of them each.
-        with_mean: The direction of Q_1, far better known than the others, is one of those that span
-            U, and is alpha, which otherwise is drawn.
-        third: U from Q_3 whatever the mixture is; None where it is symmetric. Q_2 is small, too,
-            where it is nearly so.
-        rescaled: (C.5) finds :math:`\|w_j\| E[\phi'(w_j^\top x)] / K`, as Q_1 says, and not the
-            magnitude that subroutine 1 takes it for; solve for :math:`\|w_j\|` as well. Where
-            features have a mean along w_j, two magnitudes may solve it; the smaller is taken.
-        tries: Pairs of random contractions, of which the one that fits R_3 best is taken.
-
     Raises:
         ValueError: If a number is below 1.
 
@@ -47,13 +34,21 @@ class TensorInit:
         here each pair gives generalized eigenvectors.
     """
 
-    neurons: int
+    neurons: int  # K
+    # take y less its mean, which leaves every Q_j as it is and has less noise
     centered: bool = True
-    shared: bool = True
+    shared: bool = True  # estimate all three from all examples instead of from a third of them each
+    # the direction of Q_1, far better known than the others, is one of those that span U, and is
+    # alpha, which otherwise is drawn
     with_mean: bool = True
+    # U from Q_3 whatever the mixture is; None where it is symmetric. Q_2 is small, too, where it is
+    # nearly so.
     third: bool | None = None
+    # (C.5) finds |w_j| E[phi'(w_j^T x)] / K, as Q_1 says, and not the magnitude that subroutine 1
+    # takes it for; solve for |w_j| as well. Where features have a mean along w_j, two magnitudes
+    # may solve it; the smaller is taken.
     rescaled: bool = True
-    tries: int = 30
+    tries: int = 30  # pairs of random contractions, of which the one that fits R_3 best is taken
 
     def __post_init__(self) -> None:
         for name in ("neurons", "tries"):

@@ -21,25 +21,18 @@ _TESTED = 100_000  # fresh features of each group that a risk is estimated on
 
 @dataclass(frozen=True)
 class Setting:
-    r"""Two groups and a teacher, in the letters of section 4.5.1.
+    """Two groups and a teacher, in the letters of section 4.5.1."""
 
-    Attributes:
-        means: m_l; :math:`\mu_l = m_l \mathbf{1}`.
-        deviations: sigma_l; Sigma_l = sigma_l^2 I, or what `turned` says.
-        weights: lambda_l.
-        dim: d.
-        neurons: K.
-        turned: Sigma_l = sigma_l^2 Lambda^T D Lambda with a random rotation, the same for both
-            groups, and D from 1 to 1.4.
-        size: Entries of W* are N(0, 1) where it is None, else uniform up to +-size.
-    """
-
-    means: tuple[float, float] = (1.0, -1.0)
+    means: tuple[float, float] = (1.0, -1.0)  # m_l; mu_l = m_l (1, ..., 1)
+    # sigma_l; Sigma_l = sigma_l^2 I, or what `turned` says
     deviations: tuple[float, float] = (1.0, 1.0)
-    weights: tuple[float, float] = (0.5, 0.5)
-    dim: int = 5
-    neurons: int = 3
+    weights: tuple[float, float] = (0.5, 0.5)  # lambda_l
+    dim: int = 5  # d
+    neurons: int = 3  # K
+    # Sigma_l = sigma_l^2 Lambda^T D Lambda with a random rotation, the same for both groups, and D
+    # from 1 to 1.4
     turned: bool = False
+    # entries of W* are N(0, 1) where it is None, else uniform up to +-size
     size: float | None = None
 
     @property

@@ -22,21 +22,11 @@ class TokenSets(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenPatterns:
-    r"""Tokens that are noisy patterns, in random order.
+    """Tokens that are noisy patterns, in random order.
 
     x_l ~ N(mu_j, c_0^2 I) with orthonormal mu_1..mu_M. Of label +1 a share alpha_star of the tokens
     has mu_1 and a share alpha_confusion mu_2, of label -1 the other way round; the others spread
     evenly over mu_3..mu_M. Shares are the same in every set, rounded to whole tokens.
-
-    Args:
-        tokens: L.
-        alpha_star: Share of label-relevant tokens, larger than alpha_confusion.
-        alpha_confusion: Share of confusion tokens.
-        num_patterns: M.
-        dim: d, at least M.
-        c_0: Standard deviation of the noise.
-        noisy: Share of tokens, of any pattern, whose noise has deviation `c_noisy` instead.
-        c_noisy: See there.
 
     Raises:
         ValueError: If a parameter is out of its range, or the shares leave no majority.
@@ -51,14 +41,15 @@ class TokenPatterns:
         ([5, 5, 5, 5], [1.0, -1.0, 1.0, -1.0])
     """
 
-    tokens: int = 50
-    alpha_star: float = 0.3
-    alpha_confusion: float = 0.05
-    num_patterns: int = 5
-    dim: int = 10
-    c_0: float = 0.01
+    tokens: int = 50  # L
+    alpha_star: float = 0.3  # share of label-relevant tokens, larger than alpha_confusion
+    alpha_confusion: float = 0.05  # share of confusion tokens
+    num_patterns: int = 5  # M
+    dim: int = 10  # d, at least M
+    c_0: float = 0.01  # standard deviation of the noise
+    # share of tokens, of any pattern, whose noise has deviation `c_noisy` instead
     noisy: float = 0.0
-    c_noisy: float = 0.0
+    c_noisy: float = 0.0  # see there
 
     def __post_init__(self) -> None:
         self._require("tokens", self.tokens >= 1, "at least 1")

@@ -24,8 +24,7 @@ class ShallowViT:
     Raises:
         ValueError: If the network has an `a` for each place, but no places are given.
 
-    Source:
-        Li (2024), eq. (2.1).
+    Source: Li (2024), eq. (2.1).
 
     Example:
         >>> import torch
@@ -46,10 +45,8 @@ class ShallowViT:
     def __call__(self, x: Tensor, rows: Neighborhood, sets: Tensor) -> Tensor:
         """Outputs [T, B] of sets, as a `hinge_trials.Network`.
 
-        Args:
-            x: Tokens of all trials [tokens, d].
-            rows: Tokens of each set, [T B, tokens], as many of each, those of trial 0 first.
-            sets: Ids of the sets; not read.
+        The tokens x [tokens, d] are of all trials. Rows [T B, tokens] hold those of each set, as
+        many of each, those of trial 0 first; ids of the sets are not read.
 
         Raises:
             ValueError: If the sets have different sizes.

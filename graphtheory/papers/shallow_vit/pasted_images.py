@@ -22,11 +22,6 @@ class Pasted:
     background one of 0..199, drawn for each patch. Removing the tokens of least rank thus removes
     background at random before anything else.
 
-    Args:
-        size: Rows and columns of the canvas, in pixels.
-        region: Those of the image.
-        patch: Those of a patch; divides both.
-
     Raises:
         ValueError: If sizes do not fit.
 
@@ -42,9 +37,9 @@ class Pasted:
         (torch.Size([3, 2, 10, 10]), 25, 16)
     """
 
-    size: int
-    region: int
-    patch: int
+    size: int  # rows and columns of the canvas, in pixels
+    region: int  # those of the image
+    patch: int  # those of a patch; divides both
 
     def __post_init__(self) -> None:
         for name in ("size", "region"):
@@ -71,12 +66,9 @@ class Pasted:
     def __call__(
         self, images: Tensor, generator: Generator, textured: Tensor | None = None
     ) -> Tensor:
-        """The pictures, uint8 [N, C + 1, size, size].
+        """The pictures, uint8 [N, C + 1, size, size], of images uint8 [N, C, H, W].
 
-        Args:
-            images: uint8 [N, C, H, W]; resized to the region.
-            generator: Source of places, textures and ranks.
-            textured: Bool [N]; backgrounds of the others are black. None is all.
+        Backgrounds of those that are not `textured` [N] are black; None is all.
         """
         count, channels = images.shape[:2]
         canvas = textures(count, channels, self.size, generator)

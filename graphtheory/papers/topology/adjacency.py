@@ -48,17 +48,9 @@ def deviation(
     draws: int = 20,
     generator: torch.Generator | None = None,
 ) -> Deviation:
-    r"""How far draws are from the effective adjacency: mean of :math:`\|A^s - A^*\|_\infty`.
+    r"""How far draws of a sampler from A are from A*: mean of :math:`\|A^s - A^*\|_\infty`.
 
-    Args:
-        pattern: A sampler.
-        neighborhood: A.
-        effective: A*.
-        draws: At least 2.
-        generator: Source of randomness of the draws.
-
-    Source:
-        Li (2024), lemmas D.1.2 and D.1.3, left sides of (D.2) and (D.18).
+    Source: Li (2024), lemmas D.1.2 and D.1.3, left sides of (D.2) and (D.18).
     """
     if draws < 2:
         raise ValueError(f"draws: got {draws}, expected at least 2")

@@ -28,8 +28,7 @@ def psi(degree: Tensor, size: Tensor) -> Tensor:
     Raises:
         ValueError: If lengths differ, or a number is out of range.
 
-    Source:
-        Li (2024), eq. (5.9).
+    Source: Li (2024), eq. (5.9).
 
     Example:
         >>> psi(torch.tensor([1.0, 4.0]), torch.tensor([8, 2])).tolist()
@@ -54,8 +53,7 @@ def largest_scaling(psi: Tensor, *, c: float = 1.0, symmetric: bool = False) -> 
 
     The source leaves c, above 0, open; symmetric is :math:`A^s = P^s A P^s`.
 
-    Source:
-        Li (2024), eqs. (5.8) and (D.16).
+    Source: Li (2024), eqs. (5.8) and (D.16).
     """
     _positive("c", c)
     part = len(psi) * psi
@@ -73,8 +71,7 @@ def smallest_share(
     A scaling of 0 asks for nothing: the share is 0. The tolerance tau, which the source writes
     poly(epsilon), and c are above 0; the source leaves c open.
 
-    Source:
-        Li (2024), eqs. (5.10) and (D.17).
+    Source: Li (2024), eqs. (5.10) and (D.17).
     """
     _positive("c", c)
     _positive("tolerance", tolerance)

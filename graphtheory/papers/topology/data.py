@@ -109,8 +109,7 @@ def degree_group_graph(
     Raises:
         ValueError: If there are not as many degrees as sizes, or one is out of its range.
 
-    Source:
-        Li (2024), section 5.4, which says that edges are random and degrees about d_l.
+    Source: Li (2024), section 5.4, which says that edges are random and degrees about d_l.
     """
     if len(sizes) != len(degrees) or not sizes:
         raise ValueError(

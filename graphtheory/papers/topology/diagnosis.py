@@ -48,31 +48,20 @@ _SURE = 3  # standard errors by which a node must differ to be listed
 
 @dataclass(frozen=True)
 class SamplingDiagnosis:
-    """Effective adjacency of one sampler on one graph, A the GCN's matrix with self-loops.
+    """Effective adjacency of one sampler on one graph, A the GCN's matrix with self-loops."""
 
-    Attributes:
-        dataset: Name of a graph.
-        sampling: Name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers.
-        root: Folder with the raw files; not needed for embedded sets.
-        share: Part of the nodes that is drawn.
-        groups: Degree groups of the table, and of the samplers that draw by them.
-        p_star: p*_l of each group for the samplers by degree groups; () is 1.
-        draws: For the deviation, at least 2; A* without a closed form takes 50 times as many.
-        tolerance: tau of (5.10) and (D.17), whose constants are taken as 1.
-        seed: Of the draws, and of the synthetic graph.
-        neighbors: Senders a row that graphsage draws.
-    """
-
-    dataset: str = "karate"
+    dataset: str = "karate"  # name of a graph
+    # name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers
     sampling: str = "degree-groups"
-    root: Path | None = None
-    share: float = 0.5
-    groups: int = 3
-    p_star: tuple[float, ...] = ()
+    root: Path | None = None  # folder with the raw files; not needed for embedded sets
+    share: float = 0.5  # part of the nodes that is drawn
+    groups: int = 3  # degree groups of the table, and of the samplers that draw by them
+    p_star: tuple[float, ...] = ()  # p*_l of each group for the samplers by degree groups; () is 1
+    # for the deviation, at least 2; A* without a closed form takes 50 times as many
     draws: int = 20
-    tolerance: float = 0.1
-    seed: int = 0
-    neighbors: int = 10
+    tolerance: float = 0.1  # tau of (5.10) and (D.17), whose constants are taken as 1
+    seed: int = 0  # of the draws, and of the synthetic graph
+    neighbors: int = 10  # senders a row that graphsage draws
 
     @cached_property
     def name(self) -> str:

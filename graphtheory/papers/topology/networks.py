@@ -72,14 +72,10 @@ class SampledGCNs:
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Outputs [R, K] of some nodes of the union.
+        """Outputs [R, K] of nodes [R] of the union, those of a graph together, graphs in order.
 
-        Args:
-            nodes: Their ids [R], those of one graph together and the graphs in order.
-            adjacency: A of the union of all graphs.
-            factor: The diagonal of P^s [N]; the outputs are then with A P^s in all three layers.
-            dropout: Probability, on both hidden layers.
-            generator: Source of dropout.
+        With the diagonal of P^s [N] as `factor` they are those with A P^s in all three layers;
+        dropout is on both hidden layers.
         """
         needed, neighborhoods = [nodes], list[Neighborhood]()
         for _ in range(NUM_LAYERS):

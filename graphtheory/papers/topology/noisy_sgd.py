@@ -15,25 +15,18 @@ def _not_negative(**values: float) -> None:
 
 @dataclass(frozen=True)
 class Perturbation:
-    r"""Random perturbations that the analysis needs and practice does not; none by default.
-
-    Args:
-        sigma_w: Standard deviation of W^rho, which smooths W.
-        sigma_v: Standard deviation of V^rho.
-        signs: Multiply the learned changes by a random diagonal matrix Sigma of signs.
-        noise: Standard deviation of the noise that is added to every gradient.
+    """Random perturbations that the analysis needs and practice does not; none by default.
 
     Raises:
         ValueError: If a deviation is negative.
 
-    Source:
-        Li (2024), section 5.3.3.
+    Source: Li (2024), section 5.3.3.
     """
 
-    sigma_w: float = 0.0
-    sigma_v: float = 0.0
-    signs: bool = False
-    noise: float = 0.0
+    sigma_w: float = 0.0  # standard deviation of W^rho, which smooths W
+    sigma_v: float = 0.0  # standard deviation of V^rho
+    signs: bool = False  # multiply the learned changes by a random diagonal matrix Sigma of signs
+    noise: float = 0.0  # standard deviation of the noise that is added to every gradient
 
     def __post_init__(self) -> None:
         _not_negative(sigma_w=self.sigma_w, sigma_v=self.sigma_v, noise=self.noise)
@@ -50,19 +43,14 @@ class Regularizers:
 
     The first norm is over columns: :math:`\|W\|_{2,4}^4 = \sum_i \|w_i\|_2^4`. None by default.
 
-    Args:
-        lambda_w: Of W, 0 or more.
-        lambda_v: Of V, 0 or more.
-
     Raises:
         ValueError: If a coefficient is negative.
 
-    Source:
-        Li (2024), eqs. (5.1), (5.11).
+    Source: Li (2024), eqs. (5.1), (5.11).
     """
 
-    lambda_w: float = 0.0
-    lambda_v: float = 0.0
+    lambda_w: float = 0.0  # of W, 0 or more
+    lambda_v: float = 0.0  # of V, 0 or more
 
     def __post_init__(self) -> None:
         _not_negative(lambda_w=self.lambda_w, lambda_v=self.lambda_v)
@@ -87,29 +75,21 @@ class Regularizers:
 
 @dataclass(frozen=True)
 class Algorithm2:
-    r"""Options of `train_on_samples`.
-
-    Args:
-        step_size: eta, above 0 and below 1.
-        outer: T, at least 1.
-        inner: T_w steps in each outer loop, at least 1.
-        batch_size: Labeled nodes per step, at least 1; all of them where there are fewer.
-        decay: :math:`\lambda_{t+1} = (1 - \eta) \lambda_t`; otherwise lambda stays 1.
-        one_draw: Use the same A^s in all three layers; otherwise each layer draws its own.
-        perturbation: Smoothing, signs and noise.
-        regularizers: Penalties on the learned changes.
+    """Options of `train_on_samples`.
 
     Raises:
         ValueError: If a number is out of range.
     """
 
-    step_size: float = 1e-3
-    outer: int = 1
-    inner: int = 1000
-    batch_size: int = 5
-    decay: bool = True
+    step_size: float = 1e-3  # eta, above 0 and below 1
+    outer: int = 1  # T, at least 1
+    inner: int = 1000  # T_w steps in each outer loop, at least 1
+    batch_size: int = 5  # labeled nodes per step, at least 1; all of them where there are fewer
+    decay: bool = True  # lambda_{t+1} = (1 - eta) lambda_t; otherwise lambda stays 1
+    # use the same A^s in all three layers; otherwise each layer draws its own
     one_draw: bool = False
-    perturbation: Perturbation = field(default_factory=Perturbation)
+    perturbation: Perturbation = field(default_factory=Perturbation)  # smoothing, signs and noise
+    # penalties on the learned changes
     regularizers: Regularizers = field(default_factory=Regularizers)
 
     def __post_init__(self) -> None:

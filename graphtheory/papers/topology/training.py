@@ -22,19 +22,12 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class SampledRun(NamedTuple):
-    """What `train_on_samples` did.
+    """What `train_on_samples` did."""
 
-    Attributes:
-        learned_w: W_T, the learned change of W^(0).
-        learned_v: V_T.
-        scale: lambda_(T-1).
-        losses: Of every step, on its batch, without penalties.
-    """
-
-    learned_w: Tensor
-    learned_v: Tensor
-    scale: float
-    losses: list[float]
+    learned_w: Tensor  # W_T, the learned change of W^(0)
+    learned_v: Tensor  # V_T
+    scale: float  # lambda_(T-1)
+    losses: list[float]  # of every step, on its batch, without penalties
 
 
 def train_on_samples(

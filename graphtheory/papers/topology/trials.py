@@ -53,8 +53,7 @@ class SampledTrials:
     Raises:
         TypeError: If a sampler does not scale columns alone.
 
-    Source:
-        Li (2024), eq. (5.4) and section 5.4; the initial values of section 5.3.3.
+    Source: Li (2024), eq. (5.4) and section 5.4; the initial values of section 5.3.3.
     """
 
     def __init__(
