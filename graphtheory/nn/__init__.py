@@ -36,6 +36,7 @@ from graphtheory.nn.messages import (
 )
 from graphtheory.nn.nearest import NearestNeighbors
 from graphtheory.nn.patch import PatchEmbedding, PositionEmbedding
+from graphtheory.nn.path_encoding import PathEncoding
 from graphtheory.nn.reduce import unmerge
 from graphtheory.nn.reducers import Fuse, Keep, Merge
 from graphtheory.nn.sequence_position import (
@@ -59,8 +60,8 @@ __all__ = [
     "GraphReadout", "Grapher", "Keep", "LaplacianEncoding", "LearnedCenters", "LearnedPosition",
     "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
     "MultiScale", "NearestNeighbors", "NoPosition", "NodeEncoder", "OverlapPool", "PatchEmbedding",
-    "PeriodicPositions", "PositionEmbedding", "RelativePosition", "SPDTransformerConv",
-    "SageMessage", "SemanticTokens", "SinusoidalPositions", "SumMessage", "TransformerConv",
-    "TransformerHead", "WalkEncoding", "attention_maps", "class_codes", "coded_hinge",
-    "decode_class", "feature_encoder", "unmerge",
+    "PathEncoding", "PeriodicPositions", "PositionEmbedding", "RelativePosition",
+    "SPDTransformerConv", "SageMessage", "SemanticTokens", "SinusoidalPositions", "SumMessage",
+    "TransformerConv", "TransformerHead", "WalkEncoding", "attention_maps", "class_codes",
+    "coded_hinge", "decode_class", "feature_encoder", "unmerge",
 ]  # fmt: skip

@@ -86,20 +86,23 @@ class CategoricalEncoder(nn.Module):
         return f"{self.sizes}, {self.table.size(1)}"
 
 
-def feature_encoder(features: int | Sequence[int], dim: int) -> nn.Module:
+def feature_encoder(
+    features: int | Sequence[int], dim: int, *, bias: bool = True
+) -> nn.Linear | CategoricalEncoder:
     """The first layer for features of nodes or edges: linear, or `CategoricalEncoder`.
 
     Args:
         features: Number of floating features, or the number of categories of each column.
         dim: Features of the result.
+        bias: Of the linear map.
 
     Example:
         >>> feature_encoder(3, 8), feature_encoder((5, 4), 8)
         (Linear(in_features=3, out_features=8, bias=True), CategoricalEncoder((5, 4), 8))
     """
-    return (
-        nn.Linear(features, dim) if isinstance(features, int) else CategoricalEncoder(features, dim)
-    )
+    if isinstance(features, int):
+        return nn.Linear(features, dim, bias=bias)
+    return CategoricalEncoder(features, dim)
 
 
 class NodeEncoder(nn.Module):

@@ -14,6 +14,8 @@ from graphtheory.structure.discriminative import (
 )
 from graphtheory.structure.distance import UNREACHABLE, shortest_path_distance
 from graphtheory.structure.encodings import centroid_distance, centroids, degree_encoding
+from graphtheory.structure.paths import shortest_path_edges
+from graphtheory.structure.resistance import resistance_bucket, resistance_distance
 
 __all__ = [
     "UNREACHABLE",
@@ -28,6 +30,9 @@ __all__ = [
     "degree_encoding",
     "discriminative_nodes",
     "hop_ball",
+    "resistance_bucket",
+    "resistance_distance",
     "shortest_path_distance",
+    "shortest_path_edges",
     "winning_margin",
 ]
