@@ -13,8 +13,11 @@ from graphtheory.graph.grid import Grid, Windows, grid_neighbors, windows
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
+from graphtheory.graph.tokens import TOKEN, GraphTokens
 
 __all__ = [
+    "TOKEN",
+    "GraphTokens",
     "Grid",
     "Neighborhood",
     "Sets",

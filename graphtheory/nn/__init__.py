@@ -1,7 +1,7 @@
 """Layers on the core; PyG's contract in `nn.conv`. Their parts are in the modules."""
 
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
-from graphtheory.nn.bias import BucketBias
+from graphtheory.nn.bias import BucketBias, JointBias
 from graphtheory.nn.blocks import Block
 from graphtheory.nn.centers import (
     AveragePool,
@@ -57,11 +57,11 @@ __all__ = [
     "Attention", "AttentionMap", "AttentionMessage", "AveragePool", "Block", "BucketBias",
     "CategoricalEncoder", "Centers", "ConditionalPosition", "ConvStem", "DegreeEmbedding",
     "EdgeMessage", "Fuse", "GATConv", "GATv2Conv", "GCNConv", "GPSConv", "GraphBlock",
-    "GraphReadout", "Grapher", "Keep", "LaplacianEncoding", "LearnedCenters", "LearnedPosition",
-    "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
-    "MultiScale", "NearestNeighbors", "NoPosition", "NodeEncoder", "OverlapPool", "PatchEmbedding",
-    "PathEncoding", "PeriodicPositions", "PositionEmbedding", "RelativePosition",
-    "SPDTransformerConv", "SageMessage", "SemanticTokens", "SinusoidalPositions", "SumMessage",
-    "TransformerConv", "TransformerHead", "WalkEncoding", "attention_maps", "class_codes",
-    "coded_hinge", "decode_class", "feature_encoder", "unmerge",
+    "GraphReadout", "Grapher", "JointBias", "Keep", "LaplacianEncoding", "LearnedCenters",
+    "LearnedPosition", "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative",
+    "Merge", "Message", "MultiScale", "NearestNeighbors", "NoPosition", "NodeEncoder",
+    "OverlapPool", "PatchEmbedding", "PathEncoding", "PeriodicPositions", "PositionEmbedding",
+    "RelativePosition", "SPDTransformerConv", "SageMessage", "SemanticTokens",
+    "SinusoidalPositions", "SumMessage", "TransformerConv", "TransformerHead", "WalkEncoding",
+    "attention_maps", "class_codes", "coded_hinge", "decode_class", "feature_encoder", "unmerge",
 ]  # fmt: skip

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
+from graphtheory.graph import TOKEN
 from graphtheory.ops import BucketedBias
 from graphtheory.structure import UNREACHABLE
 
@@ -18,13 +21,15 @@ class BucketBias(nn.Module):
 
     A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more,
     unreachable pairs (255) included, into the last. With `own_unreachable` the table has one row
-    more, for pairs without a path. Relative positions in a window are buckets, too; more than 254
-    of them, which no distance needs, are looked up for each edge.
+    more, for pairs without a path; with `own_token` one more behind it, for pairs with the token of
+    a graph (`graph.TOKEN` = 254, as `graph.GraphTokens` marks them). Relative positions in a window
+    are buckets, too; more than 254 of them, which no distance needs, are looked up for each edge.
 
     Args:
-        num_buckets: Z, at least 1; at most 254 with `own_unreachable`.
+        num_buckets: Z, at least 1; at most 254 with `own_unreachable`, 253 with `own_token`.
         heads: Heads that each learn their own b.
         own_unreachable: Give unreachable pairs a bucket of their own.
+        own_token: Give pairs with a graph token a bucket of their own, the last.
         saturate: False makes a reachable distance of Z hops or more an error instead.
 
     Shapes:
@@ -53,6 +58,7 @@ class BucketBias(nn.Module):
         heads: int,
         *,
         own_unreachable: bool = False,
+        own_token: bool = False,
         saturate: bool = True,
     ) -> None:
         super().__init__()
@@ -62,11 +68,16 @@ class BucketBias(nn.Module):
             raise ValueError(
                 f"num_buckets: got {num_buckets}, expected at most {_BYTE} with own_unreachable"
             )
+        if num_buckets >= _BYTE and own_token:
+            raise ValueError(
+                f"num_buckets: got {num_buckets}, expected at most {_BYTE - 1} with own_token"
+            )
         if heads < 1:
             raise ValueError(f"heads: got {heads}, expected at least 1")
         self.num_buckets, self.saturate = num_buckets, saturate
-        self.own_unreachable = own_unreachable
-        self.table = nn.Parameter(torch.zeros(num_buckets + own_unreachable, heads))
+        self.own_unreachable, self.own_token = own_unreachable, own_token
+        rows = num_buckets + own_unreachable + own_token
+        self.table = nn.Parameter(torch.zeros(rows, heads))
 
     def reset_parameters(self) -> None:
         """Back to b = 0."""
@@ -86,6 +97,8 @@ class BucketBias(nn.Module):
         bucket = distance.clamp(max=self.num_buckets - 1).to(torch.uint8)
         if self.own_unreachable:
             bucket = torch.where(distance == UNREACHABLE, self.num_buckets, bucket).to(torch.uint8)
+        if self.own_token:
+            bucket = torch.where(distance == TOKEN, len(self.table) - 1, bucket).to(torch.uint8)
         return BucketedBias(bucket, self.table)
 
     def _check_range(self, distance: Tensor) -> None:
@@ -94,6 +107,8 @@ class BucketBias(nn.Module):
         if self.saturate:
             return
         reachable = distance[distance != UNREACHABLE]
+        if self.own_token:
+            reachable = reachable[reachable != TOKEN]
         longest = int(reachable.max()) if reachable.numel() else 0
         if longest >= self.num_buckets:
             raise ValueError(
@@ -104,3 +119,63 @@ class BucketBias(nn.Module):
     def extra_repr(self) -> str:
         """Sizes."""
         return f"num_buckets={self.num_buckets}, heads={self.table.size(1)}"
+
+
+class JointBias(nn.Module):
+    r"""Sum of the biases of several distances, such as hops and resistance.
+
+    .. math:: b_{(s,n)} = \sum_k b_k[\text{bucket}_k(s, n)]
+
+    While all combinations of buckets are at most 256, they are the rows of one table, and no value
+    per pair and head is built.
+
+    Args:
+        parts: A `BucketBias` for each column of distances.
+
+    Shapes:
+        distance, an integer tensor [num_edges, parts] -> `ops.BucketedBias`, or with more
+        combinations a tensor [num_edges, heads].
+
+    Raises:
+        ValueError: If there are no parts, they differ in heads, or there are more or fewer columns.
+
+    Source:
+        Zhang et al. (2023), Graphormer-GD: hops and resistance in one bias. Differs: a sum, and
+        only in the logits.
+
+    Example:
+        >>> joint = JointBias(BucketBias(20, 4), BucketBias(12, 4))
+        >>> joint(torch.tensor([[1, 2], [255, 0]])).bucket.tolist()
+        [14, 228]
+    """
+
+    def __init__(self, *parts: BucketBias) -> None:
+        super().__init__()
+        heads = {part.table.size(1) for part in parts}
+        if len(heads) != 1:
+            raise ValueError(f"parts: got {len(parts)} with heads {sorted(heads)}, expected equal")
+        self.parts = nn.ModuleList(parts)
+
+    def reset_parameters(self) -> None:
+        """Back to b = 0."""
+        for table in self.parameters():
+            nn.init.zeros_(table)
+
+    def forward(self, distance: Tensor) -> BucketedBias | Tensor:
+        """Sort each column into buckets, and add."""
+        if distance.dim() != 2 or distance.size(1) != len(self.parts):
+            shape = tuple(distance.shape)
+            raise ValueError(f"distance: shape {shape}, expected [num_edges, {len(self.parts)}]")
+        made = [part(column) for part, column in zip(self.parts, distance.unbind(1), strict=True)]
+        if math.prod(len(table) for table in self.parameters()) > _BYTE + 2:
+            return torch.stack([bias_of_edges(one) for one in made]).sum(0)
+        (bucket, table), *others = made
+        for more, rows in others:
+            bucket = bucket * len(rows) + more
+            table = (table[:, None] + rows).flatten(0, 1)
+        return BucketedBias(bucket, table)
+
+
+def bias_of_edges(bias: BucketedBias | Tensor) -> Tensor:
+    """One value per edge and head."""
+    return bias if isinstance(bias, Tensor) else bias.table.index_select(0, bias.bucket.long())

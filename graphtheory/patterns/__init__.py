@@ -5,6 +5,7 @@ from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
 from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
+from graphtheory.patterns.expander import Expander
 from graphtheory.patterns.fastgcn import FastGCN
 from graphtheory.patterns.hops import AtDistance, KHop
 from graphtheory.patterns.ladies import LADIES
@@ -16,6 +17,8 @@ from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logi
 from graphtheory.patterns.topk import TopK
 from graphtheory.patterns.uniform import Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
+from graphtheory.patterns.virtual_node import VirtualNode
+from graphtheory.patterns.window import Window
 
 __all__ = [
     "LADIES",
@@ -26,6 +29,7 @@ __all__ = [
     "DegreeGroups",
     "Effective",
     "EffectiveAdjacency",
+    "Expander",
     "FastGCN",
     "GraphSAGE",
     "KHop",
@@ -37,6 +41,8 @@ __all__ = [
     "SymmetricNormalize",
     "TopK",
     "UniformNodes",
+    "VirtualNode",
+    "Window",
     "apply_fixed",
     "attention_logits",
     "effective_adjacency",

@@ -23,9 +23,11 @@ class Pattern(ABC):
         is_random: Whether the result depends on a draw.
         by_row: Whether the rule, applied to some rows of a graph, gives these rows of its result;
             where it is random, with the same distribution.
+        by_position: Whether the ids of nodes matter, so that other names give another result.
     """
 
     is_random: ClassVar[bool] = False
+    by_position: ClassVar[bool] = False
     by_row: ClassVar[bool] = False
 
     @abstractmethod

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphtheory.nn import BucketBias
+from graphtheory.graph import TOKEN
+from graphtheory.nn.bias import BucketBias, JointBias, bias_of_edges
 from graphtheory.structure import UNREACHABLE
 
 
@@ -89,3 +92,46 @@ def test_representation_and_state() -> None:
     assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
     assert list(module.state_dict()) == ["table"]
     assert module.is_bucket_bias
+
+
+def test_pairs_with_a_token_have_a_bucket_of_their_own() -> None:
+    hops = torch.tensor([0, 1, 2, 200, TOKEN, UNREACHABLE], dtype=torch.uint8)
+    both = BucketBias(3, 2, own_unreachable=True, own_token=True)
+    assert both.table.shape == (5, 2)
+    assert both(hops).bucket.tolist() == [0, 1, 2, 2, 4, 3]
+    assert BucketBias(3, 2, own_token=True)(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
+    assert BucketBias(3, 2)(hops).bucket.tolist() == [0, 1, 2, 2, 2, 2]
+    strict = BucketBias(3, 2, own_token=True, saturate=False)
+    assert strict(hops[[2, 4, 5]]).bucket.tolist() == [2, 3, 2]
+    with pytest.raises(ValueError, match="num_buckets: got 254, expected at most 253"):
+        BucketBias(254, 2, own_token=True)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (16, 16), (20, 13), (2, 3, 4)])
+def test_a_joint_bias_is_the_sum_of_its_parts(sizes) -> None:
+    joint = JointBias(*(BucketBias(size, 2) for size in sizes))
+    hops = torch.randint(0, 256, (50, len(sizes)), dtype=torch.uint8)
+    with torch.no_grad():
+        for part in joint.parts:
+            part.table.normal_()
+    wanted = sum(part.table[hops[:, k].long().clamp(max=sizes[k] - 1)]
+                 for k, part in enumerate(joint.parts))  # fmt: skip
+    made = joint(hops)
+    assert isinstance(made, torch.Tensor) == (math.prod(sizes) > 256)
+    found = bias_of_edges(made)
+    torch.testing.assert_close(found, wanted)
+    weight, tables = torch.randn(50, 2), list(joint.parameters())
+    grads = [torch.autograd.grad((t * weight).sum(), tables, retain_graph=True)
+             for t in (found, wanted)]  # fmt: skip
+    torch.testing.assert_close(*grads)
+    joint.reset_parameters()
+    assert not any(table.any() for table in joint.parameters())
+
+
+def test_parts_of_a_joint_bias_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"parts: got 2 with heads \[1, 2\]"):
+        JointBias(BucketBias(3, 1), BucketBias(3, 2))
+    with pytest.raises(ValueError, match="parts: got 0"):
+        JointBias()
+    with pytest.raises(ValueError, match=r"distance: shape \(4,\), expected \[num_edges, 1\]"):
+        JointBias(BucketBias(3, 1))(torch.zeros(4, dtype=torch.uint8))

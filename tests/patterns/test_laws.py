@@ -15,6 +15,7 @@ from graphtheory.patterns import (
     Compose,
     DegreeGroups,
     Effective,
+    Expander,
     FastGCN,
     GraphSAGE,
     KHop,
@@ -22,6 +23,8 @@ from graphtheory.patterns import (
     Sample,
     SymmetricNormalize,
     UniformNodes,
+    VirtualNode,
+    Window,
 )
 from graphtheory.patterns.rows import layers_on_rows, on_rows
 from tests.patterns import laws
@@ -50,15 +53,26 @@ MORE: list[Pattern] = [
     UniformNodes(share=0.6),
     Compose(AddSelf(), SymmetricNormalize(), FastGCN(share=0.5)),
     Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())),
+    Window(0),
+    Window(3),
+    Expander(2),
+    Compose(KHop(1), AddSelf(), Expander(4), VirtualNode()),
 ]
 # Divided by degrees, some of these graphs have a group that is empty.
 ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups != 1)]
 ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]
 FIXED = [p for p in ALL if not p.is_random]
 RANDOM = [p for p in ALL if p.is_random]
+NAMELESS = [p for p in FIXED if not p.by_position]
 CARRYING = [
     *(p for p in ALL if isinstance(p, KHop | AtDistance)),
-    *(p for p in MORE if isinstance(p, Compose) and isinstance(p.patterns[0], KHop | AtDistance)),
+    *(
+        p
+        for p in MORE
+        if isinstance(p, Compose)
+        and isinstance(p.patterns[0], KHop | AtDistance)
+        and not any(isinstance(part, Expander) for part in p.patterns)
+    ),
     Sample(3, whole_graph=True),
     Compose(Sample(3, whole_graph=True), AddSelf()),
 ]
@@ -160,13 +174,13 @@ def test_distances_are_those_of_the_graph(pattern: Pattern, graph: Neighborhood)
     laws.carries_distances(pattern, graph)
 
 
-@of(FIXED)
+@of(NAMELESS)
 def test_batch_is_the_union_of_its_graphs(pattern: Pattern) -> None:
     laws.works_on_a_batch(pattern, list(GRAPHS.values()))
 
 
 @on_every_graph
-@of(FIXED)
+@of(NAMELESS)
 def test_names_of_nodes_do_not_matter(pattern: Pattern, graph: Neighborhood) -> None:
     laws.follows_names(pattern, graph)
 

@@ -14,6 +14,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.batches import graph_cliques
+from graphtheory.nn.bias import bias_of_edges
 from graphtheory.patterns import attention_logits
 
 _EXTRA_SENDERS = {
@@ -53,8 +54,9 @@ class GPSConv(pyg.GPSConv):
         - **x:** [N, channels].
         - **edge_index:** what `conv` takes; keywords that are not listed here go to it, too.
         - **batch:** graph of each node, int64 [N] in ascending order; None is one graph.
-        - **distance:** integers [P] for the P pairs of `neighbors`, as `batch.distance` of cached
-          distances has them; required with `bias` unless `neighbors` has distances.
+        - **distance:** integers [P], or [P, k] for a `JointBias`, for the P pairs of `neighbors`,
+          as `batch.distance` of cached distances has them; required with `bias` unless `neighbors`
+          has distances.
         - **attn_bias:** floating [P, heads], added to the logits.
         - **neighbors:** a `Neighborhood` that says who attends to whom; None is every pair of nodes
           of the same graph, receiver by receiver: ``graph.cliques(sizes)``.
@@ -200,7 +202,7 @@ class GPSConv(pyg.GPSConv):
                 f"distance: got None, expected one value per pair, [{nb.num_edges}]: the layer has "
                 "a bias"
             )
-        if distance.shape != (nb.num_edges,):
+        if distance.shape[:1] != (nb.num_edges,):
             raise ValueError(
                 f"distance: shape {tuple(distance.shape)}, expected [{nb.num_edges}]: one value "
                 "per pair"
@@ -208,9 +210,7 @@ class GPSConv(pyg.GPSConv):
         made = bias(distance)
         if attn_bias is None:
             return made
-        if isinstance(made, ops.BucketedBias):
-            made = made.table.index_select(0, made.bucket.long())
-        return made + attn_bias
+        return bias_of_edges(made) + attn_bias
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value, [N, heads, channels / heads] each."""
