@@ -179,21 +179,8 @@ def topk_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """k-NN attention as a function for `AttentionInterface`.
 
-    Args:
-        module: The layer; its `is_causal` is the default.
-        query: Query vectors.
-        key: Key vectors, of as many heads as the query or a divisor of that.
-        value: Value vectors.
-        attention_mask: Bool (True: attend) or added to the logits, or None; broadcast.
-        pattern: Which keys each query attends to.
-        scaling: Factor of the dot products; None means 1 / sqrt(head_dim).
-        dropout: Probability of dropping an attention weight.
-        is_causal: Whether tokens attend to no later ones if there is no mask; None asks the layer.
-        options: Other arguments of the layer; those that change the result raise.
-
-    Shapes:
-        query [B, H, T, D], key and value [B, H, S, D], mask [B or 1, H or 1, T, S]
-        -> [B, T, H, D], and the weights [B, H, T, S] or None unless they are requested.
+    Arguments, shapes and results as in `nearest.nearest_attention`, under the names of
+    `transformers`. Where `is_causal` is None the layer says it; weights are returned if requested.
 
     Raises:
         ValueError: If an option is not supported.

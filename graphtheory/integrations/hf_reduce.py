@@ -18,23 +18,14 @@ INSTALLED = "_fewer_tokens"  # attribute of a model: its hooks
 
 
 class Layers(Protocol):
-    """Access to the layers of a library: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
+    """Access to the layers of a library: `hf_layers.HFLayers`, `timm_layers.TimmLayers`."""
 
-    Attributes:
-        layers: All layers, first to last.
-        prefix: Number of tokens before the patches.
-        base: The module to which new parameters are added.
-        embedding: The module that embeds the images.
-        dim: Features per token.
-        patch: Rows and columns of a patch, in pixels.
-    """
-
-    layers: list[Any]
-    prefix: int
-    base: Any
-    embedding: nn.Module
-    dim: int
-    patch: tuple[int, int]
+    layers: list[Any]  # all layers, first to last
+    prefix: int  # number of tokens before the patches
+    base: Any  # the module to which new parameters are added
+    embedding: nn.Module  # the module that embeds the images
+    dim: int  # features per token
+    patch: tuple[int, int]  # rows and columns of a patch, in pixels
 
     def norm(self, layer: Any, x: Tensor) -> Tensor:
         """What the attention of a layer sees of x [B, T, C]."""
@@ -222,10 +213,7 @@ class ReductionHooks:
         return found.tokens
 
     def _received(self, layer: Any, normed: Tensor) -> Tensor:
-        """Attention received by each token, averaged over heads, [B, T].
-
-        From the class token if there are tokens before the patches, else the mean over all.
-        """
+        """Attention received by each token, from the class token or else from all, [B, T]."""
         queries = normed[:, :1] if self.read.prefix else normed
         query, key = self.read.heads(layer, queries, 0), self.read.heads(layer, normed, 1)
         logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]

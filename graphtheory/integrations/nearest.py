@@ -69,10 +69,7 @@ def nearest_attention(
 def _additive_mask(
     mask: Tensor | None, query: Tensor, key: Tensor, causal: bool, masked_from: float | None
 ) -> Tensor | None:
-    """The mask [B, H, T, S] as a term of the logits, with -inf for masked keys.
-
-    Values up to `masked_from` mask; None means the lowest finite value, as in transformers.
-    """
+    """The mask [B, H, T, S] as a term of the logits, -inf for keys masked by `masked_from`."""
     dst, src = query.size(2), key.size(2)
     if mask is None:
         if not causal or dst == 1:  # a single new token attends to all cached ones
@@ -89,15 +86,11 @@ def _additive_mask(
 def _mask_not_chosen(
     mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scale: float | None
 ) -> Tensor:
-    """Add -inf for keys that are not chosen, if rows differ in how many keys the mask allows.
-
-    The chosen keys of a row are at most the share of a full one, so the later selection by
-    `pattern` keeps all of them.
-    """
+    """Add -inf for keys not chosen, if rows differ in how many the mask allows."""
     if not torch.compiler.is_compiling() and not bool(torch.isneginf(mask).any()):
         return mask
     scale = query.size(3) ** -0.5 if scale is None else scale
     with torch.no_grad():
         logits = scale * query.float() @ key.float().transpose(2, 3) + mask.float()
-        stays = pattern.mask(logits)
+        stays = pattern.mask(logits)  # at most the share of a full row: `pattern` keeps them all
     return torch.where(stays, mask, -torch.inf)

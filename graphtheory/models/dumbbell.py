@@ -18,26 +18,17 @@ from graphtheory.nn.tokens import tokens_and_patches
 
 
 class DumbbellSets(NamedTuple):
-    """Who attends to whom in a unit; semantic tokens count window by window.
+    """Who attends to whom in a unit; semantic tokens count window by window."""
 
-    Attributes:
-        pooled: Patches of each bin, [tokens, k]; the number of patches stands for none.
-        near: Of each window its tokens, then the patches in and around it, as places in the tokens
-            and patches of an image.
-        of_near: Tokens of a window attend to those.
-        of_both: All tokens of an image to all of its tokens and patches.
-        within: Tokens to those of their window.
-        among: Tokens to those of their image.
-        back: Patches to the tokens of their image.
-    """
-
-    pooled: Tensor
+    pooled: Tensor  # patches of each bin, [tokens, k]; the number of patches stands for none
+    # of each window its tokens, then the patches in and around it, as places in the tokens and
+    # patches of an image
     near: Tensor
-    of_near: Neighborhood
-    of_both: Neighborhood
-    within: Neighborhood
-    among: Neighborhood
-    back: Neighborhood
+    of_near: Neighborhood  # tokens of a window attend to those
+    of_both: Neighborhood  # all tokens of an image to all of its tokens and patches
+    within: Neighborhood  # tokens to those of their window
+    among: Neighborhood  # tokens to those of their image
+    back: Neighborhood  # patches to the tokens of their image
 
 
 @lru_cache(maxsize=32)

@@ -147,10 +147,7 @@ def build(name: str, kind: ImageKind) -> nn.Module:
 
 @torch.no_grad()
 def _begin(model: nn.Module) -> None:
-    """Weights by width, and positions that differ as much as patches do.
-
-    With positions of deviation 0.02 a network sees a bag of patches for its first epochs.
-    """
+    """Weights by width; positions that differ as much as patches, or they are seen as a bag."""
     init_for_small(model)
     for part in model.modules():
         if isinstance(part, PositionEmbedding):

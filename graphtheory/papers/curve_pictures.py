@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from graphtheory.plot.style import (
     GRAY,
+    WIDTH,
     Rows,
     band,
     collected,
@@ -81,62 +83,98 @@ def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
     axes.grid(axis="y")
 
 
-@styled
-def value_curves(
-    rows: Rows,
-    *,
-    xlabel: str,
-    ylabel: str,
-    title: str = "",
-    scale: float = 1.0,
-    log: bool = False,
-    mark: float | None = None,
-) -> Figure:
-    """A number over one setting, a panel for each kind, a line for each series.
-
-    A line is the median over the runs, its band q20 to q80. The setting's axis is logarithmic.
-
-    Args:
-        rows: One row per run: panel, series (name of a line), at (the setting, above 0), value.
-        xlabel: Name of the setting.
-        ylabel: Name of the number.
-        title: Above the picture.
-        scale: Factor of the number, such as 100 for percent.
-        log: Whether the number's axis is logarithmic, and each panel's its own.
-        mark: Where a dotted line is drawn across.
-    """
-    table = collected(rows, "rows", "value")
-    names = order(table, "panel")
-    figure, every = panels(len(names), height=3.5, width=max(7.0, 2.9 * len(names)), sharey=not log)
-    for name, axes in zip(names, every, strict=True):
-        mine = [row for row in table if row["panel"] == name]
-        _lines(axes, mine, scale)
-        if mark is not None:
-            axes.axhline(mark, color=GRAY, linewidth=1, linestyle=":")
-        if log:
-            _logarithmic(axes)
-        axes.set_title(name)
-        axes.set_xlabel(xlabel)
-        axes.grid(axis="y")
-    every[0].set_ylabel(ylabel)
-    legend_below(figure, *every[0].get_legend_handles_labels())
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
-    return figure
-
-
-def _logarithmic(axes: Any) -> None:
+def log_axis(axes: Axes, largest: float) -> None:
+    """A logarithmic axis of the values."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _lines(axes: Any, rows: list[dict[str, Any]], scale: float) -> None:
-    axes.set_xscale("log")
-    for index, series in enumerate(order(rows, "series")):
-        mine = [row for row in rows if row["series"] == series]
-        band_line(axes, mine, "at", "value", look(index), series, scale=scale)
-    axes.xaxis.set_major_locator(FixedLocator(sorted(order(rows, "at"))))
+def percent_axis(axes: Axes, largest: float) -> None:
+    """An axis of errors in percent, logarithmic down to 0.1 and linear below, down to 0."""
+    axes.set_yscale("symlog", linthresh=0.1, linscale=0.5)
+    axes.set_ylim(-0.01, max(1.3 * largest, 0.2))
+    ticks = [0, 0.1, 0.3, 1, 3, 10, 30, 100]
+    axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if t <= 1.3 * largest or t < 0.2]))
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+@styled
+def value_curves(
+    rows: Rows, *, xlabel: str, ylabel: str, title: str = "", panel: str = "{panel}",
+    series: str = "{series}", at: str = "at", value: str = "value", scale: float = 1.0,
+    log: bool = True, axis: Callable[[Axes, float], None] | None = None,
+    marks: Sequence[float] = (), upright: float | None = None,
+) -> Figure:  # fmt: skip
+    """A measure over one setting, a panel for each group: median over the runs, band q20 to q80.
+
+    Args:
+        rows: One row per run.
+        xlabel: Name of the setting.
+        ylabel: Name of the measure.
+        title: Above the picture.
+        panel: Name of a row's panel, with keys of the row in braces, such as "M1 = {relevant}".
+        series: Name of its line, likewise.
+        at: Key of the setting, a number.
+        value: Key of the measure.
+        scale: Factor of the measure, such as 100 for percent.
+        log: Whether the setting's axis is logarithmic.
+        axis: Sets up the axis of the measure up to the largest value, such as `percent_axis`; with
+            `log_axis` each panel has its own.
+        marks: Values with a dotted line.
+        upright: A setting with a dotted line.
+
+    Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
+    """
+    runs = named_rows(collected(rows, "rows", value), panel, series)
+    names, lines = order(runs, "panel"), order(runs, "series")
+    figure, every = panels(
+        len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)), sharey=axis is not log_axis
+    )
+    for name, axes in zip(names, every, strict=True):
+        mine = [row for row in runs if row["panel"] == name]
+        for index, line in enumerate(lines):
+            if own := [row for row in mine if row["series"] == line]:
+                band_line(axes, own, at, value, look(index), line, scale=scale)
+        for height in marks:
+            axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
+        if upright is not None:
+            axes.axvline(upright, color=GRAY, linestyle=":", linewidth=1)
+        _settings(axes, sorted(order(mine, at)), log)
+        axes.set_title(name, fontsize=9.5, fontweight="normal")
+        axes.set_xlabel(xlabel)
+        if axis is not None:
+            axis(axes, scale * max(row[value] for row in runs))
+        axes.grid(axis="y")
+    every[0].set_ylabel(ylabel)
+    handles = {
+        text: line
+        for axes in every
+        for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    legend_below(figure, [handles[name] for name in lines], lines)
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    return figure
+
+
+def named_rows(rows: Sequence[dict[str, Any]], panel: str, series: str) -> list[dict[str, Any]]:
+    """The rows with the names of their panels and lines."""
+    return [row | {"panel": panel.format(**row), "series": series.format(**row)} for row in rows]
+
+
+def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
+    """Ticks at the settings that are not too close to the one before."""
+    if log:
+        axes.set_xscale("log")
+    place = np.log(values) if log else np.asarray(values, float)
+    least = np.ptp(place) / 11
+    shown: list[int] = []
+    for nth, x in enumerate(place):
+        if not shown or x - place[shown[-1]] >= least:
+            shown.append(nth)
+    axes.xaxis.set_major_locator(FixedLocator([values[nth] for nth in shown]))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.tick_params(axis="x", labelsize=8)
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from graphtheory import plot
-from graphtheory.papers.curve_pictures import error_curves, value_curves
+from graphtheory.papers.curve_pictures import error_curves, log_axis, value_curves
 from graphtheory.papers.pictures import phase_diagram, power_laws, step_curves
 from tests.test_plot import lines, pixels
 
@@ -114,8 +114,8 @@ def test_value_curves_are_medians_on_a_logarithmic_axis() -> None:
         for at in (0.1, 1.0)
         for value in (0.1, 0.2, 0.6)
     ]
-    figure = value_curves(rows, xlabel="x", ylabel="y", scale=100, mark=50)
+    figure = value_curves(rows, xlabel="x", ylabel="y", scale=100, marks=(50,))
     first, second = figure.get_axes()
     assert first.get_xscale() == "log" and second.get_title(loc="left") == "q"
     assert list(first.get_lines()[0].get_ydata()) == [20.0, 20.0]
-    assert value_curves(rows, xlabel="x", ylabel="y", log=True).get_axes()[0].get_yscale()
+    assert value_curves(rows, xlabel="x", ylabel="y", axis=log_axis).get_axes()[0].get_yscale()

@@ -12,7 +12,7 @@ from torch import Generator
 from torch.nn.functional import normalize
 
 from graphtheory.bench.rows import Row
-from graphtheory.papers.curve_pictures import value_curves
+from graphtheory.papers.curve_pictures import log_axis, value_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.fusion.data import Subspaces
 from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
@@ -190,7 +190,7 @@ def _picture(grid: Theorems, measured: Measurements, title: str) -> Any:
             for row in _of_kind(measured, "noisy")
             for block, value in enumerate(row["sharpness"], 1)
         ],
-        xlabel="noise epsilon", ylabel="sharpness", log=True, mark=1.0,
+        xlabel="noise epsilon", ylabel="sharpness", axis=log_axis, marks=(1.0,),
         title="Sharpness of attention with W*, block by block, for (m, K, r, nu)",
     )  # fmt: skip
 

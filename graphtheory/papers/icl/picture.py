@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
-from graphtheory.papers.curve_pictures import band_line
+from graphtheory.papers.curve_pictures import band_line, named_rows, percent_axis, value_curves
 from graphtheory.plot.style import (
     COLORS,
     GRAY,
@@ -28,98 +27,13 @@ from graphtheory.plot.style import (
     styled,
 )
 
-_SMALL = 1e-3  # below it the axis of errors is linear, so that 0 has a place
 _SHADES = "viridis"
 
 
-@styled
-def prompt_errors(
-    rows: Rows,
-    *,
-    panel: str,
-    series: str,
-    at: str,
-    xlabel: str,
-    title: str = "",
-    marks: Sequence[float] = (),
-    upright: float | None = None,
-    log: bool = False,
-) -> Figure:
-    """Error over one setting, a panel for each group: median over the seeds, band q20 to q80.
-
-    The axis of the error is logarithmic down to 0.1 % and linear below.
-
-    Args:
-        rows: One row per seed, with an error (0..1).
-        panel: Name of a row's panel, with keys of the row in braces, such as "M1 = {relevant}".
-        series: Name of its line, likewise.
-        at: Key of the setting, a number.
-        xlabel: Name of the setting.
-        title: Above the picture.
-        marks: Errors with a dotted line.
-        upright: A setting with a dotted line.
-        log: Whether the setting's axis is logarithmic.
-
-    Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
-    """
-    runs = _named(collected(rows, "rows", "error"), panel, series)
-    names, lines = order(runs, "panel"), order(runs, "series")
-    figure, every = panels(len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)), sharey=True)
-    for name, axes in zip(names, every, strict=True):
-        mine = [row for row in runs if row["panel"] == name]
-        for index, line in enumerate(lines):
-            if own := [row for row in mine if row["series"] == line]:
-                band_line(axes, own, at, "error", look(index), line, scale=100)
-        for height in marks:
-            axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
-        if upright is not None:
-            axes.axvline(upright, color=GRAY, linestyle=":", linewidth=1)
-        _settings(axes, sorted(order(mine, at)), log)
-        axes.set_title(name, fontsize=9.5, fontweight="normal")
-        axes.set_xlabel(xlabel)
-        _error_axis(axes, max(r["error"] for r in runs))
-    every[0].set_ylabel("test error (%)")
-    handles = {
-        text: line
-        for axes in every
-        for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    shown = [name for name in lines if name in handles]
-    legend_below(figure, [handles[name] for name in shown], shown)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
-    return figure
-
-
-def _named(rows: list[dict[str, Any]], panel: str, series: str) -> list[dict[str, Any]]:
-    """The rows with the names of their panels and lines."""
-    return [row | {"panel": panel.format(**row), "series": series.format(**row)} for row in rows]
-
-
-def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
-    """Ticks at the settings that are not too close to the one before."""
-    if log:
-        axes.set_xscale("log")
-    place = np.log(values) if log else np.asarray(values, float)
-    least = np.ptp(place) / 11
-    shown: list[int] = []
-    for nth, x in enumerate(place):
-        if not shown or x - place[shown[-1]] >= least:
-            shown.append(nth)
-    axes.xaxis.set_major_locator(FixedLocator([values[nth] for nth in shown]))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _error_axis(axes: Axes, largest: float) -> None:
-    linear = 100 * _SMALL
-    axes.set_yscale("symlog", linthresh=linear, linscale=0.5)
-    axes.set_ylim(-0.1 * linear, max(130 * largest, 2 * linear))
-    ticks = [0, 0.1, 0.3, 1, 3, 10, 30, 100]
-    axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if t <= 130 * largest or t < 0.2]))
-    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.grid(axis="y")
+prompt_errors = partial(
+    value_curves, value="error", ylabel="test error (%)", scale=100, log=False, axis=percent_axis
+)
+"""Test error over one setting, for rows with an error (0..1). Options as in `value_curves`."""
 
 
 @styled
@@ -216,7 +130,7 @@ def pruning_curves(
     Source: figure 6.5 of Li (2024).
     """
     runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
-    runs = _named(runs, "", series)
+    runs = named_rows(runs, "", series)
     widths = order(runs, "width")
     figure, every = panels(len(widths), height=3.6, width=max(WIDTH, 4.2 * len(widths)))
     for width, axes in zip(widths, every, strict=True):
@@ -226,7 +140,8 @@ def pruning_curves(
             band_line(axes, own, "%", "error", look(index), line, scale=100)
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
-        _error_axis(axes, max(row["error"] for row in runs))
+        percent_axis(axes, 100 * max(row["error"] for row in runs))
+        axes.grid(axis="y")
         _bars(axes, [row for row in sizes if row["width"] == width])
         axes.set(xlabel="neurons removed (%); bars: smallest first", xlim=(-3, 100))
         axes.set_title(f"m = {width}", fontsize=9.5, fontweight="normal")

@@ -156,7 +156,7 @@ def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
     ]  # fmt: skip
     return value_curves(
         points, xlabel="training images", ylabel="test accuracy %", title=title, scale=100,
-        mark=100 * grid.target,
+        marks=(100 * grid.target,),
     )  # fmt: skip
 
 
