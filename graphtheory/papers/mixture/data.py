@@ -41,8 +41,6 @@ class GaussianMixture:
         >>> mixture = GaussianMixture.isotropic((0.8, 0.2), ((1.0, 1.0), (0.0, 0.0)), (1.0, 3.0))
         >>> mixture.sample(4, Generator().manual_seed(0))[0].shape
         torch.Size([4, 2])
-        >>> mixture.minorities.tolist()
-        [False, True]
     """
 
     weights: Tensor  # lambda_l, 0 or more with sum 1 [L]
@@ -83,11 +81,6 @@ class GaussianMixture:
     def dim(self) -> int:
         """Features, d."""
         return self.means.size(1)
-
-    @property
-    def minorities(self) -> Tensor:
-        """Which groups have less than their share, bool [L]."""
-        return self.weights < 1 / len(self.weights)
 
     @property
     def symmetric(self) -> bool:

@@ -22,10 +22,15 @@ from graphtheory.papers.mixture.counted import (
     picture_of_laws,
     show,
 )
-from graphtheory.papers.mixture.descent import convergence, descend
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import weight_error
-from graphtheory.papers.mixture.training import Learner, Setting, critical_point
+from graphtheory.papers.mixture.training import (
+    Learner,
+    Setting,
+    convergence,
+    critical_point,
+    descend,
+)
 from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 

@@ -14,11 +14,18 @@ from torch import Generator, Tensor
 from graphtheory.bench.rows import Row
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.mixture.descent import convergence, descend
 from graphtheory.papers.mixture.mixtures import STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden, weight_error
 from graphtheory.papers.mixture.tensor_init import TensorInit
-from graphtheory.papers.mixture.training import Learner, Setting, Trial, critical_point, near
+from graphtheory.papers.mixture.training import (
+    Learner,
+    Setting,
+    Trial,
+    convergence,
+    critical_point,
+    descend,
+    near,
+)
 from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 from graphtheory.patterns.draw import derive

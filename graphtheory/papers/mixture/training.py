@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -15,6 +16,8 @@ from graphtheory.papers.mixture.model import OneHidden, risk
 from graphtheory.patterns.draw import derive
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
+_LOOKS = 100
+_ROUNDING = 1e-9  # distances below it are rounding errors
 _NEAR_END = 1e-10  # a last step of Newton's method
 _TESTED = 100_000  # fresh features of each group that a risk is estimated on
 
@@ -136,6 +139,43 @@ class Learner:
         x, y = examples(trials)
         gradient_descent(net.W.data, lambda: net.gradient(x, y), self.options(trials), watch=watch)
         return net
+
+
+def descend(learner: Learner, net: OneHidden, trials: Sequence[Trial]) -> tuple[list[int], Tensor]:
+    """The steps, and weights [n, T, M, d, K] after them, 100 of them evenly spread; in place."""
+    count = min(learner.steps, _LOOKS) + 1
+    looks = {round(s) for s in np.linspace(0, learner.steps, count)}
+    kept: list[Tensor] = []
+
+    def watch(step: int) -> bool:
+        if step in looks:
+            kept.append(net.W.detach().clone())
+        return False
+
+    learner.run(net, trials, watch)
+    return sorted(looks), torch.stack(kept)
+
+
+def convergence(steps: Sequence[int], gap: Tensor) -> dict[str, Any]:
+    """The rate v of gap ~ v^t over the second half of its fall, on the logarithmic axis.
+
+    The first half holds directions that vanish early, the end rounding errors.
+
+    Returns:
+        The steps and gaps of the looks as lists; `rate`, v, and `straight`, R^2 of the line, both
+        nan where the second half has fewer than three points.
+    """
+    size = gap.clamp(min=1e-300).log().numpy()
+    last = max((i for i in range(len(size)) if gap[i] > _ROUNDING), default=0)
+    middle = (size[0] + size[last]) / 2
+    chosen = [i for i in range(last + 1) if size[i] <= middle]
+    found = {"steps": list(steps), "gap": gap.tolist()}
+    if len(chosen) < 3:
+        return found | {"rate": float("nan"), "straight": float("nan")}
+    x, y = np.array(steps, float)[chosen], size[chosen]
+    slope, shift = np.polyfit(x, y, 1)
+    left = y - slope * x - shift
+    return found | {"rate": float(np.exp(slope)), "straight": float(1 - left.var() / y.var())}
 
 
 @torch.no_grad()

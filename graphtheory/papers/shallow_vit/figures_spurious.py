@@ -16,7 +16,7 @@ from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.phases import ends
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.shallow_vit import backgrounds as scenes
-from graphtheory.papers.shallow_vit.backgrounds import SCENES, Pictures, Scene
+from graphtheory.papers.shallow_vit.backgrounds import SCENES, Pictures, Scene, ScoredViT
 from graphtheory.papers.shallow_vit.figures_backgrounds import (
     DATA,
     KEPT,
@@ -25,7 +25,6 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     labels_of,
     share,
 )
-from graphtheory.papers.shallow_vit.scored_vit import ScoredViT
 from graphtheory.report.table import Table, percent_mean
 
 DRAWN, PRETRAINED = "drawn weights", "pre-trained on the other classes"

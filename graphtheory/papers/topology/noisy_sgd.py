@@ -31,11 +31,6 @@ class Perturbation:
     def __post_init__(self) -> None:
         _not_negative(sigma_w=self.sigma_w, sigma_v=self.sigma_v, noise=self.noise)
 
-    @classmethod
-    def of_theory(cls, m_1: int, m_2: int, *, noise: float = 0.0) -> Perturbation:
-        r"""Table 5.1: :math:`\sigma_w = m_1^{-0.99}`, :math:`\sigma_v = m_2^{-0.51}`, and signs."""
-        return cls(m_1**-0.99, m_2**-0.51, signs=True, noise=noise)
-
 
 @dataclass(frozen=True)
 class Regularizers:
@@ -54,15 +49,6 @@ class Regularizers:
 
     def __post_init__(self) -> None:
         _not_negative(lambda_w=self.lambda_w, lambda_v=self.lambda_v)
-
-    @classmethod
-    def of_theory(cls, m_1: int, m_2: int, *, epsilon_0: float, c_0: float) -> Regularizers:
-        r"""Coefficients of table 5.1.
-
-        .. math:: \lambda_w = 2 \epsilon_0 m_1^{2.998} / C_0^4, \qquad
-            \lambda_v = 2 \epsilon_0 m_2 / m_1^{0.99}
-        """
-        return cls(2 * epsilon_0 * m_1**2.998 / c_0**4, 2 * epsilon_0 * m_2 / m_1**0.99)
 
     def __call__(self, w: Tensor, v: Tensor, scale: float) -> Tensor:
         """The two terms of eq. (5.11) for the learned changes W, V and lambda_t = `scale`."""

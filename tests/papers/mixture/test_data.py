@@ -44,8 +44,8 @@ def test_posterior_and_slopes_are_of_the_density() -> None:
         torch.testing.assert_close(MIXTURE.slopes(x)[index], -slope)
 
 
-def test_minorities_symmetry_and_step() -> None:
-    assert MIXTURE.minorities.tolist() == [False, True] and not MIXTURE.symmetric
+def test_symmetry_and_step() -> None:
+    assert not MIXTURE.symmetric
     pair = GaussianMixture.isotropic((0.25, 0.5, 0.25), ((1, 2), (0, 0), (-1, -2)), (1, 3, 1))
     assert pair.symmetric
     assert not GaussianMixture.isotropic((0.3, 0.7), ((1, 2), (-1, -2)), (1, 1)).symmetric

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ from torch import Generator
 from graphtheory.papers.mixture import training as mix
 from graphtheory.papers.mixture.gradient_descent import Algorithm1
 from graphtheory.papers.mixture.model import OneHidden
-from graphtheory.papers.mixture.training import Learner, Setting
+from graphtheory.papers.mixture.training import Learner, Setting, convergence
 
 DOUBLE = torch.float64
 
@@ -82,3 +83,11 @@ def test_risks_by_group() -> None:
     other = mix.risks(trial.teacher + 1, trial, 0, tested=20_000)
     assert min(other.excess_groups) > 0
     assert other.excess == pytest.approx(other.average - found.average)
+
+
+def test_a_rate_is_that_of_a_straight_line() -> None:
+    gap = 3 * torch.tensor([0.9**t for t in range(0, 200, 2)])
+    found = convergence(list(range(0, 200, 2)), gap.double())
+    assert found["rate"] == pytest.approx(0.9, abs=1e-4)
+    assert found["straight"] == pytest.approx(1, abs=1e-4)
+    assert math.isnan(convergence([0, 1], torch.tensor([1.0, 0.5]))["rate"])

@@ -3,7 +3,11 @@ import torch
 from torch import Generator
 
 from graphtheory.data.image_sets import Images
+from graphtheory.models import ReducedViT, vit_pico
+from graphtheory.nn import Keep
+from graphtheory.nn.reduce import Oracle
 from graphtheory.papers.shallow_vit import backgrounds as scenes
+from graphtheory.papers.shallow_vit.backgrounds import ScoredViT
 
 SCENE = scenes.SCENES["digits"]
 
@@ -43,3 +47,21 @@ def test_a_start_is_all_but_the_head() -> None:
     }  # fmt: skip
     weights = {n for n in one.state_dict() if "head" not in n}
     assert weights <= same and "vit.head.linear.weight" not in same
+
+
+def test_the_last_channel_decides_which_patches_are_seen(generator: torch.Generator) -> None:
+    torch.manual_seed(0)
+    vit = ReducedViT(vit_pico(out_channels=5, image_size=16), {0: Keep(6, Oracle())})
+    images = torch.randn(3, 4, 16, 16, generator=generator)
+    rank = torch.rand(3, 16, generator=generator).argsort(1).view(3, 1, 4, 4).float()
+    images[:, 3:] = rank.repeat_interleave(4, 2).repeat_interleave(4, 3)
+    model = ScoredViT(vit).eval()
+    score = model.score(images)
+    assert score.shape == (3, 17) and bool((score[:, 0] == 0).all())
+    torch.testing.assert_close(score[:, 1:], rank.flatten(1))
+    torch.testing.assert_close(model(images), vit.head(vit.tokens(images[:, :3], score=score)))
+    kept = torch.zeros(3, 17).scatter(1, 1 + score[:, 1:].topk(6, 1).indices, 1)[:, 1:]
+    seen = kept.view(3, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3).bool()
+    hidden = images.clone()
+    hidden[:, :3][~seen.expand(-1, 3, -1, -1)] = 9.0
+    torch.testing.assert_close(model(hidden), model(images))

@@ -6,16 +6,6 @@ import torch
 from graphtheory.papers.topology.noisy_sgd import Algorithm2, Perturbation, Regularizers
 
 
-def test_table_5_1() -> None:
-    known = Perturbation.of_theory(100, 50)
-    assert known.sigma_w == pytest.approx(100**-0.99)
-    assert known.sigma_v == pytest.approx(50**-0.51)
-    assert known.signs and known.noise == 0
-    found = Regularizers.of_theory(100, 50, epsilon_0=0.1, c_0=2.0)
-    assert found.lambda_w == pytest.approx(0.2 * 100**2.998 / 16)
-    assert found.lambda_v == pytest.approx(0.2 * 50 / 100**0.99)
-
-
 def test_penalties_by_hand() -> None:
     w = torch.tensor([[3.0, 0.0], [4.0, 2.0]])  # columns of norm 5 and 2
     v = torch.tensor([[1.0, 2.0, 2.0]])
