@@ -15,6 +15,7 @@ __all__ = [
     "image_sets",
     "images",
     "loaders",
+    "own_graphs",
     "pattern_graph",
     "prompt_tasks",
     "prompts",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,23 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphtheory.data.catalogue import DatasetInfo
-
-
-def import_nodeproppred() -> ModuleType:
-    """ogb.nodeproppred, imported without its look for newer releases in the network.
-
-    ogb starts that look in a thread unless the package `outdated` is absent, and `outdated` starts
-    one of its own: while ogb is imported, it is.
-    """
-    before = {"outdated": sys.modules["outdated"]} if "outdated" in sys.modules else {}
-    sys.modules["outdated"] = None  # type: ignore[assignment]
-    try:
-        import ogb.nodeproppred
-    finally:
-        del sys.modules["outdated"]
-        sys.modules.update(before)
-    return ogb.nodeproppred
+from graphtheory.data.dataset_info import DatasetInfo
+from graphtheory.data.ogb_import import import_ogb, quiet
 
 
 def read_ogbn(root: Path, info: DatasetInfo) -> Data:
@@ -43,9 +24,9 @@ def read_ogbn(root: Path, info: DatasetInfo) -> Data:
         root: Private folder with copies of the raw files; ogb writes to it.
         info: "ogbn-arxiv".
     """
-    nodeproppred = import_nodeproppred()
+    nodeproppred = import_ogb("ogb.nodeproppred")
     (root / info.folder / "processed").mkdir()
-    with contextlib.redirect_stdout(io.StringIO()):  # ogb reports every step with print
+    with quiet():
         dataset = nodeproppred.NodePropPredDataset(info.name, root=str(root))
     graph, labels = dataset[0]
     data = Data(
@@ -71,4 +52,4 @@ def evaluator(name: str = "ogbn-arxiv") -> Any:
     Args:
         name: ogb's name.
     """
-    return import_nodeproppred().Evaluator(name)
+    return import_ogb("ogb.nodeproppred").Evaluator(name)

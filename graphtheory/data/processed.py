@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -24,6 +24,8 @@ def processed(
     root: str | PathLike[str] | None,
     cache: str | PathLike[str] | None,
     read: Callable[[Path], Mapping[str, Tensor]],
+    *,
+    readers: Sequence[str] = (),
 ) -> dict[str, Tensor]:
     """The tensors that `read` makes of a data set's raw files, from the cache where they are.
 
@@ -35,6 +37,7 @@ def processed(
         root: Folder that holds `info.folder`; may be read-only.
         cache: Folder for processed arrays; None for the default.
         read: Gets a private root with copies of the raw files.
+        readers: What else decides what comes out, such as releases of other packages.
 
     Raises:
         FileNotFoundError: Raw files are missing.
@@ -43,7 +46,7 @@ def processed(
     """
     found = files.locate(info, root)
     digests = files.digests(found, all_pinned=info.family == "planetoid")
-    versions = [_FORMAT, torch_geometric.__version__, info.name]
+    versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, digests], sort_keys=True).encode()).hexdigest()
     folder = storage.default_folder() if cache is None else Path(cache)
     path = folder / f"{info.name}-{key[:16]}.arrays"
@@ -60,7 +63,7 @@ def _read(
 ) -> Mapping[str, Tensor]:
     try:
         return read(private)
-    except (MemoryError, files.DamagedFileError):
+    except (MemoryError, ImportError, files.DamagedFileError):
         raise
     except Exception as error:  # readers of a dozen formats fail in as many ways
         raise files.DamagedFileError(

@@ -1,4 +1,4 @@
-"""Readers of raw files, one a family: a folder in, one PyG `Data` out, as PyG or ogb make it.
+"""Readers of single graphs, one a family: a folder in, one PyG `Data` out, as PyG or ogb make it.
 
 A reader gets a private root that it may write to. Masks come back as [N, number of splits].
 """
@@ -15,7 +15,6 @@ from torch_geometric.datasets import (
     Actor,
     HeterophilousGraphDataset,
     LINKXDataset,
-    TUDataset,
     WebKB,
 )
 from torch_geometric.utils import to_undirected
@@ -82,8 +81,3 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {
     "musae": _musae,
     "ogbn": read_ogbn,
 }
-
-
-def read_tudataset(root: Path, info: DatasetInfo) -> InMemoryDataset:
-    """The graphs of a TUDataset, with their attributes beside the one-hot node labels."""
-    return TUDataset(str(root / "TUDataset"), info.name, use_node_attr=True, use_edge_attr=True)

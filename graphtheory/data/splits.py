@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from sklearn.model_selection import StratifiedKFold
 from torch import Generator, Tensor
 
 
@@ -117,6 +119,51 @@ def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> S
         masks = by_fraction(y[members], val=val, test=test, generator=generator)
         parts.append(Split(*(members[mask] for mask in masks)))
     return Split(*(torch.cat(part).sort().values for part in zip(*parts, strict=True)))
+
+
+def positions_by_fraction(size: int, *, val: float, test: float, generator: Generator) -> Split:
+    """A random split of so many graphs; positions, sorted.
+
+    Args:
+        size: Graphs.
+        val: Fraction for validation.
+        test: Fraction for the test.
+        generator: Source of randomness.
+
+    Raises:
+        ValueError: Fractions that leave nothing to train on.
+    """
+    everything = torch.zeros(size, dtype=torch.int64)
+    masks = by_fraction(everything, val=val, test=test, generator=generator)
+    return Split(*(mask.nonzero().view(-1) for mask in masks))
+
+
+def folds(y: Tensor, *, number: int, fold: int) -> Split:
+    """One of several folds that keep the share of each class: positions, sorted.
+
+    The folds are scikit-learn's `StratifiedKFold` after one fixed shuffle, the same for every
+    `fold`: fold s is tested, fold s + 1 validates, the others train; after the last comes the
+    first. Over all folds, every graph is tested once.
+
+    Args:
+        y: Class of each graph.
+        number: How many folds, at least 3.
+        fold: Which one is tested; counted modulo `number`.
+
+    Shapes:
+        y [G] int64; positions int64.
+
+    Raises:
+        ValueError: Fewer than 3 folds, or no class with so many graphs.
+    """
+    if number < 3:
+        raise ValueError(f"number: got {number} folds, expected at least 3")
+    splitter = StratifiedKFold(number, shuffle=True, random_state=0)
+    parts = [torch.from_numpy(test) for _, test in splitter.split(np.zeros(len(y)), y.numpy())]
+    test, val = parts[fold % number], parts[(fold + 1) % number]
+    rest = torch.ones(len(y), dtype=torch.bool)
+    rest[torch.cat([test, val])] = False
+    return Split(rest.nonzero().view(-1), val, test)
 
 
 def _mask(members: Tensor, size: int) -> Tensor:

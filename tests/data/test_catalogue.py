@@ -33,7 +33,8 @@ def test_a_name_like_no_other_gets_the_list() -> None:
 def test_every_entry_is_complete_and_frozen() -> None:
     for info in map(describe, names()):
         assert info.citation and info.default_split == info.splits[0]
-        assert info.metric in {"accuracy", "rocauc"}
+        known = {"accuracy", "rocauc", "ap", "mae", "rmse", "f1"}
+        assert info.metric in known and (info.task == "node" or info.features)
         assert info.embedded or (info.folder and info.files and info.source)
         with pytest.raises(dataclasses.FrozenInstanceError):
             info.name = "other"  # type: ignore[misc]

@@ -69,7 +69,18 @@ def test_slices_and_tensors_must_agree(
 def test_bad_arguments_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="name: Cora is one graph"):
         load_graphs("Cora", tmp_path)
-    with pytest.raises(ValueError, match="split: ENZYMES has random-80-10-10; got 'public'"):
+    with pytest.raises(
+        ValueError, match="split: ENZYMES has random-80-10-10, folds-10; got 'public'"
+    ):
         load_graphs("ENZYMES", tmp_path, split="public")
     with pytest.raises(FileNotFoundError, match="MUTAG: 3 of 3 raw files are missing"):
         load_graphs("mutag", tmp_path)
+
+
+def test_folds_test_every_graph_once(data_root: Path) -> None:
+    sets = [load_graphs("ENZYMES", data_root, split="folds-10", seed=seed) for seed in range(10)]
+    tested = torch.cat([one.test_index for one in sets])
+    assert tested.sort().values.tolist() == list(range(600))
+    assert torch.equal(sets[9].val_index, sets[0].test_index)
+    assert sets[3].y[sets[3].test_index].bincount().tolist() == [10] * 6
+    assert len(sets[3].train_index) == 480

@@ -17,9 +17,9 @@ import socket, sys, threading
 reached = []
 socket.socket.connect = lambda *a: reached.append(a)
 socket.getaddrinfo = lambda *a, **k: reached.append(a)
-from graphtheory.data import ogbn
+from graphtheory.data import ogb_import, ogbn
 known = set(threading.enumerate())
-assert ogbn.import_nodeproppred().NodePropPredDataset
+assert ogb_import.import_ogb("ogb.nodeproppred").NodePropPredDataset
 assert ogbn.evaluator().eval_metric == "acc"
 assert set(threading.enumerate()) == known, threading.enumerate()
 assert "outdated" not in sys.modules and not reached, reached

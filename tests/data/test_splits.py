@@ -6,7 +6,14 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import RandomNodeSplit
 
-from graphtheory.data.splits import Split, by_fraction, per_class, stratified
+from graphtheory.data.splits import (
+    Split,
+    by_fraction,
+    folds,
+    per_class,
+    positions_by_fraction,
+    stratified,
+)
 
 
 def _disjoint(masks: Split, y: Tensor) -> None:
@@ -75,3 +82,24 @@ def test_what_cannot_be_split_is_refused(generator: Generator) -> None:
         per_class(y, generator=generator)
     with pytest.raises(ValueError, match="6 of each of 2 classes"):
         per_class(y, train=6, val=0, test=0, generator=generator)
+
+
+def test_folds_are_disjoint_cover_all_and_keep_the_shares() -> None:
+    y = torch.arange(60) % 3
+    parts = [folds(y, number=5, fold=fold) for fold in range(5)]
+    assert torch.cat([p.test for p in parts]).sort().values.tolist() == list(range(60))
+    for number, part in enumerate(parts):
+        assert sorted(torch.cat(list(part)).tolist()) == list(range(60))
+        assert torch.equal(part.val, parts[(number + 1) % 5].test)
+        assert y[part.test].bincount().tolist() == [4, 4, 4]
+    assert torch.equal(folds(y, number=5, fold=7).test, parts[2].test)
+    with pytest.raises(ValueError, match="number: got 2 folds"):
+        folds(y, number=2, fold=0)
+
+
+def test_positions_by_fraction_are_disjoint_and_drawn(generator: torch.Generator) -> None:
+    first = positions_by_fraction(50, val=0.1, test=0.2, generator=generator)
+    assert [len(part) for part in first] == [35, 5, 10]
+    assert sorted(torch.cat(list(first)).tolist()) == list(range(50))
+    other = positions_by_fraction(50, val=0.1, test=0.2, generator=generator)
+    assert not torch.equal(first.test, other.test)

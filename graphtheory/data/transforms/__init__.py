@@ -1,0 +1,19 @@
+"""PyG transforms: shortest-path distances, degrees, distances to the centroid.
+
+Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
+`AddRandomWalkPE`. `with_transforms` applies any of them once to a whole set of graphs.
+"""
+
+from graphtheory.data.transforms.columns import AddCentroidDistance, AddDegreeEncoding
+from graphtheory.data.transforms.distances import AddDistances
+from graphtheory.data.transforms.pairs import AddShortestPathDistance, pair_neighborhood
+from graphtheory.data.transforms.stored import with_transforms
+
+__all__ = [
+    "AddCentroidDistance",
+    "AddDegreeEncoding",
+    "AddDistances",
+    "AddShortestPathDistance",
+    "pair_neighborhood",
+    "with_transforms",
+]
