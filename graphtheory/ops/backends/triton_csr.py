@@ -46,19 +46,21 @@ class TritonCSR(CSRBackend):
         tensors = [t for t in (*call.tensors, call.neighborhood.indptr) if t is not None]
         if isinstance(call, AttentionCall) and isinstance(call.bias, BucketedBias):
             tensors.append(call.bias.bucket)
+        if isinstance(call, AttentionCall):
+            tensors += [e.row for e in call.edges if e.row is not None]
         device = tensors[0].device
         apart = [t.device for t in tensors if t.device != device]
         if apart:
             return [f"tensors lie on {device} and {apart[0]}, expected one device"]
         reasons = list(triton_objections(device))
-        if isinstance(call, AttentionCall) and call.edges:
-            reasons.append("it has no kernel for features of edges")
         if call.operation == "additive_score" and tensors[3].size(1) > 0:
             reasons.append("it has no kernel for features of edges")
         return reasons
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Two facts of each row; on blocks five."""
+        """Two facts of each row, with features of edges the weights; on blocks five facts."""
+        if sizes.with_edges:
+            return sizes.num_edges, sizes.num_heads
         rows, heads = sizes.num_dst, sizes.num_heads
         return (rows, heads, 5) if sizes.on_blocks else (rows, 2, heads)
 

@@ -27,6 +27,10 @@ from torch import Tensor
 from graphtheory.ops.backends.triton import attention as attention_kernels
 from graphtheory.ops.backends.triton import edges as edge_kernels
 from graphtheory.ops.backends.triton import sums as sum_kernels
+from graphtheory.ops.backends.triton.feature_calls import attention as edge_attention
+from graphtheory.ops.backends.triton.feature_calls import (
+    attention_backward as edge_attention_backward,
+)
 from graphtheory.ops.backends.triton.launch import (
     Outs,
     by_bucket,
@@ -50,6 +54,8 @@ __all__ = [
     "aggregate",
     "attention",
     "attention_backward",
+    "edge_attention",
+    "edge_attention_backward",
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",

@@ -33,6 +33,8 @@ from tests.conformance.check import (
     largest_error,
     outputs_and_gradients,
 )
+from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
+from tests.conformance.check_edges import results as results_with_edges
 from tests.conformance.test_primitives import SHAPES, draw, results
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
@@ -47,12 +49,12 @@ TOLERANCE = TRITON.tolerance
 def attend(
     query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
     bias: Tensor | ops.BucketedBias | None = None, dropout: float = 0.0,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | None = None, edges: tuple[ops.EdgeFeatures, ...] = (),
 ) -> Tensor:  # fmt: skip
     """`ops.attention`, which would refuse tensors on the CPU."""
     seed = draw_seed(generator) if dropout > 0 else None
     scale = max(query.size(2), 1) ** -0.5
-    call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
+    call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, None, edges)
     return TRITON.run(call)
 
 
@@ -150,6 +152,21 @@ def test_attention_twice_gives_the_same_bits() -> None:
     nb = GRAPHS["every bin"]()
     inputs = draw_inputs(nb, 3, 5, "buckets")
     once, again = (outputs_and_gradients(attend, nb, inputs, 0.3) for _ in range(2))
+    assert all(torch.equal(once[name], again[name]) for name in once)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("graph_name", ["every bin", "equal rows", "no edges"])
+def test_features_of_edges(graph_name: str, form: str) -> None:
+    nb = GRAPHS[graph_name]()
+    for dtype, bias, p in ((torch.float32, "buckets", 0.4), (torch.bfloat16, "masked", 0.0)):
+        assert_edges_conform(attend, nb, draw_edges(nb, 3, 5, form, bias, dtype), TOLERANCE, p)
+
+
+def test_features_of_edges_twice_give_the_same_bits() -> None:
+    nb = GRAPHS["every bin"]()
+    given = draw_edges(nb, 2, 3, "both", "edges", torch.float32)
+    once, again = (results_with_edges(attend, nb, given, 0.3) for _ in range(2))
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 

@@ -75,6 +75,22 @@ def attention(nb: Neighborhood, dtype: torch.dtype, bucketed: bool, dropout: flo
     )  # fmt: skip
 
 
+def with_edges(nb: Neighborhood, dtype: torch.dtype) -> None:
+    from graphtheory.ops.backends.triton import kernels
+
+    heads, dim, width, rows = 8, 16, 12, 20
+    x, n = torch.zeros(nb.num_dst, heads, dim, dtype=dtype), nb.num_edges
+    features, row = torch.zeros(n, width, dtype=dtype), torch.zeros(n, dtype=torch.uint8)
+    asked, structure = torch.zeros(nb.num_dst, heads, width + rows), parts(nb)
+    _, sums, weights = kernels.edge_attention(
+        *structure[:2], x, x, x, features, asked, row, rows, None, None, None, 1.0, 0.0, None
+    )
+    kernels.edge_attention_backward(
+        *structure, x, sums, x, x, x, features, asked, row, rows, weights, None, 0, True, 1.0, 0.0,
+        None, out=None, bias=None, table=None, sums=None,
+    )  # fmt: skip
+
+
 def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     from graphtheory.ops.backends.triton import kernels
 
@@ -96,6 +112,7 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
     "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
     "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
+    "features of edges": (lambda: with_edges(graph(BINS), torch.bfloat16), 19),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
 }
 

@@ -1,0 +1,133 @@
+"""What every way to run attention with features of edges fulfils; see `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, ops
+from graphtheory.ops import EdgeFeatures, reference
+from graphtheory.ops.dropout import draw_seed, dropout_factor
+from tests.conformance.check import Inputs, allowed_error, draw_inputs, largest_error
+
+FORMS = ("by edge", "sums alone", "table", "table by head", "both", "both, one query")
+DIM, TABLE_DIM, ROWS = 3, 4, 6
+Attention = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
+
+
+@dataclass(frozen=True)
+class EdgeInputs:
+    """Tensors of a call, features of edges and gradients of their sums."""
+
+    inputs: Inputs
+    edges: tuple[EdgeFeatures, ...]
+    grads: tuple[Tensor, ...]
+
+    def to(self, dtype: torch.dtype) -> EdgeInputs:
+        """Leaves of another type with the same values."""
+
+        def cast(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t.detach().to(dtype).requires_grad_()
+
+        edges = (EdgeFeatures(cast(e.features), cast(e.query), e.row) for e in self.edges)
+        grads = (g.to(dtype) for g in self.grads)
+        return replace(self, inputs=self.inputs.to(dtype), edges=tuple(edges), grads=tuple(grads))
+
+    def leaves(self) -> dict[str, Tensor]:
+        """Everything that has a gradient, by name."""
+        out = self.inputs.leaves()
+        for place, e in enumerate(self.edges):
+            out[f"features {place}"] = e.features
+            if e.query is not None:
+                out[f"edge query {place}"] = e.query
+        return out
+
+
+def draw_edges(
+    nb: Neighborhood, heads: int, dim: int, form: str, bias: str, dtype: torch.dtype
+) -> EdgeInputs:
+    """Normal numbers in `dtype`."""
+    generator = torch.Generator().manual_seed(nb.num_edges + len(form))
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    row = torch.randint(ROWS, (nb.num_edges,), generator=generator)
+    by_edge = EdgeFeatures(normal(nb.num_edges, DIM), normal(nb.num_dst, heads, DIM))
+    table = EdgeFeatures(normal(ROWS, TABLE_DIM), normal(nb.num_dst, heads, TABLE_DIM), row)
+    by_head = replace(table, features=normal(ROWS, heads, TABLE_DIM), row=row.to(torch.uint8))
+    edges = {
+        "by edge": (by_edge,),
+        "sums alone": (replace(by_edge, query=None),),
+        "table": (table,),
+        "table by head": (by_head,),
+        "both": (by_edge, by_head),
+        "both, one query": (replace(table, query=None), by_edge),
+    }[form]
+    grads = tuple(normal(nb.num_dst, heads, e.dim) for e in edges)
+    return EdgeInputs(draw_inputs(nb, heads, dim, bias), edges, grads).to(dtype)
+
+
+def results(
+    attention: Attention, nb: Neighborhood, given: EdgeInputs, dropout: float = 0.0
+) -> dict[str, Tensor]:
+    """Output, sums and the gradient of every leaf, by name."""
+    x = given.inputs
+    out, sums = attention(
+        x.query, x.key, x.value, nb, bias=x.bias, dropout=dropout, edges=given.edges,
+        generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    leaves = given.leaves()
+    grads = torch.autograd.grad(
+        (out, *sums), list(leaves.values()), (x.grad, *given.grads), allow_unused=True
+    )
+    found = {name: torch.zeros_like(leaves[name]) if g is None else g
+             for name, g in zip(leaves, grads, strict=True)}  # fmt: skip
+    return {"output": out, **{f"sums {i}": s for i, s in enumerate(sums)}} | found
+
+
+def _plain(
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None, dropout: float, edges: tuple[EdgeFeatures, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
+    """Plain torch with no wider type anywhere: the error that one makes without the library."""
+    logits = reference.edge_dot(query, key, nb)
+    for e in edges:
+        if e.query is not None:
+            logits = logits + (e.query[nb.receivers()] * e.per_edge()).sum(-1)
+    logits = query.size(2) ** -0.5 * logits
+    if bias is not None:
+        logits = logits + reference.edge_bias(bias)
+    weights = reference.edge_softmax(logits, nb)
+    if dropout > 0:
+        weights = weights * dropout_factor(dropout, draw_seed(generator), weights)
+    sums = (reference.edge_sums(weights, e.per_edge(), nb) for e in edges)
+    return reference.aggregate(weights, value, nb), tuple(sums)
+
+
+def _definition(*args: object, **options: object) -> tuple[Tensor, tuple[Tensor, ...]]:
+    return ops.attention(*args, backend="reference", **options)  # type: ignore[call-overload]
+
+
+def assert_edges_conform(
+    attention: Attention, nb: Neighborhood, given: EdgeInputs,
+    tolerance: dict[torch.dtype, float], dropout: float = 0.0,
+) -> None:  # fmt: skip
+    """Raise AssertionError unless outputs, sums and gradients are the definition's."""
+    true = results(_definition, nb, given.to(torch.float64), dropout)
+    plain = results(_plain, nb, given, dropout)
+    # A gradient that vanishes is a difference of terms of this size, rounded.
+    largest = max(float(t.detach().abs().max()) for t in true.values() if t.numel())
+    wide = torch.promote_types(given.inputs.query.dtype, torch.float32)
+    rounding = 2 * torch.finfo(wide).eps * largest
+    for name, tensor in results(attention, nb, given, dropout).items():
+        assert tensor.dtype == plain[name].dtype, name
+        error, allowed = (
+            largest_error(tensor, true[name]),
+            allowed_error(true[name], plain[name], tolerance) + rounding,
+        )
+        assert error <= allowed, f"{name}: error {error:.2e}, allowed {allowed:.2e}"
