@@ -1,0 +1,156 @@
+"""Layers with edge features, forward and backward: time and extra peak memory beside PyG's.
+
+    python benchmarks/edge_features.py --out benchmarks/results/cpu.csv
+
+Whole layers, linear maps included. PyG's `TransformerConv(edge_dim=)` is the other side of both of
+ours; `SPDTransformerConv` adds a bias by distance, which PyG's has not got. Before anything is
+timed, outputs and the gradients of the input and of every parameter are compared with PyG's, the
+bias being zero, and one thread with two, bit by bit. The memory is that of `memory.py`: the highest
+resident memory of one step in a fresh process, less what was resident before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+import tyro
+from _rows import ratios, save, seconds, show
+from memory import MIB, forget_peak, in_a_fresh_process, resident
+from ops import alone, random_graph
+from torch import Tensor
+from torch_geometric.nn import TransformerConv
+
+from graphtheory import nn
+from graphtheory.bench.rows import Row
+
+Layer = Literal["PyG", "TransformerConv", "SPDTransformerConv"]
+Step = Callable[[], list[Tensor]]
+BUCKETS = 20
+
+
+def layer_of(name: Layer, channels: int, heads: int, dim: int, edge_dim: int) -> torch.nn.Module:
+    """With the same weights for every name, and a bias of zero where there is one."""
+    torch.manual_seed(0)
+    theirs = TransformerConv(channels, dim, heads=heads, edge_dim=edge_dim)
+    if name == "PyG":
+        return theirs
+    ours = (
+        nn.TransformerConv(channels, dim, heads=heads, edge_dim=edge_dim)
+        if name == "TransformerConv"
+        else nn.SPDTransformerConv(
+            channels, dim, heads=heads, edge_dim=edge_dim, num_buckets=BUCKETS
+        )
+    )
+    ours.load_state_dict(theirs.state_dict(), strict=False)
+    return ours
+
+
+def step_of(name: Layer, nodes: int, edges: int, channels: int, *shape: int) -> Step:
+    """Output, gradients of the input and of PyG's parameters in their order, then of others."""
+    layer, edge_index = layer_of(name, channels, *shape), random_graph(nodes, edges)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(nodes, channels, generator=generator).requires_grad_()
+    given = {"edge_attr": torch.randn(edges, shape[-1], generator=generator)}
+    hops = torch.randint(BUCKETS, (edges,), generator=generator).to(torch.uint8)
+    if name == "SPDTransformerConv":
+        given["distance"] = hops
+    first = dict(layer_of("PyG", channels, *shape).named_parameters())
+    own = dict(layer.named_parameters())
+    leaves = [x, *(own.pop(n) for n in first), *own.values()]
+
+    def step() -> list[Tensor]:
+        out = layer(x, edge_index, **given)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+
+    return step
+
+
+def assert_equal(works: dict[Layer, Step], threads: int) -> None:
+    """Ours give what PyG's gives, and the same bits on one thread."""
+    theirs = works["PyG"]()
+    largest = max(float(t.abs().max()) for t in theirs[1:])
+    for name in ("TransformerConv", "SPDTransformerConv"):
+        found = works[name]()
+        for place, (a, b) in enumerate(zip(found, theirs, strict=False)):
+            # The gradient of the keys' bias vanishes: all logits of a row grow alike.
+            size = max(float(b.abs().max()), 1e-3 * largest)
+            error = float((a - b).abs().max()) / size
+            assert error < 2e-5, f"{name}: result {place} differs by {error:.1e}"
+        same = zip(found, alone(works[name])(), strict=True)
+        assert all(torch.equal(a, b) for a, b in same), f"{name}: {threads} threads change bits"
+
+
+def extra_peak(name: Layer, nodes: int, edges: int, *shape: int) -> int:
+    """Bytes of one step on top of its inputs and parameters."""
+    step_of(name, 100, 200, *shape)()
+    step = step_of(name, nodes, edges, *shape)
+    before = forget_peak()
+    step()
+    return resident("VmHWM") - before
+
+
+def main(
+    nodes: int = 20_000,
+    edges: int = 400_000,
+    channels: int = 32,
+    heads: int = 4,
+    head_dim: int = 32,
+    edge_dim: int = 16,
+    threads: int = 2,
+    repeats: int = 9,
+    out: Path | None = None,
+    measure: Layer | None = None,
+) -> None:
+    """Time layers with edge features in float32 beside PyG's, and compare their memory.
+
+    Args:
+        nodes: Nodes of a uniform random graph.
+        edges: Its edges.
+        channels: Input features of a node.
+        heads: Attention heads.
+        head_dim: Features of a head.
+        edge_dim: Features of an edge.
+        threads: Of torch and of the kernels.
+        repeats: Rounds of times; a third as many processes for memory.
+        out: CSV file to put the rows in, after the conformance tests.
+        measure: Print the extra peak memory of this layer alone, in this process.
+    """
+    torch.set_num_threads(threads)
+    about = {"nodes": nodes, "edges": edges, "channels": channels, "heads": heads}
+    about |= {"head_dim": head_dim, "edge_dim": edge_dim}
+    if measure is not None:
+        print(extra_peak(measure, *about.values()))
+        return
+    names: tuple[Layer, ...] = get_args(Layer)
+    works = {name: step_of(name, *about.values()) for name in names}
+    assert_equal(works, threads)
+    times = seconds(dict(works), repeats)
+    peaks = {
+        name: [
+            in_a_fresh_process(__file__, name, threads=threads, **about)
+            for _ in range(-(-repeats // 3))
+        ]
+        for name in names
+    }
+    rows, row = [], partial(Row.of, **about, threads=threads)
+    for name in names:
+        label = name if name == "PyG" else f"graphtheory {name}"
+        label = f"with edge features, {label}"
+        rows.append(row(f"forward+backward {label}", times[name], "s"))
+        rows.append(row(f"extra peak memory {label}", [p / MIB for p in peaks[name]], "MiB"))
+        if name != "PyG":
+            faster = ratios(times["PyG"], times[name])
+            rows.append(row(f"times faster than PyG {label}", faster, "1"))
+            share = ratios(peaks[name], peaks["PyG"])
+            rows.append(row(f"extra peak memory as a share of PyG's {label}", share, "1"))
+    show(rows)
+    if out is not None:
+        save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
