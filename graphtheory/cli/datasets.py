@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ class Datasets(Command):
     """List the graphs and the image sets, their splits, and where their raw files go.
 
     Nothing is ever downloaded. The files of a set lie in its folder below the root, as published;
-    they are checked against their SHA-256 where that is known, and the folder may be read-only.
+    they are checked against their SHA-256 where that is known, and the folder may be read-only. Any
+    other TUDataset has its name from its folder TUDataset/NAME/raw.
 
     Try:  graphtheory datasets --root DATA
     """
@@ -31,23 +33,53 @@ class Datasets(Command):
         from graphtheory.data import catalogue, image_catalogue
 
         root = data_root(self.root)
-        lists = (("Graphs", catalogue), ("Image sets", image_catalogue))
-        for title, listed in lists:
-            infos = [listed.describe(name) for name in listed.names()]
+        images = list(map(image_catalogue.describe, image_catalogue.names()))
+        for title, infos in (*_graphs(catalogue.names, catalogue.describe), ("Image sets", images)):
             screen.table(_table(infos, title if root is None else f"{title}, root {root}", root))
         if root is None:
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
+
+
+def _graphs(
+    names: Callable[[str], list[str]], describe: Callable[[str], DatasetInfo]
+) -> Iterator[tuple[str, list[DatasetInfo]]]:
+    """The entries by what is learned on them, each with a heading."""
+    yield "Graphs, classes of nodes", list(map(describe, names("node")))
+    sets = list(map(describe, names("graph")))
+    kinds = (
+        ("Sets of graphs, one class each", "multiclass", "graph"),
+        ("Sets of graphs, labels that are true or false", "multilabel", "graph"),
+        ("Sets of graphs, real values", "regression", "graph"),
+        ("Sets of graphs, classes of nodes", "multiclass", "node"),
+    )
+    for title, kind, level in kinds:
+        yield title, [info for info in sets if (info.kind, info.level) == (kind, level)]
+    yield "Pairs of graphs to tell apart", list(map(describe, names("pairs")))
 
 
 def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:
     from graphtheory.report.table import Table
 
     rows = [
-        (info.name, _size(info), ", ".join(info.splits), info.folder, _files(info, root))
+        (
+            info.name,
+            _size(info),
+            info.metric,
+            ", ".join(info.splits),
+            info.folder,
+            _files(info, root),
+        )
         for info in infos
     ]
-    columns = ("name", "size", "splits, the default first", "folder below the root", "files")
-    return Table(title, columns, rows, words=5)
+    columns = (
+        "name",
+        "size",
+        "score",
+        "splits, the default first",
+        "folder below the root",
+        "files",
+    )
+    return Table(title, columns, rows, words=6)
 
 
 def _size(info: DatasetInfo) -> str:

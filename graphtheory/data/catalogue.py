@@ -29,7 +29,8 @@ def names(task: str | None = None) -> list[str]:
     """Names of all data sets, the embedded ones first.
 
     Args:
-        task: "node" or "graph" for single graphs or sets of graphs; None for all.
+        task: "node", "graph" or "pairs" for single graphs, sets of graphs or pairs of graphs to
+            tell apart; None for all.
 
     Example:
         >>> names()[:3]

@@ -18,6 +18,9 @@ Family = Literal[
     "ogbg",
     "moleculenet",
     "peptides",
+    "graphsat",
+    "graph6",
+    "pickled",
     "idx",
     "cifar-pickles",
     "cifar-jpeg",
@@ -39,7 +42,8 @@ class DatasetInfo:
         splits: Names of its splits; the first is the default.
         metric: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap",
             "mae", "rmse" and "f1", the mean over the classes.
-        task: "node", "graph" or "image": one graph, a set of graphs, or images.
+        task: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to
+            tell apart (`expressiveness.expressiveness_pairs`), or images.
         source: Where the raw files come from.
         citation: Who published it.
         counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored

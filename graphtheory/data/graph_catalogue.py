@@ -6,6 +6,7 @@ import csv
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from graphtheory.data.dataset_info import DatasetInfo, Kind
 
@@ -153,7 +154,64 @@ def _peptides(name: str, folder: str, file: str, kind: Kind, metric: str) -> Dat
     )
 
 
+def _generated(
+    name: str, level: Literal["graph", "node"], graphs: int, features: str, citation: str
+) -> DatasetInfo:
+    return DatasetInfo(
+        name,
+        "embedded",
+        splits=("random-80-10-10", "folds-5") if level == "graph" else ("random-80-10-10",),
+        task="graph",
+        level=level,
+        metric="accuracy",
+        counts=(("graphs", graphs),),
+        features=features,
+        citation=citation,
+    )
+
+
+def _graphsat(name: str) -> DatasetInfo:
+    return DatasetInfo(
+        name.lower(),
+        "graphsat",
+        folder="expressiveness",
+        files=(f"{name}_GRAPHSAT.txt",),
+        splits=("random-80-10-10", "folds-10"),
+        task="graph",
+        source="https://github.com/ralphabb/GNN-RNI, Data/",
+        citation="Abboud, Ceylan, Grohe and Lukasiewicz, IJCAI 2021",
+        counts=(("graphs", 1200), ("classes", 2)),
+        features="x is a category of two: literal or disjunction",
+    )
+
+
+def _pairs(name: str, folder: str, file: str, source: str, citation: str) -> DatasetInfo:
+    return DatasetInfo(
+        name,
+        "graph6",
+        folder=folder,
+        files=(file,),
+        splits=("all",),
+        task="pairs",
+        source=source,
+        citation=citation,
+        features="x is 1",
+    )
+
+
 GRAPH_SETS = (
+    _generated("infection", "node", 100, "x is infected or healthy", "Baldassarre, Azizpour, 2019"),
+    _generated(
+        "ring-transfer", "node", 2000, "x is the class at the source", "Di Giovanni et al., 2023"
+    ),
+    *(
+        _generated(
+            f"neighbors-match-{depth}", "node", 6000, "x is a key and a value, categorical",
+            "Alon and Yahav, ICLR 2021",
+        )
+        for depth in (2, 3, 4, 5)
+    ),
+    _generated("csl", "graph", 150, "x is 1", "Murphy et al., ICML 2019"),
     *map(tudataset, _TU_GRAPHS),
     *(
         _ogbg(name, about)
@@ -179,6 +237,17 @@ GRAPH_SETS = (
     _peptides(
         "Peptides-struct", "peptides-structural", "peptide_structure_dataset.csv.gz",
         "regression", "mae",
+    ),
+    _graphsat("EXP"),
+    _graphsat("CEXP"),
+    _pairs(
+        "brec", "BREC", "brec_v3_s4.g6",
+        "https://github.com/GraphPKU/BREC, the graphs in graph6, one a line", "Wang, Zhang, 2023",
+    ),
+    _pairs(
+        "sr25", "expressiveness", "sr251256.g6",
+        "http://users.cecs.anu.edu.au/~bdm/data/graphs.html, strongly regular graphs",
+        "Balcilar et al., ICML 2021",
     ),
 )  # fmt: skip
 """Every set of graphs that has a name of its own; other TUDatasets are found by their folder."""

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import MoleculeNet, TUDataset
 
 from graphtheory.data.dataset_info import DatasetInfo
+from graphtheory.data.expressiveness import read_graphsat
 from graphtheory.data.graph_store import (
     SLICES,
     packed,
@@ -169,4 +170,5 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Stored]] = {
     "ogbg": read_ogbg,
     "moleculenet": read_moleculenet,
     "peptides": read_peptides,
+    "graphsat": read_graphsat,
 }

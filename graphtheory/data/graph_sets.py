@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
+from graphtheory.data import generated_sets
 from graphtheory.data import graph_store as store
 from graphtheory.data.catalogue import describe, known_seed
 from graphtheory.data.dataset_info import DatasetInfo, Kind
@@ -141,7 +142,9 @@ def load_graphs(
     """
     info = describe(name, root)
     if info.task != "graph":
-        raise ValueError(f"name: {info.name} is one graph; load({name!r}) has it")
+        where = "expressiveness_pairs" if info.task == "pairs" else "load"
+        what = "pairs of graphs" if info.task == "pairs" else "one graph"
+        raise ValueError(f"name: {info.name} is {what}; {where}({name!r}) has it")
     chosen, seed = info.known_split(split), known_seed(seed)
 
     def read(private: Path) -> dict[str, Tensor]:
@@ -150,32 +153,36 @@ def load_graphs(
         _verify(info, stored)
         return stored
 
-    stored = processed(info, root, cache, read, readers=_readers(info))
+    if info.embedded:
+        stored = generated_sets.MAKERS[info.name]()
+    else:
+        stored = processed(info, root, cache, read, readers=_readers(info))
     facts = _facts(info, stored)
     if facts.left_out:
         more = f" and {len(facts.left_out) - _LISTED} more" * (len(facts.left_out) > _LISTED)
         listed = "; ".join(facts.left_out[:_LISTED])
         warnings.warn(f"{info.name}: left out {listed}{more}", stacklevel=2)
-    parts = store.split_of(stored, chosen) or drawn(stored["y"], facts, chosen, seed)
+    parts = store.split_of(stored, chosen) or drawn(stored, facts, chosen, seed)
     return GraphSet(stored, facts, parts, chosen)
 
 
-def drawn(y: Tensor, facts: SetFacts, split: str, seed: int) -> Split:
+def drawn(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
     """A random split, by class where a graph has one.
 
     Args:
-        y: Of all graphs.
+        stored: All graphs.
         facts: What the set is about.
         split: "random-80-10-10" or "folds-<number>".
         seed: Draws the split, or is the number of the fold that is tested.
     """
-    how, _, number = split.partition("-")
+    y, how, number = stored["y"], *split.split("-")[:2]
     if how == "folds":
         return folds(y, number=int(number), fold=seed)
     generator = Generator().manual_seed(seed)
     if facts.kind == "multiclass" and facts.level == "graph":
         return stratified(y, val=0.1, test=0.1, generator=generator)
-    return positions_by_fraction(len(y), val=0.1, test=0.1, generator=generator)
+    size = len(stored[store.SLICES + "x"]) - 1
+    return positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
 
 
 def _readers(info: DatasetInfo) -> list[str]:

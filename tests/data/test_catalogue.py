@@ -12,7 +12,9 @@ def test_names_are_found_in_any_case() -> None:
     for name in names():
         assert describe(name) == describe(name.upper()) == describe(name.replace("-", "_"))
         assert describe(name).name == name
-    assert names() == [n for n in names() if n in {*names("node"), *names("graph")}]
+    assert names() == [
+        n for n in names() if n in {*names("node"), *names("graph"), *names("pairs")}
+    ]
     assert not {*names("node")} & {*names("graph")}
 
 
