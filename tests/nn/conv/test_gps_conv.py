@@ -5,9 +5,10 @@ import torch
 import torch_geometric.nn as pyg
 from torch import nn
 
-from graphtheory.graph import cliques
+from graphtheory.graph import Neighborhood, cliques
 from graphtheory.integrations.pyg import accelerate
-from graphtheory.nn import BucketBias, GPSConv
+from graphtheory.nn import BucketBias, GPSConv, JointBias
+from graphtheory.patterns import AddSelf, Compose, Expander, KHop, VirtualNode
 from tests.nn.conv.conftest import TOLERANCE
 
 CHANNELS, SIZES = 8, (3, 0, 5, 1)
@@ -128,6 +129,24 @@ def test_distance_and_given_bias_are_added_to_the_logits() -> None:
         rows.append(torch.einsum("sh,shd->hd", logits.softmax(0), value[nb.indices[mine]]))
     h = x + plain.attn.out_proj(torch.stack(rows).flatten(1))
     torch.testing.assert_close(plain(x, edges, batch, attn_bias=both), h + plain.mlp(h))
+
+
+def test_hops_and_resistance_together_on_the_pattern_of_exphormer() -> None:
+    _, plain = pair("none", norm=None)
+    joint = JointBias(BucketBias(4, 2), BucketBias(6, 2))
+    biased = GPSConv(CHANNELS, None, 2, norm=None, bias=joint).double()
+    biased.load_state_dict(plain.state_dict(), strict=False)
+    with torch.no_grad():
+        for table in joint.parameters():
+            table.normal_()
+    x, edges, _, _ = draw()
+    pattern = Compose(KHop(1), AddSelf(), Expander(4, SIZES), VirtualNode(SIZES))
+    nb = pattern(Neighborhood.from_edge_index(edges, len(x)), generator=torch.Generator())
+    distance = torch.randint(9, (nb.num_edges, 2), dtype=torch.uint8)
+    tables = [part.table for part in joint.parts]
+    rows = [distance[:, k].long().clamp(max=len(table) - 1) for k, table in enumerate(tables)]
+    wanted = plain(x, edges, neighbors=nb, attn_bias=tables[0][rows[0]] + tables[1][rows[1]])
+    torch.testing.assert_close(biased(x, edges, neighbors=nb, distance=distance), wanted)
 
 
 def test_weights_of_attention() -> None:
