@@ -68,7 +68,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "kornia": ("train/augment.py", "train/views.py"),
     "lightning": ("train/*", "cli.py", "cli/*", "bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
-    "pickle": ("data/planetoid.py",),  # for an Unpickler that knows six harmless names
+    "pickle": ("data/safe_pickle.py",),  # for an Unpickler that knows a few harmless names
     "cloudpickle": (),
     "dill": (),
     "joblib": (),
@@ -341,7 +341,10 @@ def test_planted_length_is_found() -> None:
         ("nn/conv/__init__.py", "from .gcn import GCNConv"),
         ("nn/conv/gcn.py", "from torch_geometric.nn import GCNConv\nfrom ...ops import aggregate"),
         ("papers/fig_3_8.py", "from graphtheory import data, models\nprint('row')"),
-        ("data/planetoid.py", "import pickle\nclass Six(pickle.Unpickler): ...\nSix(file).load()"),
+        (
+            "data/safe_pickle.py",
+            "import pickle\nclass Six(pickle.Unpickler): ...\nSix(file).load()",
+        ),
         ("train/module.py", "model.eval()\ntorch.load(file, weights_only=True)"),
     ],
 )

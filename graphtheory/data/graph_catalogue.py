@@ -11,6 +11,7 @@ from typing import Literal
 from graphtheory.data.dataset_info import DatasetInfo, Kind
 
 _OGB_FEATURES = "ogb's 9 atom features and 3 bond features, categorical"
+_THREE = ("train", "val", "test")
 _TU_PARTS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
 _TU_GRAPHS = {
     "ENZYMES": (("graphs", 600), ("nodes", 19_580), ("edges", 74_564), ("classes", 6)),
@@ -141,7 +142,7 @@ def _peptides(name: str, folder: str, file: str, kind: Kind, metric: str) -> Dat
         name,
         "peptides",
         folder=f"LRGB/{folder}",
-        files=(f"raw/{file}", *(f"split/{part}.csv" for part in ("train", "val", "test"))),
+        files=(f"raw/{file}", *(f"split/{part}.csv" for part in _THREE)),
         splits=("published",),
         metric=metric,
         task="graph",
@@ -199,6 +200,35 @@ def _pairs(name: str, folder: str, file: str, source: str, citation: str) -> Dat
     )
 
 
+_ZINC = DatasetInfo(
+    "ZINC",
+    "zinc",
+    folder="ZINC/raw",
+    files=tuple(f"{part}.{end}" for end in ("pickle", "index") for part in _THREE),
+    splits=("published",),
+    metric="mae",
+    task="graph",
+    source="PyG's ZINC: molecules.zip, unpacked, and benchmarking-gnns' index files",
+    citation="Dwivedi et al., Benchmarking graph neural networks, JMLR 2023",
+    counts=(("graphs", 12_000),),
+    kind="regression",
+    features="atom type of 28 and bond type of 4, categorical",
+)
+_VOC = DatasetInfo(
+    "PascalVOC-SP",
+    "superpixels",
+    folder="LRGB/pascalvoc-sp/raw",
+    files=tuple(f"{part}.pickle" for part in _THREE),
+    splits=("published",),
+    metric="f1",
+    task="graph",
+    source="PyG's LRGBDataset: voc_superpixels_edge_wt_region_boundary unpacked and renamed",
+    citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
+    counts=(("graphs", 11_355), ("classes", 21)),
+    level="node",
+    features="14 of a superpixel, 2 of a boundary",
+)
+
 GRAPH_SETS = (
     _generated("infection", "node", 100, "x is infected or healthy", "Baldassarre, Azizpour, 2019"),
     _generated(
@@ -238,6 +268,8 @@ GRAPH_SETS = (
         "Peptides-struct", "peptides-structural", "peptide_structure_dataset.csv.gz",
         "regression", "mae",
     ),
+    _ZINC,
+    _VOC,
     _graphsat("EXP"),
     _graphsat("CEXP"),
     _pairs(

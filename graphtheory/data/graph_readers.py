@@ -25,6 +25,7 @@ from graphtheory.data.graph_store import (
 )
 from graphtheory.data.molecules import category_sizes, molecule, scaffold_split
 from graphtheory.data.ogb_import import import_ogb, quiet
+from graphtheory.data.pickled_sets import read_superpixels, read_zinc
 from graphtheory.data.splits import Split
 
 Stored = dict[str, Tensor]
@@ -171,4 +172,6 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Stored]] = {
     "moleculenet": read_moleculenet,
     "peptides": read_peptides,
     "graphsat": read_graphsat,
+    "zinc": read_zinc,
+    "superpixels": read_superpixels,
 }

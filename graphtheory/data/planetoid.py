@@ -1,12 +1,11 @@
 """Planetoid's pickled raw files, read without giving them the power to run anything.
 
-Every file is checked against its pinned SHA-256 before it comes here; the unpickler below knows
-the six names that the published files use and refuses every other.
+Every file is checked against its pinned SHA-256 before it comes here; the unpickler knows
+the few names that the published files use and refuses every other.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,29 +18,17 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid
 from torch_geometric.utils import coalesce, index_to_mask, remove_self_loops
 
+from graphtheory.data import safe_pickle
+
 _NUM_VAL = 500
 
 
-def _dtype(name: str, align: int = 0, copy: int = 0) -> np.dtype:
-    return np.dtype(name, bool(align), bool(copy))  # numpy warns about the 0 and 1 of old pickles
-
-
-_ALLOWED = {
-    # The module that holds it has moved between releases of numpy; the function can be asked for.
-    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+_KNOWN = {
+    **safe_pickle.ARRAYS,
     ("scipy.sparse.csr", "csr_matrix"): csr_matrix,
     ("collections", "defaultdict"): defaultdict,
     ("__builtin__", "list"): list,
 }
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is not part of a Planetoid file")
-        return _ALLOWED[module, name]
 
 
 def read(path: Path) -> Any:
@@ -51,10 +38,9 @@ def read(path: Path) -> Any:
         path: A file whose SHA-256 was checked.
 
     Raises:
-        pickle.UnpicklingError: The file names anything but the six known classes and functions.
+        pickle.UnpicklingError: The file names anything but the known classes and functions.
     """
-    with path.open("rb") as file:
-        return _Unpickler(file, encoding="latin1").load()
+    return safe_pickle.read(path, _KNOWN)
 
 
 def _part(folder: Path, name: str, part: str) -> Any:
