@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -177,3 +179,32 @@ def test_errors_name_the_argument(x, options, args, message) -> None:
     conv = TransformerConv(4, 3, **options)
     with pytest.raises(ValueError, match=message):
         conv(x, torch.tensor([[0, 1], [1, 2]]), *args)
+
+
+@pytest.mark.parametrize("in_channels", [5, -1, (5, 3), (-1, -1)], ids=str)
+def test_every_option_beside_edge_features_equals_pyg(make_graph, assert_same, in_channels) -> None:
+    two = isinstance(in_channels, tuple)
+    graph = make_graph(9, 7, 4 if two else 7, 25)
+    x, edge_attr = graph.features(7, 5), graph.features(25, 3)
+    x = (x, graph.features(4, 3)) if two else x
+    for concat, beta, bias, root_weight in itertools.product([True, False], repeat=4):
+        if in_channels in (-1, (-1, -1)) and not root_weight:
+            continue  # W_1 would stay without a size
+        options = {"concat": concat, "beta": beta, "bias": bias, "root_weight": root_weight}
+        layers = both(in_channels, 6, heads=3, edge_dim=3, **options)
+        with torch.no_grad():  # channels of -1 are known after the first call
+            for layer in layers:
+                layer(x, graph.edge_index, edge_attr)
+        assert_same(*layers, x, graph.edge_index, edge_attr)
+
+
+def test_dropout_of_the_weights_is_that_of_the_sums_of_edge_features() -> None:
+    """With one edge a node, what is dropped takes the value and the features with it."""
+    conv = TransformerConv(4, 3, dropout=0.5, edge_dim=2, root_weight=False)
+    edge_index, edge_attr = torch.arange(50).repeat(2, 1), torch.randn(50, 2)
+    x = torch.randn(50, 4)
+    torch.manual_seed(0)
+    dropped, kept = conv(x, edge_index, edge_attr), conv.eval()(x, edge_index, edge_attr)
+    gone = dropped.eq(0).all(1)
+    assert 10 < gone.sum() < 40
+    torch.testing.assert_close(dropped[~gone], 2 * kept[~gone])
