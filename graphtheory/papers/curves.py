@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -13,7 +12,7 @@ from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.phases import SUCCESS, number, short
-from graphtheory.papers.pictures import power_laws, step_curves
+from graphtheory.papers.pictures import needed_picture, step_curves
 from graphtheory.papers.power_law import Exponent
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import means
@@ -107,20 +106,11 @@ class Speed:
 
     def picture(self, grid: Curves, measured: Measurements, title: str) -> Any:
         """The steps of each trial that gets there, with the laws; None without a law."""
-        points: list[dict[str, Any]] = []
-        laws = {}
+        shown, laws = {}, {}
         for line, _, needed, law, claimed in self._laws(grid, measured):
             if law is not None:
-                laws[line] = law.line(claimed)
-                points += [
-                    {"case": line, "value": value, "number": count}
-                    for value, steps in needed.items()
-                    for count in steps
-                    if math.isfinite(count)
-                ]
-        if not points:
-            return None
-        return power_laws(points, laws, xlabel=self.setting, ylabel="steps of SGD", title=title)
+                shown[line], laws[line] = needed, law.line(claimed)
+        return needed_picture(shown, laws, xlabel=self.setting, ylabel="steps of SGD", title=title)
 
 
 def attention_claims(relevant: str) -> tuple[Level, Trend]:

@@ -235,3 +235,17 @@ def power_laws(
             axes.set_ylabel("")
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
+
+
+def needed_picture(
+    needed: Mapping[str, Mapping[float, Sequence[float]]], laws: Mapping[str, Law], **words: str
+) -> Figure | None:
+    """`power_laws` of the finite numbers of each case and value; None where there are none."""
+    points = [
+        {"case": case, "value": value, "number": number}
+        for case, by in needed.items()
+        for value, numbers in by.items()
+        for number in numbers
+        if math.isfinite(number)
+    ]
+    return power_laws(points, laws, **words) if points else None

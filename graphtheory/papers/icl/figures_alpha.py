@@ -26,7 +26,7 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
-from graphtheory.papers.pictures import power_laws
+from graphtheory.papers.pictures import needed_picture
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
@@ -169,16 +169,8 @@ def _show(grid: Growth, measured: Measurements) -> Shown:
 
 def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
     sizes = _sizes(grid, measured)
-    points = [
-        {"case": name, "value": alpha, "number": number}
-        for name, by_alpha in sizes.items()
-        for alpha, of in by_alpha.items()
-        for number in of
-        if number < math.inf
-    ]
     laws = {name: found.line(_PANELS[name][1]) for name, of in sizes.items() if (found := law(of))}
-    words = {"xlabel": "alpha of training", "ylabel": "needed", "title": title}
-    return power_laws(points, laws, **words) if points else None
+    return needed_picture(sizes, laws, xlabel="alpha of training", ylabel="needed", title=title)
 
 
 def _quick(grid: Growth) -> Growth:

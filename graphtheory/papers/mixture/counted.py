@@ -13,7 +13,7 @@ from graphtheory.papers.claims import Claimed, Numbers
 from graphtheory.papers.figure import Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture.mixtures import Mixtures, found_rows, found_table, laws
-from graphtheory.papers.pictures import power_laws
+from graphtheory.papers.pictures import needed_picture
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import FEWEST_SEEDS, Array, medians
 
@@ -117,13 +117,5 @@ def counting(read: Counted, grid: Mixtures, measured: Measurements) -> Verdict:
 def picture_of_laws(claim: Claimed, grid: Mixtures, measured: Measurements, title: str) -> Any:
     """A measure over the letter, with the power law of each learner."""
     numbers = claim.read(grid, measured)
-    points = [
-        {"case": learner, "value": value, "number": number}
-        for learner, by in numbers.items()
-        for value, of in by.items()
-        for number in of
-    ]
-    if not points:
-        return None
     fitted = laws(claim, {learner: _find(claim, by) for learner, by in numbers.items()})
-    return power_laws(points, fitted, xlabel=grid.name, ylabel=claim.what, title=title)
+    return needed_picture(numbers, fitted, xlabel=grid.name, ylabel=claim.what, title=title)

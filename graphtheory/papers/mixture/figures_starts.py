@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -108,38 +108,26 @@ def _picture(grid: Mixtures, measured: Measurements, title: str) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found at one mixture: median, least and most over the seeds."""
+class Found(NamedTuple):
+    """A number at one mixture: median, least and most over the seeds, beside what is claimed."""
 
-    error: tuple[float, float, float]  # relative error of the tensor start, claimed about 0.65
-    speed: tuple[float, float, float]  # 1 - v from there over 1 - v from the near start, claimed 1
-    # relative error that the far start ends with, claimed to stay large
-    far: tuple[float, float, float]
-
-    @property
-    def holds(self) -> tuple[bool, bool, bool]:
-        """In the median: 0.65 or less; within a quarter of 1; above 1, all of W*."""
-        return self.error[0] <= 0.65, 0.75 <= self.speed[0] <= 1.25, self.far[0] > 1
+    what: str
+    spread: tuple[float, float, float]
+    claimed: str
+    holds: bool
 
     def __str__(self) -> str:
-        """Each of the three beside the claim."""
-        parts = (
-            ("relative error of the tensor start", self.error, "0.65 or less"),
-            ("its 1 - v over that of the near start", self.speed, "1"),
-            ("relative error where N(0, 25) ends", self.far, "large"),
+        """In words."""
+        if math.isnan(self.spread[0]):
+            return f"{self.what} not defined, because the near start reaches no minimum: not found"
+        middle, low, high = self.spread
+        return (
+            f"{self.what} {middle:.2f} [{low:.2f}, {high:.2f}], claimed {self.claimed}: "
+            f"{'holds' if self.holds else 'not found'}"
         )
-        told = [
-            f"{name} not defined, because the near start reaches no minimum: not found"
-            if math.isnan(of[0])
-            else f"{name} {of[0]:.2f} [{of[1]:.2f}, {of[2]:.2f}], claimed {wanted}: "
-            f"{'holds' if holds else 'not found'}"
-            for (name, of, wanted), holds in zip(parts, self.holds, strict=True)
-        ]
-        return "; ".join(told) + "."
 
 
-def found_of(measured: Measurements, value: float) -> Found:
+def found_of(measured: Measurements, value: float) -> list[Found]:
     """From the measurements of all starts at one value."""
     by = {(row["start"], row["seed"]): row for row in measured if row["value"] == value}
     seeds = sorted({seed for _, seed in by})
@@ -149,11 +137,13 @@ def found_of(measured: Measurements, value: float) -> Found:
         else math.nan
         for s in seeds
     ]
-    return Found(
-        _spread([by[TENSOR, s]["error"][0] for s in seeds]),
-        _spread(rates),
-        _spread([by[FAR, s]["error"][-1] for s in seeds]),
-    )
+    first = _spread([by[TENSOR, s]["error"][0] for s in seeds])
+    speed, far = _spread(rates), _spread([by[FAR, s]["error"][-1] for s in seeds])
+    return [
+        Found("relative error of the tensor start", first, "0.65 or less", first[0] <= 0.65),
+        Found("its 1 - v over that of the near start", speed, "1", 0.75 <= speed[0] <= 1.25),
+        Found("relative error where N(0, 25) ends", far, "large", far[0] > 1),  # than all of W*
+    ]
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:
@@ -164,7 +154,10 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 def tensor_start(grid: Mixtures, measured: Measurements) -> Verdict:
     """What was found at each mixture."""
-    told = (f"|Sigma| = {value:g}: {found_of(measured, value)}" for value in grid.values)
+    told = (
+        f"|Sigma| = {value:g}: {'; '.join(map(str, found_of(measured, value)))}."
+        for value in grid.values
+    )
     return Verdict(" ".join(told))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import nan
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from scipy.stats import linregress
@@ -94,14 +95,11 @@ def looks(grid: Curves, case: Case, value: float) -> list[Measured]:
     return rows
 
 
-def _quick_phases(grid: Phases) -> Phases:
+def _quick(grid: Any) -> Any:
+    """Few neurons and trials; half of the numbers of labels, or of the looks."""
     cases, ends = tuple(case.smaller() for case in grid.cases), phases.ends(grid.values)
-    return replace(grid, cases=cases, values=ends, labels=grid.labels[::2], seeds=2)
-
-
-def _quick_curves(grid: Curves) -> Curves:
-    cases, ends = tuple(case.smaller() for case in grid.cases), phases.ends(grid.values)
-    return replace(grid, cases=cases, values=ends, every=2 * grid.every, seeds=2)
+    fewer = {"labels": grid.labels[::2]} if isinstance(grid, Phases) else {"every": 2 * grid.every}
+    return replace(grid, cases=cases, values=ends, seeds=2, **fewer)
 
 
 def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
@@ -154,7 +152,7 @@ _SPEED = Speed("alpha_star", (-1, -1))
 
 def _boundary(figure: str, summary: str, grid: Phases, *claimed: float) -> Figure:
     law = Boundary(grid.setting, claimed, "training sets")
-    return Figure(figure, summary, grid, trials, law.show, (law.claim,), law.picture, _quick_phases)
+    return Figure(figure, summary, grid, trials, law.show, (law.claim,), law.picture, _quick)
 
 
 # Chosen here, because the source does not say: step size, T, B and the confusion share of figure
@@ -176,7 +174,7 @@ FIGURES = (
             cases=(Case(_LONG, TokenPatterns(50, 0.3, 0.2)),), setting="sigma",
             values=(0.05, 0.1, 0.2, 0.4, 0.8), labels=_LABELS,
         ),
-        trials, _ROOTS.show, (_ROOTS.claim, falls_in_a_line), _ROOTS.picture, _quick_phases,
+        trials, _ROOTS.show, (_ROOTS.claim, falls_in_a_line), _ROOTS.picture, _quick,
     ),
     Figure(
         "fig-2-2", "steps that are needed, over alpha_*",
@@ -184,7 +182,7 @@ FIGURES = (
             cases=(Case(replace(_LONG, delta=0.4)), Case(replace(_LONG, delta=0.4), others=0.5)),
             setting="alpha_star", values=_ALPHAS, labels=200, every=10, until_learned=True,
         ),
-        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick_curves,
+        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick,
     ),
     _boundary(
         "fig-2-3", "which trials succeed with attention and without, over alpha_*",
@@ -205,6 +203,6 @@ FIGURES = (
             setting="alpha_star", values=(0.5,), labels=200, every=10,
         ),
         looks, _show_attention, curves.attention_claims("label-relevant tokens"),
-        curves.attention_picture("label-relevant"), _quick_curves,
+        curves.attention_picture("label-relevant"), _quick,
     ),
 )  # fmt: skip

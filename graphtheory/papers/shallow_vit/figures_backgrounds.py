@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -160,16 +161,13 @@ def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
     )  # fmt: skip
 
 
-def _on_two(grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
-    labels = labels_of(dataset)
-    return replace(grid, scene=SCENES[dataset], root=root, labels=labels[1:], most=labels[-1])
-
-
-def _on_three(grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
+def _on_images(first: int, grid: Backgrounds, dataset: str, root: Path | None) -> Backgrounds:
+    """On a data set, with its numbers of images from the one at that place on."""
     labels, target = labels_of(dataset), _TARGET.get(dataset, _NATURAL_TARGET)
     return replace(
-        grid, scene=SCENES[dataset], root=root, labels=labels, most=labels[-1], target=target
-    )
+        grid, scene=SCENES[dataset], root=root, labels=labels[first:], most=labels[-1],
+        target=target,
+    )  # fmt: skip
 
 
 def _quick(grid: Backgrounds) -> Backgrounds:
@@ -184,11 +182,11 @@ FIGURES = (
         Backgrounds(kept=KEPT), accuracies, _show,
         (accuracy_rises("alpha_*", over("alpha_star", "accuracy", "{labels} images")),
          _MORE_IMAGES),
-        _draw_accuracy, _quick, DATA, _on_two,
+        _draw_accuracy, _quick, DATA, partial(_on_images, 1),
     ),
     Figure(
         "fig-2-6b", "accuracy over the number of training images, images on backgrounds",
         Backgrounds(kept=(25, 20, 16)), accuracies, _show, (_MORE_IMAGES, fewer_images),
-        _draw_needed, _quick, DATA, _on_three,
+        _draw_needed, _quick, DATA, partial(_on_images, 0),
     ),
 )  # fmt: skip

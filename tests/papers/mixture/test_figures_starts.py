@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_it_prints_and_draws(reproduced: Reproduced) -> None:
 
 
 def test_what_the_starts_say() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate,
          "ended": True}
         for seed, shift in enumerate((0.0, 0.02, 0.04))
@@ -61,14 +62,20 @@ def test_what_the_starts_say() -> None:
             (TENSOR, 0.58 + shift, 0.3, 0.99), (NEAR, 0.1, 0.1, 0.989), (FAR, 70.0, 60.0, 0.9999),
         )
     ]  # fmt: skip
-    found = found_of(rows, 4.0)
-    assert found.error == pytest.approx((0.6, 0.58, 0.62))
-    assert found.speed == pytest.approx((0.909,) * 3, abs=1e-3)
-    assert found.far[0] == 60 and found.holds == (True, True, True)
+    error, speed, far = found_of(rows, 4.0)
+    assert error.spread == pytest.approx((0.6, 0.58, 0.62))
+    assert speed.spread == pytest.approx((0.909,) * 3, abs=1e-3)
+    assert far.spread[0] == 60 and error.holds and speed.holds and far.holds
+
+    def holds(given: list[dict[str, Any]]) -> list[bool]:
+        return [found.holds for found in found_of(given, 4.0)]
+
     slow = [r | {"rate": 0.999} if r["start"] == TENSOR else r for r in rows]
-    assert found_of(slow, 4.0).holds == (True, False, True)
-    nowhere = found_of([r | {"ended": False} for r in rows], 4.0)
-    assert nowhere.holds == (True, False, True) and math.isnan(nowhere.speed[0])
-    assert "not defined, because the near start reaches no minimum: not found" in str(nowhere)
+    assert holds(slow) == [True, False, True]
+    nowhere = [r | {"ended": False} for r in rows]
+    assert holds(nowhere) == [True, False, True]
+    assert math.isnan(found_of(nowhere, 4.0)[1].spread[0])
+    told = "not defined, because the near start reaches no minimum: not found"
+    assert told in str(found_of(nowhere, 4.0)[1])
     lost = [r | {"rate": math.nan, "error": [1.0, 0.2]} for r in rows]
-    assert found_of(lost, 4.0).holds == (False, False, False)
+    assert holds(lost) == [False, False, False]
