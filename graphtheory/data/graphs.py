@@ -63,7 +63,8 @@ def load(
         train_mask, val_mask, test_mask [N] bool.
 
     Returns:
-        Data with these and name, split, metric ("accuracy" or "rocauc") and num_classes.
+        Data with these and name, split, metric ("accuracy" or "rocauc"), num_classes and kind:
+        "multiclass", or "multilabel" for ogbn-proteins, whose y is float [N, 112].
 
     Raises:
         ValueError: Unknown name or split; the message lists the known ones.
@@ -84,7 +85,7 @@ def load(
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(_MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
-    data.num_classes = int(data.y.max()) + 1
+    data.kind, data.num_classes = info.kind, _classes(data.y)
     return data
 
 
@@ -118,13 +119,18 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     return data
 
 
+def _classes(y: Tensor) -> int:
+    """Classes, or labels where a node may have several."""
+    return y.size(1) if y.dim() == 2 else int(y.max()) + 1
+
+
 def _published(
     info: DatasetInfo, root: str | PathLike[str] | None, cache: str | PathLike[str] | None
 ) -> Data:
     def read(private: Path) -> dict[str, Tensor]:
         data = READERS[info.family](private, info)
         found = {"nodes": data.num_nodes, "edges": data.num_edges, "features": data.x.size(1)}
-        files.verify_counts(info, found | {"classes": int(data.y.max()) + 1})
+        files.verify_counts(info, found | {"classes": _classes(data.y)})
         return _pack(data)
 
     return _unpack(processed(info, root, cache, read), sparse=info.family == "musae")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphtheory.data.dataset_info import DatasetInfo
 
 
@@ -70,21 +72,24 @@ def _linkx(name: str, *counts: int, metric: str = "accuracy") -> DatasetInfo:
     )
 
 
-_ARXIV = DatasetInfo(
-    "ogbn-arxiv",
-    "ogbn",
-    folder="ogbn_arxiv",
-    files=(
-        "RELEASE_v1.txt",
-        *(f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label", "node_year")),
-        *(f"raw/num-{part}-list.csv.gz" for part in ("node", "edge")),
-        *(f"split/time/{part}.csv.gz" for part in ("train", "valid", "test")),
-    ),
-    splits=("published",),
-    source="https://ogb.stanford.edu, arxiv.zip unpacked and its folder renamed",
-    citation="Hu et al., NeurIPS 2020",
-    counts=_counts(169_343, 1_166_243, 128, 40),
-)
+def _ogbn(name: str, split: str, raw: tuple[str, ...], *counts: int, **other: Any) -> DatasetInfo:
+    parts = ("edge", *raw, "node-label", "num-node-list", "num-edge-list")
+    return DatasetInfo(
+        f"ogbn-{name}",
+        "ogbn",
+        folder=f"ogbn_{name}",
+        files=(
+            "RELEASE_v1.txt",
+            *(f"raw/{part}.csv.gz" for part in parts),
+            *(f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test")),
+        ),
+        splits=("published",),
+        source=f"https://ogb.stanford.edu, {name}.zip unpacked and its folder renamed",
+        citation="Hu et al., NeurIPS 2020",
+        counts=_counts(*counts),
+        **other,
+    )
+
 
 NODE_SETS = (
     _embedded("digits", "scikit-learn; Alpaydin and Kaynak, 1998", 1797, 19_858, 64, 10),
@@ -121,6 +126,11 @@ NODE_SETS = (
         citation="Rozemberczki, Allen and Sarkar, Journal of Complex Networks, 2021",
         counts=_counts(22_470, 341_825, 4714, 4),
     ),
-    _ARXIV,
-)
+    _ogbn("arxiv", "time", ("node-feat", "node_year"), 169_343, 1_166_243, 128, 40),
+    _ogbn("products", "sales_ranking", ("node-feat",), 2_449_029, 123_718_280, 100, 47),
+    _ogbn(
+        "proteins", "species", ("edge-feat", "node_species"), 132_534, 79_122_504, 8, 112,
+        metric="rocauc", kind="multilabel",
+    ),
+)  # fmt: skip
 """Every graph with labeled nodes, the embedded ones first."""

@@ -1,3 +1,4 @@
+import gzip
 import shutil
 from pathlib import Path
 
@@ -157,3 +158,23 @@ def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path
         assert torch.equal(made[index].edge_attr, ogbs[index].edge_attr)
     drawn = load_graphs("esol", data_root, split="random-80-10-10", seed=3)
     assert len(drawn.test_index) == 113 and not torch.equal(drawn.test_index, made.test_index)
+
+
+def test_peptides_keep_their_lists_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+    monkeypatch.setattr("graphtheory.data.graph_sets.verify_counts", lambda info, found: None)
+    folder = tmp_path / "LRGB/peptides-functional"
+    (folder / "raw").mkdir(parents=True)
+    (folder / "split").mkdir()
+    rows = [f'{i},{"C" * (i + 1)}N,seq,"[{i % 2}, 1]",{i}' for i in range(6)]
+    rows[2] = '2,C((,seq,"[0, 1]",2'
+    table = "\n".join([",smiles,peptide_seq,labels,identifier", *rows])
+    (folder / "raw/peptide_multi_class_dataset.csv.gz").write_bytes(gzip.compress(table.encode()))
+    for part, listed in (("train", "0\n2\n5\n"), ("val", "1\n3"), ("test", "4\n")):
+        (folder / f"split/{part}.csv").write_text(listed)
+    with pytest.warns(UserWarning, match=r"Peptides-func: left out row 2: 'C\(\('"):
+        made = load_graphs("peptides-func", tmp_path, cache=tmp_path / "cache")
+    assert (made.kind, made.metric, made.num_outputs) == ("multilabel", "ap", 2)
+    assert made.train_index.tolist() == [0, 4] and made.val_index.tolist() == [1, 2]
+    assert made[4].num_nodes == 7 and made[4].y.tolist() == [[1.0, 1.0]]
+    assert made.test_index.tolist() == [3]

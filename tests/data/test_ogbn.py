@@ -79,6 +79,39 @@ def test_a_forged_split_file_is_not_read(arxiv: Path) -> None:
         graphs.load("ogbn-arxiv", arxiv)
 
 
+def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -> None:
+    draw, folder = np.random.default_rng(1), tmp_path / "ogbn_proteins"
+    edges, features = draw.integers(NODES - 1, size=(EDGES, 2)), draw.random((EDGES, 8))
+    labels = draw.integers(2, size=(NODES, 112))
+    _csv(folder / "raw/edge.csv.gz", edges)
+    _csv(folder / "raw/edge-feat.csv.gz", features)
+    _csv(folder / "raw/node-label.csv.gz", labels)
+    _csv(folder / "raw/node_species.csv.gz", np.full((NODES, 1), 3702))
+    _csv(folder / "raw/num-node-list.csv.gz", np.array([NODES]))
+    _csv(folder / "raw/num-edge-list.csv.gz", np.array([EDGES]))
+    order = draw.permutation(NODES)
+    for name, part in zip(("train", "valid", "test"), np.split(order, [18, 24]), strict=True):
+        _csv(folder / f"split/species/{name}.csv.gz", part)
+    (folder / "RELEASE_v1.txt").write_text("")
+    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
+    at = (edges == 5).any(1)
+    counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
+    expected = (features[at] * counted).sum(0) / counted.sum()
+    torch.testing.assert_close(data.x[5], torch.from_numpy(expected).float())
+    assert not bool(data.x[NODES - 1].any())
+    assert torch.equal(data.y, torch.from_numpy(labels).float())
+    with pytest.raises(DamagedFileError, match="ogbn-proteins: expected 132,534 nodes, found 30"):
+        graphs.load("ogbn-proteins", tmp_path, cache=tmp_path / "cache")
+
+
+def test_products_run_both_ways(arxiv: Path) -> None:
+    (arxiv / "ogbn_arxiv").rename(arxiv / "ogbn_products")
+    (arxiv / "ogbn_products/split/time").rename(arxiv / "ogbn_products/split/sales_ranking")
+    data = ogbn.read_ogbn(arxiv, graphs.describe("ogbn-products"))
+    assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
+
+
 def test_evaluator_is_ogbs() -> None:
     y = torch.tensor([[0], [1], [1], [2]])
     assert ogbn.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
