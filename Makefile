@@ -1,5 +1,5 @@
 # One command each. Every target first makes .venv, with the versions that constraints.txt pins.
-#   make run          train the models side by side on an embedded graph, write a report
+#   make run          train the models side by side on two embedded graphs, write reports
 #   make test         the whole test suite, examples and docstrings included
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
@@ -32,7 +32,9 @@ $(READY): pyproject.toml constraints.txt
 	@echo "  graphtheory and what it needs" && $(PIP) --editable '.[test,dev]'
 	@touch $@
 
+# First labels that the nodes at two hops decide, where distance encoding pays; then digits, which one hop decides.
 run: $(READY)
+	@$(BIN)/graphtheory bench --dataset core-distance --seeds 3
 	@$(BIN)/graphtheory bench
 
 test: $(READY)

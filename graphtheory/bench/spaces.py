@@ -136,6 +136,20 @@ _DEEP: dict[str, tuple[Any, ...]] = {
 
 SPACES: dict[str, Space] = {
     "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
+    "core-distance": _space(
+        100,
+        40,
+        1,
+        _RESIDUAL
+        | {
+            "hidden": (32,),
+            "dropout": (0.0, 0.1),
+            "lr": (0.005, 0.01),
+            "weight_decay": (0.0, 5e-4),
+        },
+        {"attention_dropout": (0.0,), "root_weight": (True,)},
+        {"attention_dropout": (0.0,), "layers": (2, 3), "residual": (True, False)},
+    ),
     "cora": _space(
         200,
         60,

@@ -10,6 +10,7 @@ from torch import Generator
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from graphtheory.data.majority_at_distance import MajorityAtDistance
 from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.data.power_law import PowerLawGraph
 
@@ -55,10 +56,17 @@ def karate() -> Data:
     )
 
 
+def core_distance(generator: Generator) -> Data:
+    """The graph of `digits` with labels that the nodes at two hops decide, of six patterns."""
+    graph = digits()
+    return MajorityAtDistance(z=2).sample(graph.edge_index, len(graph.y), generator)
+
+
 MAKERS: dict[str, Callable[[Generator], Data]] = {
     "digits": lambda _: digits(),
     "karate": lambda _: karate(),
     "core-neighborhood": lambda generator: CoreNeighborhoodGraph().sample(generator),
+    "core-distance": core_distance,
     "power-law": lambda generator: PowerLawGraph().sample(generator),
 }
 """What makes each embedded graph, by its name in the catalogue."""

@@ -48,14 +48,16 @@ def load(
     ogbn-arxiv, one; "random-20" draws 20 training nodes of each class, 500 for validation, 1000
     for the test; "random-60-20-20" and "random-50-25-25" are shares in percent of the labeled
     nodes. The LINKX sets come without splits here and with unlabeled nodes, y = -1, which are in
-    no mask. In CiteSeer 15 isolated nodes without features have y = 0, as in PyG.
+    no mask; nor are nodes of "core-distance" without a majority. In CiteSeer 15 isolated nodes
+    without features have y = 0, as in PyG.
 
     Args:
         name: One of `names("node")`; case does not matter.
         root: Folder with the raw files in PyG's layout (`describe(name).folder`); may be
             read-only; not needed for embedded sets.
         split: One of `describe(name).splits`; None for the first of them.
-        seed: Number of the split, 0 or more; "core-neighborhood" and "power-law" are drawn by it.
+        seed: Number of the split, 0 or more; "core-neighborhood", "core-distance" and "power-law"
+            are drawn by it.
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
 
     Shapes:

@@ -95,6 +95,7 @@ NODE_SETS = (
     _embedded("digits", "scikit-learn; Alpaydin and Kaynak, 1998", 1797, 19_858, 64, 10),
     _embedded("karate", "Zachary, 1977", 34, 156, 34, 2),
     DatasetInfo("core-neighborhood", "embedded", citation="Li, thesis, 2024, section 3.5.1"),
+    _embedded("core-distance", "drawn on digits, labels by two hops", 1797, 19_858, 6, 6),
     _embedded("power-law", "drawn; the sizes of ogbn-arxiv", 169_343, 2_332_486, 128, 40),
     _planetoid("Cora", 2708, 10_556, 1433, 7),
     _planetoid("CiteSeer", 3327, 9104, 3703, 6),

@@ -1,10 +1,23 @@
-"""Test scores over the number of labeled nodes."""
+"""Test scores over the number of labeled nodes, and over the distance that decides labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import Rows, band, collected, look, order, panels, styled
+from graphtheory.papers.curve_pictures import band_line
+from graphtheory.plot.style import (
+    Rows,
+    band,
+    collected,
+    legend_below,
+    look,
+    order,
+    panels,
+    styled,
+)
 
 
 @styled
@@ -42,4 +55,40 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
     axes.set_ylabel(f"test {metric} (%)")
     axes.set_title(title)
     axes.legend()
+    return figure
+
+
+@styled
+def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") -> Figure:
+    """Test accuracy over the distance z that decides, and the learned b over the distance.
+
+    Args:
+        rows: One row per run: network, z (hops), test (0..1), and b (per distance) of some.
+        bias_of: Networks whose b is drawn, a line for each z; of each z the first that has one.
+        title: Above the picture.
+
+    Raises:
+        ValueError: If there are no rows.
+    """
+    runs = collected(rows, "rows", "test")
+    figure, (left, right) = panels(2, height=4.2, width=9.0)
+    for index, name in enumerate(order(runs, "network")):
+        mine = [row for row in runs if row["network"] == name]
+        band_line(left, mine, "z", "test", look(index), name, scale=100)
+    for index, z in enumerate(sorted(order(runs, "z"))):
+        every = [[r["b"] for r in runs if (r["network"], r["z"]) == (name, z) and "b" in r]
+                 for name in bias_of]  # fmt: skip
+        found = next((of for of in every if of), [])
+        line = [median(values) for values in zip(*found, strict=True)]
+        right.plot(range(len(line)), line, label=f"labels by z = {z}", **look(index))
+    left.set_xticks(sorted(order(runs, "z")))
+    left.set_xlabel("distance z that decides (hops)")
+    left.set_ylabel("test accuracy (%)")
+    right.set_xlabel("distance (hops)")
+    right.set_ylabel("learned b, mean removed")
+    right.legend()
+    for axes in (left, right):
+        axes.grid(axis="y")
+    legend_below(figure, *left.get_legend_handles_labels())
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
