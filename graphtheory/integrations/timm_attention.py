@@ -156,11 +156,8 @@ def _is_known_attention(layer: Any) -> bool:
 def computes(layer: Any, formula: Callable[..., Tensor], weight: Tensor, tokens: int = 5) -> bool:
     """Whether the original forward of a layer agrees with a formula on random tokens.
 
-    Args:
-        layer: Any module.
-        formula: Takes the layer and tokens [2, `tokens`, features].
-        weight: Weight of the first linear map, for size, dtype and device.
-        tokens: Number of tokens.
+    The formula takes the layer and tokens [2, `tokens`, features]; `weight`, of the first linear
+    map, gives their size, dtype and device.
     """
     drawn = torch.Generator().manual_seed(0)
     x = torch.randn(2, tokens, weight.size(1), generator=drawn).to(weight)

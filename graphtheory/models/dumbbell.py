@@ -35,15 +35,7 @@ class DumbbellSets(NamedTuple):
 def dumbbell_sets(
     grid: Grid, window: int, side: int, reach: int, device: torch.device
 ) -> DumbbellSets:
-    """The sets of a grid of patches (kept).
-
-    Args:
-        grid: The patches.
-        window: Rows and columns of a window; the last ones of a grid may be smaller.
-        side: Rows and columns of semantic tokens in a window.
-        reach: Rows and columns around a window to which its tokens attend, cut at the border.
-        device: Where the tensors lie.
-    """
+    """The sets of a grid of patches, with arguments as in `WindowTokens` (kept)."""
     with torch.inference_mode(False):
         pooled, near = _places(grid, window, side, reach)
         count, images, size = len(pooled), grid.count, grid.size
@@ -229,13 +221,7 @@ class Dumbbell(WindowTokens):
 def token_order(
     grid: Grid, window: int, side: int, device: torch.device
 ) -> tuple[Grid, Tensor, Tensor]:
-    """The grid of the semantic tokens of a grid of patches (kept).
-
-    Args:
-        grid: The patches.
-        window: Rows and columns of a window, in patches.
-        side: Rows and columns of semantic tokens in a window.
-        device: Where the tensors lie.
+    """The grid of the semantic tokens of a grid of patches; arguments as in `WindowTokens` (kept).
 
     Returns:
         The grid; the token, window by window, that lies at each of its places; and the reverse.

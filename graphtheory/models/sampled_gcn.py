@@ -128,11 +128,8 @@ def three_layers(
     .. math:: F = f_3(h_2), \qquad h_2 = \sigma(f_2(h_1)), \qquad h_1 = \sigma(f_1(X)), \qquad
         f_l(Z) = A_l Z W_l + B_l
 
-    Args:
-        x: Features of the nodes that the first layer aggregates from [n, d].
-        neighborhoods: A_1, A_2 and A_3.
-        layers: f_1, f_2 and f_3, which take Z and A_l; f_3 has no bias.
-        drop: Dropout, on h_1 and h_2.
+    X [n, d] are features of the nodes that the first layer aggregates from, the neighborhoods A_1,
+    A_2 and A_3; each layer takes Z and A_l, and dropout is on h_1 and h_2.
     """
     *hidden, last = zip(layers, neighborhoods, strict=True)
     for layer, neighborhood in hidden:

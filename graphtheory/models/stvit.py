@@ -156,28 +156,14 @@ def stvit(
     drop_path: float = 0.0,
     **block: Any,
 ) -> STViT:
-    """A vision transformer with semantic tokens.
+    """A vision transformer with semantic tokens, of `depth` blocks in all.
 
-    Args:
-        dim: Features of a token.
-        depth: Blocks in all.
-        heads: Attention heads of a block.
-        tokens: M, semantic tokens of an image, a square number; or what makes their centers, the
-            default being `nn.MaskPool`.
-        base: Blocks on the patches.
-        semantic: Blocks that follow, in which semantic tokens attend to the patches; the rest of
-            `depth` is on semantic tokens.
-        out_channels: As in `vit`.
-        image_size: As in `vit`.
-        patch_size: As in `vit`.
-        in_channels: As in `vit`.
-        readout: A readout without a token of its own, such as `MeanToken`.
-        position: Kind of positions of semantic tokens: `nn.NoPosition`, `nn.LearnedPosition`,
-            `nn.ConditionalPosition`, `nn.RelativePosition`.
-        with_global: As in `nn.SemanticTokens`.
-        residual_of_centers: As in `nn.SemanticTokens`.
-        drop_path: As in `vit`.
-        block: Options of `models.vit.prenorm_block`, such as ``mlp_ratio=3.0``.
+    The first `base` blocks are on the patches, in the next `semantic` ones semantic tokens attend
+    to the patches, the others are on semantic tokens. `tokens` is M, how many an image has, a
+    square number; or what makes their centers, the default being `nn.MaskPool`. `position` is their
+    kind of positions: `nn.NoPosition`, `nn.LearnedPosition`, `nn.ConditionalPosition`,
+    `nn.RelativePosition`. `with_global` and `residual_of_centers` are those of `nn.SemanticTokens`;
+    the readout has no token of its own. All other arguments as in `vit`.
 
     Raises:
         ValueError: If the patch does not divide the image, tokens are no square, blocks leave none

@@ -127,17 +127,8 @@ def stvit_r_swin(
 ) -> STViTRSwin:
     """STViT-R on Swin with stages of 2, 2, 6 * units and 2 layers.
 
-    Args:
-        dim: Features of a patch in the first stage; they double from one to the next.
-        heads: Attention heads of the first stage; they double, too.
-        units: Dumbbell units of the third stage.
-        out_channels: Classes.
-        window: Rows and columns of a window, in patches.
-        side: Rows and columns of semantic tokens in a window.
-        tokens: As in `Dumbbell`, of the first unit; 36 for 224 pixels.
-        in_channels: Channels of an image.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
-        attention: Options of every `nn.Attention`, such as ``pattern=TopK(0.5)``.
+    `units` are the dumbbell units of the third stage, `tokens` are those of the first unit, as in
+    `Dumbbell`, 36 for 224 pixels. All other arguments as in `stvit_swin`.
     """
     rates = depth_rates(drop_path, 6 * units + 6)
     plain = [partial(window_block, dim * 2**i, heads * 2**i, window, **attention) for i in range(4)]

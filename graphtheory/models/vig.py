@@ -174,18 +174,9 @@ def pyramid_vig(
 ) -> ViG:
     """A network of stages on ever coarser grids, in which close places count as near, too.
 
-    Args:
-        dims: Features of a node in each stage, multiples of 4.
-        depths: Blocks of each stage.
-        out_channels: Classes.
-        image_size: As in `vig`.
-        patch_size: Distance of two nodes of the first stage in pixels, a power of 2.
-        in_channels: Channels of an image.
-        neighbors: Senders of a node.
-        reduce: Senders are means of as many rows and columns of nodes, stage by stage.
-        message: As in `vig`.
-        head_width: As in `vig`.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+    Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and senders that are
+    means of `reduce` rows and columns of nodes. The patch size is that of the first stage. All
+    other arguments as in `vig`; the number of neighbors does not grow.
 
     Raises:
         ValueError: As in `vig`; lists of other lengths.

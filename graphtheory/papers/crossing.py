@@ -70,10 +70,8 @@ def size_text(size: float) -> str:
 def fewer(needed: Mapping[float, Sequence[float]], things: str, letter: str) -> str:
     """The median size at each value of a letter, and whether larger values need less, in words.
 
-    Args:
-        needed: Value of the letter -> the size that each trial needs.
-        things: What the size counts, such as "examples".
-        letter: Its name.
+    `needed` maps a value of the letter to the size that each trial needs; `things` says what it
+    counts.
 
     Example:
         >>> fewer({0.2: [8.0] * 3, 0.4: [4.0] * 3}, "examples", "alpha")

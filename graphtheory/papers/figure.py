@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from graphtheory.bench.rows import Row
 from graphtheory.papers.grid import Grid, Measured
@@ -33,12 +33,8 @@ class Verdict(NamedTuple):
     rows: list[Row] = []  # noqa: RUF012  (never changed)
 
 
-class Claim(Protocol):
-    """A claim of the paper, checked on measurements; `papers.claims` has the common ones."""
-
-    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """What was found of it."""
-        ...
+Claim = Callable[[Any, Measurements], Verdict]
+"""A claim of the paper, checked on (grid, measurements); `papers.claims` has the common ones."""
 
 
 class Report(NamedTuple):
@@ -117,12 +113,9 @@ class Figure:
     ) -> Any:
         """The grid that options ask for.
 
-        Args:
-            dataset: Name of a data set, where the figure is made on one.
-            root: Folder with the raw files.
-            seeds: How many; None for the grid's own number.
-            first: Added to the first seed.
-            quick: A small form, whatever `seeds` says.
+        On a data set with its files under `root`, where the figure is made on one; with so many
+        seeds, None for the grid's own number, from `first` on; or in a small form, whatever `seeds`
+        says.
         """
         grid = self.bind(self.grid, dataset, root) if self.data else self.grid
         if first and not hasattr(grid, "first"):

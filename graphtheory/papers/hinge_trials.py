@@ -118,16 +118,8 @@ def descend(
 ) -> int:
     """SGD on the hinge loss of T networks, on batches that may be new data in every step.
 
-    Args:
-        network: All T networks.
-        draw: Gives the batch of each step.
-        parameters: What is trained, changed in place.
-        options: Step size and steps; its `batch_size` and `pattern` are not read.
-        first: Parameters that are trained alone for the first steps.
-        watch: As of `train_hinge`.
-
-    Returns:
-        Steps taken.
+    `draw` gives the batch of each step; of the options, batch size and pattern are not read. All
+    other arguments, and what is returned, as in `train_hinge`.
 
     Source: Li (2024), eq. (E.2), with fresh prompts in every step, and algorithm 4.
     """

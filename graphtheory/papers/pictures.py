@@ -34,15 +34,8 @@ def phase_diagram(
 
     Both axes are logarithmic, so that a power law is a straight line: solid the fitted boundary,
     dashed a line of the claimed exponent through its middle. Circles: half of the trials, for each
-    value by itself.
-
-    Args:
-        cells: One row per cell: case, value (above 0), labels, share (0..1), half (labels; 0 or
-            infinite where it lies outside the grid).
-        laws: Of the cases that have a boundary.
-        xlabel: Name of the value.
-        ylabel: Name of the labels.
-        title: Above the picture.
+    value by itself. A row per cell holds case, value (above 0), labels, share (0..1) and half
+    (labels; 0 or infinite where it lies outside the grid).
 
     Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
     """
@@ -150,15 +143,9 @@ def step_curves(
 ) -> Figure:
     """A measure over the steps of training, a panel for each case: median, band from q20 to q80.
 
-    Args:
-        rows: One row per look: case, series (name of a line), step, and the measure.
-        value: Key of the measure.
-        ylabel: Its name.
-        title: Above the picture.
-        xlabel: Name of the steps.
-        marks: Height of a dotted line in the color of a series.
-        boundary: Step of a dashed vertical line.
-        log: Whether the measure's axis is logarithmic.
+    Rows, one per look, hold case, series (name of a line), step, and the measure under the key
+    `value`. Marks are heights of dotted lines in the color of a series, the boundary is the step of
+    a dashed vertical line; with `log` the measure's axis is logarithmic.
 
     Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """

@@ -20,10 +20,6 @@ def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
 
     Raises:
         ValueError: If the shapes differ.
-
-    Example:
-        >>> cot_error(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]])).tolist()
-        [0.0, 0.5]
     """
     _check(found, wanted)
     return (found != wanted).float().mean(1)
@@ -47,21 +43,13 @@ def _check(found: Tensor, wanted: Tensor) -> None:
 def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict[str, Tensor]:
     """Attention of the query, per head, on four kinds of example columns and on its own columns.
 
-    Args:
-        weights: Of the query on all columns [B, heads, L].
-        same_step: Whether an example column, the first n, is of the query's step, [B, n].
-        same_pattern: Whether it has the query's pattern, [B, n].
+    Weights are those of the query on all columns [B, heads, L]; whether an example column, the
+    first n, is of the query's step, and whether it has its pattern, are bool [B, n].
 
     Returns:
         Means over the prompts [heads] for each of `MASSES`, and "own columns" n to L - 1.
 
     Source: Li (2024), eq. (7.23) and figure 7.6.
-
-    Example:
-        >>> w = torch.tensor([[[0.7, 0.1, 0.2]]])
-        >>> mass = chain_mass(w, torch.tensor([[True, False]]), torch.tensor([[True, True]]))
-        >>> [round(mass[k].item(), 1) for k in ("same step, same pattern", "own columns")]
-        [0.7, 0.2]
     """
     count = same_step.size(1)
     kinds = (

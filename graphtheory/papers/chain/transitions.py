@@ -61,12 +61,6 @@ def trajectory_probability(transitions: Tensor, task: Tensor) -> Tensor:
     r""":math:`\tau^f` [...], the probability that all K steps are right, the least over the starts.
 
     Source: Li (2024), eq. (7.17).
-
-    Example:
-        >>> a = torch.tensor([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
-        >>> task = torch.tensor([[0, 1], [1, 0]])
-        >>> round(trajectory_probability(a, task).item(), 2)
-        0.36
     """
     right = transitions.gather(-1, task[..., None])[..., 0]
     return right.gather(-1, trajectories(task)[..., :-1, :]).prod(-2).amin(-1)

@@ -41,29 +41,17 @@ def cluster_integrity(
         \rho'_k = \max_{u \perp U_c,\, c \ne k} \min_{x_i \in U_k} |x_i^\top u|
 
     The first is the paper's definition. The second, with `own`, is what theorem 1 needs: with more
-    than two clusters a vector orthogonal to one cluster alone leaves the others in place. A search
-    from several first u, so a lower bound. Each step moves u towards the sample with the least
-    |x^T u|, by the sign of x^T u; the paper moves by +x, which for a negative product makes the
-    least one smaller.
+    than two clusters a vector orthogonal to one cluster alone leaves the others in place. Samples x
+    [n, m] are unit vectors, labels int64 [n] their clusters. A cluster whose complement is empty
+    has rho 0.
 
-    A cluster whose complement is empty, so that no u is left, has rho 0.
-
-    Args:
-        x: Samples as unit vectors.
-        labels: Cluster of each.
-        generator: Source of the first u.
-        own: Search rho' instead of rho.
-        starts: How many first u; the best of their searches counts. The paper has one, which often
-            stays far below.
-        steps: At most so many, T.
-        step_size: alpha.
-        tolerance: Stop when a step changes the least product of no search by more, tau.
-
-    Shapes:
-        x [n, m], labels int64 [n].
+    A search from several first u, so a lower bound; the paper has one, which often stays far below.
+    Each of at most T = `steps` steps of size alpha moves u towards the sample with the least |x^T
+    u|, by the sign of x^T u; the paper moves by +x, which for a negative product makes the least
+    one smaller. It stops when a step changes the least product of no search by more than tau.
 
     Raises:
-        ValueError: Fewer than two clusters, no start, or shapes that do not fit.
+        ValueError: If there are fewer than two clusters, no start, or shapes do not fit.
 
     Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
     """

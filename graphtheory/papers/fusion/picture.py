@@ -20,14 +20,10 @@ def attention_by_depth(
 ) -> Figure:
     """Attention of some layers, samples ordered by class, over measures of every layer.
 
-    A color says how many times uniform attention a weight is, on a logarithmic scale. Below, a
-    line is the median over the runs, its band q20 to q80.
-
-    Args:
-        maps: layer (from 1), labels (sorted, one a sample), weights (rows of attention).
-        rows: One row a run and layer: series (name of a line), layer, and the measures.
-        measures: Key of a measure -> name of its axis.
-        title: Above the picture.
+    A color says how many times uniform attention a weight is, on a logarithmic scale. Below, a line
+    is the median over the runs, its band q20 to q80. Maps hold layer (from 1), labels (sorted, one
+    per sample) and weights (rows of attention); rows, one per run and layer, series, layer and the
+    `measures`, whose values are the names of their axes.
 
     Source: Li and Pimentel-Alarcon (2024), table 1.
     """

@@ -138,10 +138,6 @@ def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:
         ValueError: If a number is out of its range: n >= 1, delta >= 0, Delta > 0.
 
     Source: Li and Pimentel-Alarcon (2024), theorem 2, the last line of its proof.
-
-    Example:
-        >>> f"{growth_bound(4, 0.0, 0.9).factor:.1e}"
-        '1.9e-03'
     """
     if count < 1 or delta < 0 or Delta <= 0:
         raise ValueError(

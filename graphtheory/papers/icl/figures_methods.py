@@ -39,17 +39,11 @@ BASELINES = (*_MAKE, LEAST_SQUARES)
 
 
 def context_predictions(name: str, x: Tensor, y: Tensor) -> Tensor:
-    """The answer of one method to each query, from that prompt's contexts alone.
+    """The answer of one of `BASELINES` to each query, from that prompt's contexts alone.
 
-    Where all contexts have one label, that is the answer.
-
-    Args:
-        name: One of `BASELINES`.
-        x: Inputs [P, l + 1, d_x], the query last.
-        y: Labels +1 or -1 of the contexts, [P, l] or more columns, which are not read.
-
-    Returns:
-        Floating [P], +1 or -1; of least squares any number, whose sign is the answer.
+    Inputs are [P, l + 1, d_x], the query last, labels +1 or -1 of the contexts [P, l] or more
+    columns, which are not read. Where all contexts have one label, that is the answer; of least
+    squares it is any number, whose sign is the answer, [P].
 
     Raises:
         ValueError: If the name is unknown or shapes do not fit.

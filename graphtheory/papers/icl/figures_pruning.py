@@ -51,10 +51,6 @@ def kept_mask(order: Tensor, share: float) -> Tensor:
 
     Raises:
         ValueError: If the share is below 0 or above 1.
-
-    Example:
-        >>> kept_mask(torch.tensor([2, 0, 1, 3]), 0.5).tolist()
-        [False, True, False, True]
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share: got {share}, expected 0 to 1")

@@ -53,15 +53,12 @@ class Projection(NamedTuple):
 
 
 def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor) -> Projection:
-    r"""How much of W p lies along the relevant pattern of p.
+    r"""How much of W p lies along the relevant pattern of p, for W_Q or W_K, [m_a, d].
 
     .. math:: \|W p\|, \quad |[\mu^\top, 0^\top] W p| / \|\mu\|
 
-    Args:
-        weight: W_Q or W_K, [m_a, d] with m_a at least d_x.
-        columns: p, [N, d].
-        directions: Patterns [M, d_x], of any norm.
-        own: Which of them is in each column, int64 [N].
+    Columns p are [N, d], directions the patterns [M, d_x] of any norm, d_x at most m_a; `own` says
+    which of them is in each column, int64 [N].
 
     Source: Li (2024), proposition 6.4.1 and figure 6.2a.
     """
@@ -88,16 +85,12 @@ class Alignment(NamedTuple):
 
 
 def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Alignment:
-    r"""How far neurons align with the mean pattern and the label embedding.
+    r"""How far neurons align with the mean pattern mu-bar [d_x] and q, the embedding of +1 [d_y].
 
     .. math:: r_{d_x} \bar\mu / (\|r_{d_x}\| \|\bar\mu\|), \quad
         r_{d_y} q_e / (\|r_{d_y}\| \|q_e\|)
 
-    Args:
-        rows: W_O W_V, [..., m, d_x + d_y].
-        sign: `a`, [..., m]; only its sign matters.
-        mean: mu-bar, [d_x].
-        q: Embedding of the label +1, [d_y].
+    Rows are those of W_O W_V, [..., m, d_x + d_y]; of `a`, [..., m], only the sign matters.
 
     Source: Li (2024), proposition 6.4.5.
     """

@@ -40,12 +40,9 @@ prompt_errors = partial(
 def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     """Keys and queries, attention and neurons in the course of training, in four panels.
 
-    Args:
-        looks: One row per seed, step and domain: step, seed, domain, same (mass), and whole, along
-            and across of "query" and of "key". The last domain's keys and queries are drawn.
-        neurons: One row per neuron and step: step, neuron, sign, input norm, input cosine, label
-            norm, label cosine.
-        title: Above the picture.
+    Looks, one per seed, step and domain, hold step, seed, domain, same (mass), and whole, along and
+    across of "query" and of "key"; the last domain's keys and queries are drawn. Neurons, one row
+    per neuron and step, hold step, neuron, sign, and norm and cosine of "input" and of "label".
 
     Source: figure 6.2 of Li (2024).
     """
@@ -120,12 +117,10 @@ def pruning_curves(
 ) -> Figure:
     """Error over the share of neurons removed, a panel for each width; their norms as bars.
 
-    Args:
-        rows: One row per seed: width, rate (share removed, 0..1), error (0..1).
-        norms: One row per seed and part of the neurons: width, rank (share of smaller ones), norm.
-        series: Name of a row's line, with keys of the row in braces.
-        title: Above the picture.
-        small: Share of small neurons for each width, a dotted line.
+    Rows, one per seed, hold width, rate (share removed, 0..1) and error (0..1); `series` names
+    their line, with keys of the row in braces. Norms, one per seed and part of the neurons, hold
+    width, rank (share of smaller ones) and norm; `small` is the share of small neurons, a dotted
+    line.
 
     Source: figure 6.5 of Li (2024).
     """

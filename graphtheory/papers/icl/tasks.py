@@ -10,10 +10,6 @@ def all_tasks(patterns: int) -> Tensor:
     """Every ordered pair of M1 different patterns, the first mapped to +1, int64 [M1 (M1 - 1), 2].
 
     Source: Li (2024), definition 6.3.1.
-
-    Example:
-        >>> all_tasks(3).tolist()
-        [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]
     """
     pairs = torch.cartesian_prod(torch.arange(patterns), torch.arange(patterns))
     return pairs[pairs[:, 0] != pairs[:, 1]]

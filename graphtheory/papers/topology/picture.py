@@ -17,14 +17,8 @@ def score_dots(
 ) -> Figure:
     """Every run's test score and the mean, a line for each series, a color for each setting.
 
-    A band marks what is at most `margin` points below the mean of the reference.
-
-    Args:
-        rows: One row per run: series (name of a line), setting (name of a color), test (0..1).
-        reference: One of the series.
-        margin: Points.
-        metric: Name of the score for the axis.
-        title: Above the picture.
+    A band marks what is at most `margin` points below the mean of the reference, one of the series.
+    Rows, one per run, hold series (name of a line), setting (name of a color) and test (0..1).
     """
     runs = collected(rows, "rows", "test")
     series, settings = order(runs, "series"), order(runs, "setting")
@@ -56,10 +50,8 @@ def score_dots(
 def influence_over_degree(rows: Rows, *, title: str = "") -> Figure:
     """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
 
-    Args:
-        rows: degree (senders of the node), median, q20, q80 (column sum of A* over that of A,
-            dimensionless), optionally series (name of a line).
-        title: Above the picture.
+    Rows hold degree (senders of the node), median, q20, q80 (column sum of A* over that of A,
+    dimensionless), and optionally series (name of a line).
 
     Source: the columns of A* in eq. (5.6) of Li (2024).
     """
