@@ -1,5 +1,6 @@
 """Graph attention on one sparse message-passing core: tokens are nodes, attention aggregates."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
@@ -8,6 +9,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Neighborhood",
     "accelerate",
+    "bench",
     "bipartite",
     "causal",
     "cliques",
@@ -16,11 +18,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from graphtheory import bench
     from graphtheory.integrations.pyg import accelerate
 else:
 
     def __getattr__(name: str) -> object:
-        """`accelerate`, imported when it is asked for, since importing PyG takes seconds."""
+        """`accelerate` and `bench`, imported when asked for, since importing PyG takes seconds."""
+        if name == "bench":
+            return import_module("graphtheory.bench")
         if name != "accelerate":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from graphtheory.integrations.pyg import accelerate

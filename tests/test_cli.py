@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.bench import node_benchmark
+from graphtheory.bench import problem
 from graphtheory.bench.rows import FIELDS
 from graphtheory.cli import main
 from graphtheory.cli.bench import Bench
@@ -181,7 +181,15 @@ def test_wrong_usage_is_2_and_names_what_is_known(
             "split: digits has random-90-10",
         ),
         (("train", "--dataset", "karate", "--split", "public"), "split: karate has random-60"),
-        (("bench", "--dataset", "ENZYMES"), "ENZYMES is a set of graphs"),
+        (("bench", "--dataset", "ENZYMES"), "root: ENZYMES does not come with the package"),
+        (
+            ("bench", "--dataset", "ENZYMES", "--models", "gat"),
+            "--models: gat reads graphs and ENZYMES is a set of graphs; for sets of graphs there",
+        ),
+        (
+            ("bench", "--dataset", "Cora", "--models", "gine"),
+            "--models: gine reads sets of graphs and Cora is a graph; for graphs there are gt",
+        ),
         (("train", "--dataset", "Cora"), "root: Cora does not come with the package"),
         (("train", "--dataset", "Cora", "--root", "nowhere"), "--root: nowhere is not a folder"),
         (("train", "--dataset", "Cora", "--root", "."), "8 of 8 raw files are missing"),
@@ -397,7 +405,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
 def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = node_benchmark.run_trial
+    trained = problem.run_trial
     calls = iter(range(2))
 
     def until_interrupted(*args: Any, **options: Any) -> Any:
@@ -405,11 +413,11 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
             raise KeyboardInterrupt
         return trained(*args, **options)
 
-    monkeypatch.setattr(node_benchmark, "run_trial", until_interrupted)
+    monkeypatch.setattr(problem, "run_trial", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
     assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
-    monkeypatch.setattr(node_benchmark, "run_trial", trained)
+    monkeypatch.setattr(problem, "run_trial", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
@@ -429,6 +437,75 @@ def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "runs are in b/runs.jsonl" in out and "Traceback" not in err
+
+
+# sets of graphs, and own data -------------------------------------------------------------------
+
+
+@pytest.fixture
+def molecules(tmp_path: Path) -> str:
+    """A file with twenty small graphs that have a value each."""
+    from torch_geometric.data import Data
+
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graphs = [
+        Data(x=torch.full((3, 2), 0.1 * i), edge_index=edges, y=torch.tensor([[0.3 * i]]))
+        for i in range(20)
+    ]
+    torch.save(graphs, tmp_path / "mine.pt")
+    return "mine.pt"
+
+
+def test_bench_train_and_tune_on_the_users_own_graphs(
+    run: Run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
+    code, out, err = run(*words, "1")
+    assert code == 0 and "mine, split random-80-10-10" in out and "lower is better" in out
+    assert "mlp - gine" in out and "Positive: gine is better" in out and "run 2/2" in err
+    folder = tmp_path / "runs/bench-mine"
+    names = {file.name for file in folder.iterdir()}
+    assert names == {"runs.jsonl", "results.json", "results.csv", "report.html"}
+    assert "lower is better" in (folder / "report.html").read_text(encoding="utf-8")
+    code, out, err = run(*words, "2", "--resume")
+    assert code == 0 and "2 of 4 runs are known" in out
+    code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
+    assert code == 0 and re.search(r"MAE: test \d\.\d+, validation \d\.\d+, best epoch", out)
+    assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
+    from graphtheory.bench import graph_spaces
+
+    monkeypatch.setattr(graph_spaces, "_MOST", 2)
+    monkeypatch.setattr(graph_spaces, "_LEAST", 2)
+    words = ("tune", "--data", molecules, "--models", "gine,mlp", "--budget", "1")
+    code, out, err = run(*words)
+    assert code == 0 and "candidate 2/2  mlp" in err and "nodes_per_batch=" in out
+    (key,) = json.loads((tmp_path / "runs/tune-mine/tuned.json").read_text())
+    assert key.startswith("mine-")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--data", "none.pt"), "there is no file none.pt"),
+        (("bench", "--data", "mine.pt", "--models", "gat"), "model: got 'gat', expected one of gt"),
+        (("bench", "--data", "mine.pt", "--models", "ecfp"), "ecfp reads molecules, and mine has"),
+        (("bench", "--data", "mine.pt", "--split", "public"), "--split: got public, expected none"),
+        (("bench", "--data", "mine.pt", "--distances", "2"), "--distances: got 2, only for"),
+        (("train", "--data", "mine.pt", "--task", "contrastive"), "--data: got mine.pt"),
+        (("tune", "--dataset", "mnist", "--models", "vit"), "holds images, whose recipe is fixed"),
+    ],
+)
+def test_own_data_that_cannot_be_used(
+    run: Run, molecules: str, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
+def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: Path) -> None:
+    words = ("bench", "--dataset", "ogbg-molesol", "--epochs", "1", "--seeds", "1", "--out", "m")
+    code, out, _ = run(*words, "--models", "mlp,gcn", "--root", str(data_root))
+    assert code == 0 and "ogbg-molesol, split scaffold" in out
+    assert "Test RMSE (lower is better)" in out
 
 
 # images ------------------------------------------------------------------------------------------

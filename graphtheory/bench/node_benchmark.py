@@ -1,23 +1,19 @@
-"""Networks for nodes side by side on one graph: the same splits, seeds, features and training."""
+"""Networks side by side on one problem: the same splits, seeds, features and training."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from graphtheory.bench.finished import Finished, Settings
-from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, run_trial
-from graphtheory.bench.tuned import is_tuned, tuned_trial
-from graphtheory.data.catalogue import key
-from graphtheory.metrics.attention_mass import mass_by_distance
-from graphtheory.models import GraphTransformer
+from graphtheory.bench.problem import Problem, problem_of
 from graphtheory.models.zoo import COMPARED
-from graphtheory.nn import attention_maps
 
 
 @dataclass(frozen=True)
@@ -27,15 +23,16 @@ class Run:
     Attributes:
         model: Name of the network.
         seed: Number of the split and of everything random.
-        test: Score at the epoch of best validation (0..1).
+        test: Score at the epoch of best validation, 0..1 or in the unit of the target.
         val: That validation score.
         parameters: Trainable numbers.
         seconds_per_epoch: Median, evaluation included.
         peak_mb: Growth of memory during training.
         epochs: Epochs trained.
         history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
-        extra: Findings on a graph transformer: "attention_mass", rows (layer, distance, mass,
-            uniform), and with encoding "bias" [layers][Z][heads].
+        extra: Findings: of a graph transformer for nodes "attention_mass", rows (layer, distance,
+            mass, uniform), and with encoding "bias" [layers][Z][heads]; `problem.CONSTANT` where
+            the run is no better than a constant prediction.
     """
 
     model: str
@@ -75,7 +72,8 @@ class Benchmark:
     """Train models side by side.
 
     Attributes:
-        dataset: Name of a graph; `graphtheory.data.graphs.names()` lists them.
+        dataset: Name of a graph or of a set of graphs, of which `graphtheory.data.graphs.names()`
+            lists those known; or your own data as a `Problem`.
         models: Names of networks, in the order of the table.
         seeds: Number of seeds; seed s uses published split s.
         split: Kind of split; None is the data set's own.
@@ -85,9 +83,10 @@ class Benchmark:
             own.
         record: Where finished runs are kept and taken from; None keeps none.
         finished: Called with each run that was trained now.
+        chosen: Trials of some models that take the place of those kept in tuned.json.
     """
 
-    dataset: str = "digits"
+    dataset: str | Problem = "digits"
     models: tuple[str, ...] = COMPARED
     seeds: int = 10
     split: str | None = None
@@ -96,21 +95,29 @@ class Benchmark:
     patience: int | None = None
     record: FinishedRuns | None = field(default=None, kw_only=True)
     finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
+    chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def total(self) -> int:
         """How many runs there are."""
         return self.seeds * len(self.models)
 
-    def trial(self, model: str) -> tuple[NodeTrial, int, int]:
+    @cached_property
+    def problem(self) -> Problem:
+        """What is benchmarked."""
+        return problem_of(self.dataset, self.split, self.root)
+
+    def trial(self, model: str) -> tuple[Any, int, int]:
         """The tuned trial of a model here, with epochs and patience."""
-        trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
+        trial, epochs, patience = self.problem.trial(model)
+        trial = self.chosen.get(model, trial)
         epochs = epochs if self.epochs is None else self.epochs
         return trial, epochs, patience if self.patience is None else self.patience
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""
-        return tuple(model for model in self.models if not is_tuned(self.dataset, model))
+        known = self.problem
+        return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
 
     def run(self, progress: Progress = lambda *_: None) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""
@@ -139,7 +146,7 @@ class Benchmark:
         """What a run of this model has to agree in."""
         trial, epochs, patience = self.trial(model)
         return {
-            "dataset": key(self.dataset), "split": self.split,
+            **self.problem.settings(),
             "epochs": epochs, "patience": patience, **trial.as_dict(),
         }  # fmt: skip
 
@@ -153,25 +160,13 @@ class Benchmark:
 
     def _trained(self, model: str, seed: int) -> Run:
         trial, epochs, patience = self.trial(model)
-        data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
-        outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)
+        outcome = self.problem.run(trial, seed=seed, epochs=epochs, patience=patience)
         fit = outcome.fit
         assert fit.test is not None
         return Run(
             model, seed, fit.test, fit.val, outcome.parameters, fit.seconds_per_epoch, fit.peak_mb,
-            fit.epochs, fit.history, _findings(outcome),
+            fit.epochs, fit.history, self.problem.findings(outcome),
         )  # fmt: skip
-
-
-def _findings(outcome: NodeOutcome) -> dict[str, Any]:
-    model, batch = outcome.model, outcome.batches.evaluation_batch()
-    if not isinstance(model, GraphTransformer):
-        return {}
-    weights = [found.weights for found in attention_maps(model, batch.x, batch.neighborhood)]
-    out: dict[str, Any] = {"attention_mass": mass_by_distance(weights, batch.neighborhood)}
-    if model.attention_layers()[0].bucket_bias is not None:
-        out["bias"] = model.bucket_bias_table().tolist()
-    return out
 
 
 def _give_memory_back() -> None:

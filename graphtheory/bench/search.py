@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from graphtheory.bench.fingerprints import FingerprintTrial
 from graphtheory.bench.finished import Finished, Settings
-from graphtheory.bench.spaces import space_of
-from graphtheory.bench.trial import NodeTrial, load, run_trial
-from graphtheory.data.catalogue import key
+from graphtheory.bench.graph_trial import GraphTrial
+from graphtheory.bench.measure import ACCURACY, Measure
+from graphtheory.bench.problem import Problem, problem_of
+from graphtheory.bench.trial import NodeTrial
 from graphtheory.models.zoo import COMPARED
 
 
@@ -22,8 +25,8 @@ class Judged:
     Attributes:
         dataset: Name of the graph.
         trial: What was tried.
-        val: Mean validation score over the search's seeds, 0..1, 0 for one that diverged. Test
-            scores are not looked at.
+        val: Mean validation score over the search's seeds, 0..1 or in the unit of the target; for
+            one that diverged 0, or infinity where lower is better. Test scores are not looked at.
         parameters: Trainable numbers.
         seconds: Training time of all its seeds.
         seeds: How many splits it was judged on.
@@ -33,7 +36,7 @@ class Judged:
     """
 
     dataset: str
-    trial: NodeTrial
+    trial: Any
     val: float
     parameters: int
     seconds: float
@@ -47,13 +50,22 @@ class SearchLog(Finished[Judged]):
     """The candidates that searches judged, a line each with the fields of `Judged`."""
 
     def line(self, settings: Settings, value: Judged) -> dict[str, Any]:
-        """All fields; the settings are among them."""
-        return asdict(value)
+        """All fields, the settings among them; JSON has no infinity, which stands as null."""
+        found = asdict(value)
+        return found | {"val": found["val"] if found["val"] != inf else None}
 
     def read(self, line: dict[str, Any]) -> tuple[Settings, Judged]:
         """The inverse of `line`; options that an older log does not know have their defaults."""
-        judged = Judged(**line | {"trial": NodeTrial.from_dict(line["trial"])})
+        val = inf if line["val"] is None else line["val"]
+        judged = Judged(**line | {"trial": trial_from(line["trial"]), "val": val})
         return {name: asdict(judged)[name] for name in _SETTINGS}, judged
+
+
+def trial_from(values: dict[str, Any]) -> Any:
+    """The trial of plain values: of nodes, of graphs, or of fingerprints."""
+    if "bits" in values:
+        return FingerprintTrial(**values)
+    return (GraphTrial if "nodes_per_batch" in values else NodeTrial).from_dict(values)
 
 
 _SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
@@ -64,7 +76,7 @@ class Search:
     """Random search: `budget` candidates a network, each judged by its mean validation score.
 
     Attributes:
-        dataset: Name of a graph.
+        dataset: Name of a graph or of a set of graphs, or your own data as a `Problem`.
         models: Names of networks.
         budget: Candidates a network.
         split: Kind of split; None is the data set's own.
@@ -76,7 +88,7 @@ class Search:
         ValueError: If the log has a line that is no candidate; the message says which.
     """
 
-    dataset: str
+    dataset: str | Problem
     models: tuple[str, ...] = COMPARED
     budget: int = 8
     split: str | None = None
@@ -85,46 +97,47 @@ class Search:
 
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
-        space = space_of(self.dataset)
-        log = SearchLog(self.log)
-        epochs = space.search_epochs or space.epochs
-        length = (space.search_seeds, epochs, space.patience)
-        todo = [t for m in self.models for t in space.candidates(m, self.budget)]
+        problem, log = problem_of(self.dataset, self.split, self.root), SearchLog(self.log)
+        spaces = {model: problem.space(problem.known_model(model)) for model in self.models}
+        todo = [t for m, space in spaces.items() for t in space.candidates(m, self.budget)]
         out = []
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
-            asked = (key(self.dataset), self.split, trial.as_dict(), *length)
+            space = spaces[trial.model]
+            length = (space.search_seeds, space.search_epochs or space.epochs, space.patience)
+            asked = (problem.key, problem.split, trial.as_dict(), *length)
             settings = dict(zip(_SETTINGS, asked, strict=True))
             judged = log.find(settings)
             if judged is None:
-                judged = self._judge(trial, *length)
+                judged = self._judge(problem, trial, *length)
                 log.add(settings, judged)
             out.append(judged)
         return out
 
-    def _judge(self, trial: NodeTrial, seeds: int, epochs: int, patience: int) -> Judged:
+    def _judge(
+        self, problem: Problem, trial: Any, seeds: int, epochs: int, patience: int
+    ) -> Judged:
         scores, seconds, parameters = [], 0.0, 0
         for seed in range(seeds):
-            data = load(self.dataset, self.root, self.split, seed, **trial.inputs)
             try:
-                outcome = run_trial(trial, data, seed=seed, epochs=epochs, patience=patience)
+                outcome = problem.run(trial, seed=seed, epochs=epochs, patience=patience)
             except FloatingPointError:
-                scores.append(0.0)  # it diverged
+                scores.append(problem.measure.worst)  # it diverged
                 continue
             scores.append(outcome.fit.val)
             seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
             parameters = outcome.parameters
         return Judged(
-            key(self.dataset), trial, mean(scores), parameters, seconds,
-            seeds, epochs, patience, self.split,
+            problem.key, trial, mean(scores), parameters, seconds,
+            seeds, epochs, patience, problem.split,
         )  # fmt: skip
 
 
-def best(log: list[Judged]) -> dict[str, Judged]:
-    """The candidate of the highest validation score of each network, the earlier one on a tie."""
+def best(log: list[Judged], measure: Measure = ACCURACY) -> dict[str, Judged]:
+    """The candidate of the best validation score of each network, the earlier one on a tie."""
     out: dict[str, Judged] = {}
     for judged in log:
         model = judged.trial.model
-        if model not in out or judged.val > out[model].val:
+        if model not in out or measure.better(judged.val, out[model].val):
             out[model] = judged
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Space:
         search_seeds: Splits (seeds) that a candidate is judged on, by mean validation score.
         shared: Axes of every network: option -> values.
         extra: Axes that one network has besides; a network that is not listed has none.
+        make: A trial from a model and flat options; None is `make_trial`.
     """
 
     epochs: int
@@ -36,15 +38,17 @@ class Space:
     shared: dict[str, tuple[Any, ...]]
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
     search_epochs: int | None = None
+    make: Callable[..., Any] | None = None
 
-    def candidates(self, model: str, budget: int) -> list[NodeTrial]:
+    def candidates(self, model: str, budget: int) -> list[Any]:
         """`budget` different trials, drawn uniformly.
 
         Candidate i of one network shares candidate i's options with every other network, as far as
         both have them: gt and gt-plain differ in the encoding alone.
         """
         axes = self.shared | self.extra.get(model, {})
-        found: dict[str, NodeTrial] = {}
+        make = self.make or make_trial
+        found: dict[str, Any] = {}
         for candidate in range(50 * budget):
             if len(found) == budget:
                 break
@@ -53,7 +57,7 @@ class Space:
                 name: values[int(torch.randint(len(values), (), generator=generator))]
                 for name, values in axes.items()
             }
-            found.setdefault(repr(draw), make_trial(model, **draw))
+            found.setdefault(repr(draw), make(model, **draw))
         return list(found.values())
 
 

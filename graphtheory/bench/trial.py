@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
@@ -15,6 +16,7 @@ from graphtheory.data.graphs import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.models import zoo
 from graphtheory.train import AdamOptions, FitResult, FullGraph, NodeTask, fit
+from graphtheory.train.score import SCORES
 
 _SPARSE_BELOW = 0.1
 
@@ -59,13 +61,23 @@ class NodeTrial:
 
 
 @dataclass(frozen=True)
-class NodeOutcome:
-    """What a trained trial gives: the fit, the network, its data, and its trainable numbers."""
+class Outcome:
+    """What a trained trial gives.
+
+    Attributes:
+        fit: How well it did.
+        model: The trained network.
+        batches: Its data.
+        parameters: Its trainable numbers.
+        constant: Test score of the best constant prediction, chosen on the training labels; None
+            where there are no test labels.
+    """
 
     fit: FitResult
-    model: torch.nn.Module
-    batches: FullGraph
+    model: Any
+    batches: Any
     parameters: int
+    constant: float | None = None
 
 
 def prepare(data: Data, *, degree: bool = False, row_scale: bool = True) -> Data:
@@ -113,11 +125,51 @@ def task_of(trial: NodeTrial, data: Data, seed: int) -> tuple[NodeTask, FullGrap
     return task, batches
 
 
-def run_trial(
-    trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience: int
-) -> NodeOutcome:
+def run_trial(trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:
     """Train once; everything random follows from `seed`."""
     task, batches = task_of(trial, data, seed)
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    trained = sum(p.numel() for p in task.model.parameters() if p.requires_grad)
-    return NodeOutcome(result, task.evaluated, batches, trained)
+    return Outcome(
+        result, task.evaluated, batches, trainable(task.model), _constant(data, task.metric)
+    )
+
+
+def trainable(model: torch.nn.Module) -> int:
+    """How many numbers of a model learn."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def _constant(data: Data, metric: str) -> float | None:
+    test = data.get("test_mask")
+    if test is None:
+        return None
+    train, y = data.y[data.train_mask], data.y[test]
+    return constant_score(SCORES[metric], "multiclass", train, y, int(data.num_classes))
+
+
+def constant_score(
+    score: Callable[[Tensor, Tensor], float], kind: str, train: Tensor, test: Tensor, outputs: int
+) -> float | None:
+    """Score of the best constant prediction: the commonest class, or the mean or median of a value.
+
+    None where the scored labels have no such score, as the ROC AUC of one class.
+
+    Args:
+        score: (predictions, y) -> score.
+        kind: "multiclass", "multilabel" or "regression".
+        train: Labels that choose the constant.
+        test: Labels that are scored.
+        outputs: Classes, labels or values.
+    """
+    if kind == "multiclass":
+        constant = torch.zeros(outputs)
+        constant[train[train >= 0].bincount(minlength=outputs).argmax()] = 1.0
+    elif kind == "multilabel":
+        constant = torch.zeros(outputs)
+    else:  # the mean is best by squares, the median by absolute errors
+        found = (train.nanmean(0), train.nanmedian(0).values)
+        return min(score(constant.expand(len(test), -1), test) for constant in found)
+    try:
+        return score(constant.expand(len(test), -1), test)
+    except ValueError:
+        return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphtheory.bench.search import Judged
 from graphtheory.bench.spaces import make_trial, space_of
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NAMES
+
+if TYPE_CHECKING:
+    from graphtheory.bench.search import Judged
 
 FILE = Path(__file__).with_name("tuned.json")
 
@@ -31,9 +33,9 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Nod
     if model not in NAMES:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
     space = space_of(dataset)
-    kept = _read().get(key(dataset), {}).get(model)
+    kept = kept_trial(dataset, model)
     if kept is not None:
-        return NodeTrial.from_dict(kept["trial"]), space.epochs, space.patience
+        return NodeTrial.from_dict(kept), space.epochs, space.patience
     default = make_trial(
         model,
         residual=True,
@@ -45,6 +47,12 @@ def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[Nod
         weight_decay=5e-4,
     )
     return default, space.epochs, space.patience
+
+
+def kept_trial(dataset: str, model: str) -> dict[str, Any] | None:
+    """The options that a search has chosen, as plain values; None where none has."""
+    kept = _read().get(key(dataset), {}).get(model)
+    return None if kept is None else kept["trial"]
 
 
 def is_tuned(dataset: str, model: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
 from graphtheory.cli.bench_runs import say_known, told_where_runs_are, train_all
-from graphtheory.cli.fitting import of_images, only_images
+from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
 from graphtheory.cli.show import (
     SMALL,
     Command,
@@ -21,19 +21,18 @@ from graphtheory.cli.show import (
     Screen,
     at_least,
     data_root,
-    known_models,
     refusing,
     set_aside,
     threads,
-    write_json,
 )
 
 if TYPE_CHECKING:
-    from graphtheory.bench.node_benchmark import Benchmark, Run
+    from graphtheory.bench.node_benchmark import Benchmark
+    from graphtheory.bench.problem import Problem
     from graphtheory.bench.search import Judged
-    from graphtheory.report import BenchmarkReport
 
 SEEDS = 10
+NODES = "the nodes of one graph"
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,17 @@ class Bench(Command):
     """
 
     dataset: str = "digits"
-    """Name of a graph or an image set; `graphtheory datasets` lists them."""
+    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
+    data: File = None
+    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
+    have classes, or with a list of Data, whose graphs have classes, labels or values."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. gt is the graph
     transformer with distance encoding, gt-plain without; gat-res and gcn-res add a linear
-    term of the node itself to each layer. On images, there without it all: vit, kvt, stvit, swin,
-    evit, tome, random-drop, vig, cnn."""
+    term of the node itself to each layer; sage is GraphSAGE, sgformer PyG's SGFormer.
+    On sets of graphs, there without it these: gt, gt-plain, gine, gcn, gatv2, mlp; on molecules
+    also ecfp, fingerprints with boosted trees. On images, there without it all: vit, kvt, stvit,
+    swin, evit, tome, random-drop, vig, cnn."""
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""
@@ -83,43 +87,42 @@ class Bench(Command):
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
-        models = self._models()
-        if models and of_images("--models", self.dataset, models):
+        root = data_root(self.root)
+        models = self.models
+        if self.data is None:
+            models = compared(self.dataset, self.models, type(self).models, root)
+        if not models:
+            raise RefusedError("--models: no name, expected one or more separated by commas")
+        if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
             bench_images(screen, self, models)
         else:
-            self._on_graph(screen)
+            self._on_graphs(screen, models)
 
-    def _models(self) -> tuple[str, ...]:
-        """Those asked for, each once; where none are, those that fit the data set."""
-        from graphtheory.models import image_zoo
+    def _on_graphs(self, screen: Screen, models: tuple[str, ...]) -> None:
+        from graphtheory.bench.rows import Environment
+        from graphtheory.report import BenchmarkReport
 
-        plain = {field.name: field.default for field in fields(self)}["models"]
-        if self.models == plain and only_images(self.dataset):
-            return image_zoo.NAMES
-        return tuple(dict.fromkeys(self.models))
-
-    def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.report import difference_table
-        from graphtheory.report import differences as paired
-
-        bench, data, log, out = self._prepared(screen)
-        with told_where_runs_are(screen, bench, out), threads(self.threads, data.num_nodes):
-            runs = train_all(screen, bench, ".1f", ", {whole:.1f} s")
-            studied = self._distances(screen, data, out)
-            report = self._report(screen, bench, data, runs, studied, log)
-        title = f"{data.name}, split {data.split}"
-        screen.table(report.scores(title))
-        if against := paired(runs, bench.models[0]):
-            screen.table(difference_table(against, bench.models[0]))
-        _write(report, out)
+        bench, log, out = self._prepared(screen, models)
+        problem, nodes = bench.problem, bench.problem.num_nodes
+        with told_where_runs_are(screen, bench, out), threads(self.threads, nodes):
+            runs = train_all(screen, bench, problem.measure, ".1f", ", {whole:.1f} s")
+            studied = self._distances(screen, problem, nodes, out)
+            report = BenchmarkReport(
+                bench, runs, str(problem.split), problem.measure.name, screen.command,
+                Environment.here(), distance_rows=studied, search_log=log,
+            )  # fmt: skip
+        for table in report.tables():
+            screen.table(table)
+        report.save(out)
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
-    def _prepared(self, screen: Screen) -> tuple[Benchmark, Any, list[Judged], Path]:
-        """Benchmark, data, the search's log and the folder, after all that can be refused."""
+    def _prepared(
+        self, screen: Screen, models: tuple[str, ...]
+    ) -> tuple[Benchmark, list[Judged], Path]:
+        """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
         from graphtheory.bench.search import SearchLog
-        from graphtheory.data import graphs
         from graphtheory.structure.distance import MAX_CUTOFF
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
@@ -131,78 +134,50 @@ class Bench(Command):
             )
         if self.search_log is not None and not self.search_log.is_file():
             raise RefusedError(f"--search-log: {self.search_log} is not a file")
-        models = known_models(self.models)
         root = data_root(self.root)
         with refusing():
-            data = graphs.load(self.dataset, root, split=self.split)
-            tried = self.search_log or Path(f"runs/tune-{data.name}/search.jsonl")
+            problem = problem_for(self.dataset, self.data, self.split, root)
+            if self.data is not None and models == type(self).models:
+                models = problem.compared
+            if self.distances and (problem.reads != NODES or self.data is not None):
+                raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
+            for model in models:
+                problem.known_model(model)
+            assert problem.num_nodes and problem.measure  # the files are read
+            tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
-            out = self.out or Path(f"runs/bench-{data.name}")
+            out = self.out or Path(f"runs/bench-{problem.name}")
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, out / "runs.jsonl")
             bench = Benchmark(
-                data.name, models, self.seeds or SEEDS, data.split, root, self.epochs,
+                problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
                 self.patience, record=FinishedRuns(out / "runs.jsonl"),
             )  # fmt: skip
             say_known(screen, bench)
-        return bench, data, log, out
+        return bench, log, out
 
-    def _distances(self, screen: Screen, data: Any, out: Path) -> list[dict[str, Any]]:
+    def _distances(
+        self, screen: Screen, problem: Problem, nodes: int, out: Path
+    ) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.data.catalogue import describe
         from graphtheory.papers.core_neighborhood.figures_distance import distance_rows
 
         farthest = self.distances
         if farthest is None:
-            farthest = 3 if data.num_nodes <= SMALL else 0
-        if farthest == 0 or data.split != describe(data.name).default_split:
+            farthest = 3 if nodes <= SMALL and problem.reads == NODES else 0
+        if (
+            self.data is not None
+            or farthest == 0
+            or problem.split != describe(problem.name).default_split
+        ):
             return []
         kept = out / "distances.jsonl"
         if not self.resume:
             set_aside(screen, kept)
         with refusing(), screen.steps("distance-z run") as steps:
             return distance_rows(
-                data.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
+                problem.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,
             )  # fmt: skip
-
-    def _report(
-        self,
-        screen: Screen,
-        bench: Benchmark,
-        data: Any,
-        runs: list[Run],
-        studied: list[dict[str, Any]],
-        log: list[Judged],
-    ) -> BenchmarkReport:
-        from graphtheory.bench.rows import Environment
-        from graphtheory.report import BenchmarkReport
-
-        return BenchmarkReport(
-            bench, runs, data.split, data.metric, screen.command, Environment.here(),
-            distance_rows=studied, search_log=log,
-        )  # fmt: skip
-
-
-def _write(report: BenchmarkReport, out: Path) -> None:
-    """results.json, results.csv and report.html."""
-    from graphtheory.bench.rows import write_csv
-    from graphtheory.report import differences as paired
-    from graphtheory.report import rows, summaries
-
-    against = paired(report.runs, report.first)
-    found = {
-        "command": report.command, "settings": report.settings(),
-        "environment": asdict(report.environment),
-        "models": [asdict(s) for s in summaries(report.runs)],
-        "differences": {"first": report.first, "others": [asdict(d) for d in against]},
-        "runs": [asdict(run) for run in report.runs], "distance_study": report.distance_rows,
-    }  # fmt: skip
-    write_json(out / "results.json", found)
-    shared = {"dataset": report.benchmark.dataset, "split": report.split}
-    lines = rows(
-        report.runs, report.first, report.metric, not_tuned=report.benchmark.not_tuned(), **shared
-    )
-    write_csv(out / "results.csv", lines, report.environment)
-    report.page().save(out / "report.html")

@@ -26,6 +26,7 @@ SEEDS = 3
 
 def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> None:
     """Train, print, write."""
+    from graphtheory.bench.measure import ACCURACY
     from graphtheory.bench.rows import Environment, write_csv
     from graphtheory.report.image_benchmark import ImageReport
     from graphtheory.train import CheckpointError
@@ -36,7 +37,7 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
         threads(command.threads, MANY),
         refusing(CheckpointError, ValueError, OSError, ImportError),
     ):
-        runs = train_all(screen, bench, ".2f", " of {epoch:.1f} s")
+        runs = train_all(screen, bench, ACCURACY, ".2f", " of {epoch:.1f} s")
         here = Environment.here()
     report = ImageReport(bench, runs, screen.command, here)
     screen.table(report.table())

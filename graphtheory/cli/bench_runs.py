@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from graphtheory.cli.show import Screen, told_on_stop
 
 if TYPE_CHECKING:
+    from graphtheory.bench.measure import Measure
     from graphtheory.bench.node_benchmark import Benchmark, Run
 
 
@@ -40,12 +41,15 @@ def told_where_runs_are(
         yield
 
 
-def train_all(screen: Screen, bench: Benchmark, score: str, seconds: str) -> list[Run]:
+def train_all(
+    screen: Screen, bench: Benchmark, measure: Measure, score: str, seconds: str
+) -> list[Run]:
     """Train what is not known yet, with a line of progress for each run.
 
     Args:
         screen: Where progress goes.
         bench: What is trained.
+        measure: How scores are read.
         score: Format of a score in per cent.
         seconds: Format of the time, of `{whole}` and `{epoch}`.
     """
@@ -55,8 +59,8 @@ def train_all(screen: Screen, bench: Benchmark, score: str, seconds: str) -> lis
             each = run.seconds_per_epoch
             time = seconds.format(whole=each * run.epochs, epoch=each)
             steps.finished(
-                f"{run.model}, seed {run.seed}: test {100 * run.test:{score}}, validation "
-                f"{100 * run.val:{score}} after {run.epochs} epochs{time}"
+                f"{run.model}, seed {run.seed}: test {measure.short(run.test, score)}, validation "
+                f"{measure.short(run.val, score)} after {run.epochs} epochs{time}"
             )
 
         return replace(bench, finished=tell).run(steps.before)

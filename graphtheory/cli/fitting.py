@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from graphtheory.cli.show import RefusedError, known, refusing
 
+if TYPE_CHECKING:
+    from graphtheory.bench.problem import Problem
 
-def of_images(option: str, dataset: str, models: tuple[str, ...]) -> bool:
-    """Whether networks for images are asked for, on an image set; otherwise for graphs, on a graph.
+GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
+
+
+def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | None = None) -> str:
+    """Which kind of data is meant by a name: `GRAPH`, `GRAPHS` or `IMAGES`.
 
     "digits" is both a graph and an image set: there the networks decide.
 
@@ -14,51 +22,91 @@ def of_images(option: str, dataset: str, models: tuple[str, ...]) -> bool:
         option: That named the networks, for the message.
         dataset: Name of a data set.
         models: Names of networks, at least one.
+        root: Folder with the raw files, for sets that are not in the catalogue.
 
     Raises:
         RefusedError: An unknown name, or networks that do not fit the data set or each other.
     """
-    from graphtheory.models import image_zoo, zoo
-
-    graph, images = kinds(dataset)
+    networks, found = _networks(), kinds(dataset, root)
+    every = tuple(dict.fromkeys(name for names in networks.values() for name in names))
     for model in models:
-        known(option, model, zoo.NAMES + image_zoo.NAMES)
-    seeing = [model for model in models if model in image_zoo.NAMES]
-    if seeing and images and len(seeing) == len(models):
-        return True
-    if not seeing and graph:
-        return False
-    if not graph:
-        reads, holds, others = _first(models, zoo.NAMES), "holds images", image_zoo.NAMES
-        kind, wanted = "graphs", "images"
+        known(option, model, every)
+    for kind in found:
+        if all(model in networks[kind] for model in models):
+            return kind
+    if len(found) > 1:
+        holds = "is trained on by one kind of network at a time"
     else:
-        reads, others = _first(models, image_zoo.NAMES), zoo.NAMES
-        holds = "is a graph" if not images else "is trained on by one kind of network at a time"
-        kind, wanted = "images", "graphs"
+        holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
+    wrong = next((m for m in models if m not in networks[found[0]]), models[0])
+    if len(found) > 1:
+        wrong = next(m for m in models if m in networks[IMAGES])
+    reads = next(kind for kind, names in networks.items() if wrong in names)
+    wanted = IMAGES if found == (IMAGES,) else _PLURAL[found[0]]
+    listed = networks[found[0]]
     raise RefusedError(
-        f"{option}: {reads} reads {kind} and {dataset} {holds}; for {wanted} there are "
-        f"{', '.join(others)}"
+        f"{option}: {wrong} reads {_PLURAL[reads]} and {dataset} {holds}; for {wanted} there are "
+        f"{', '.join(listed)}"
     )
 
 
-def _first(models: tuple[str, ...], names: tuple[str, ...]) -> str:
-    return next(model for model in models if model in names)
+_PLURAL = {GRAPH: "graphs", GRAPHS: "sets of graphs", IMAGES: "images"}
 
 
-def only_images(dataset: str) -> bool:
-    """Whether the name is known, and of an image set alone."""
-    return kinds(dataset) == (False, True)
+def _networks() -> dict[str, tuple[str, ...]]:
+    """Names of the networks that read each kind of data."""
+    from graphtheory.bench.fingerprints import NAME
+    from graphtheory.models import graph_zoo, image_zoo, zoo
+
+    return {GRAPH: zoo.NAMES, GRAPHS: (*graph_zoo.NAMES, NAME), IMAGES: image_zoo.NAMES}
 
 
-def kinds(dataset: str) -> tuple[bool, bool]:
-    """Whether there is a graph of that name, and whether there is an image set."""
+def compared(
+    dataset: str, models: tuple[str, ...], plain: tuple[str, ...], root: Path | None = None
+) -> tuple[str, ...]:
+    """Those asked for, each once; where they are the default `plain`, those that fit the data."""
+    found = kinds(dataset, root)
+    if models == plain and len(found) == 1:
+        from graphtheory.models import graph_zoo, image_zoo
+
+        others = {GRAPHS: graph_zoo.COMPARED, IMAGES: image_zoo.NAMES}
+        return others.get(found[0], models)
+    return tuple(dict.fromkeys(models))
+
+
+def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
+    """What there is of that name: a graph or a set of graphs first, then images."""
     from graphtheory.data import catalogue, image_catalogue
 
-    graphs = {catalogue.key(name): catalogue.describe(name) for name in catalogue.names()}
     images = {
         catalogue.key(name): image_catalogue.describe(name) for name in image_catalogue.names()
     }
-    with refusing():
-        catalogue.lookup(dataset, {**graphs, **images})
-    name = catalogue.key(dataset)
-    return name in graphs, name in images
+    found = [IMAGES] if catalogue.key(dataset) in images else []
+    try:
+        task = catalogue.describe(dataset, root).task
+    except ValueError:
+        if not found:
+            listed = {n: catalogue.describe(n) for n in catalogue.names()}
+            graphs = {catalogue.key(name): info for name, info in listed.items()}
+            with refusing():
+                catalogue.lookup(dataset, {**graphs, **images})
+        return tuple(found)
+    return (GRAPHS if task == "graph" else GRAPH, *found)
+
+
+def problem_for(dataset: str, data: Path | None, split: str | None, root: Path | None) -> Problem:
+    """The problem of a data set's name, or of the graphs in the user's own file.
+
+    Raises:
+        RefusedError: A split beside a file.
+        ValueError, TypeError, OSError: What is wrong with the name, the file or its graphs.
+    """
+    from graphtheory.bench.own import as_problem
+    from graphtheory.bench.problem import named_problem
+    from graphtheory.data.own_graphs import read_graph_file
+
+    if data is None:
+        return named_problem(dataset, split, root)
+    if split is not None:
+        raise RefusedError(f"--split: got {split}, expected none with --data")
+    return as_problem(read_graph_file(data), name=data.stem)

@@ -104,19 +104,6 @@ def known(what: str, name: str, names: tuple[str, ...]) -> str:
     raise RefusedError(f"{what}: unknown name {name!r}; {hint}known: {', '.join(names)}")
 
 
-def known_models(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of networks, each once.
-
-    Raises:
-        RefusedError: One that is not known, or none.
-    """
-    from graphtheory.models.zoo import NAMES
-
-    if not names:
-        raise RefusedError("--models: no name, expected one or more separated by commas")
-    return tuple(dict.fromkeys(known("--models", name, NAMES) for name in names))
-
-
 def data_root(root: Path | None) -> Path | None:
     """The folder asked for, else that of $GRAPHTHEORY_DATA, else none.
 

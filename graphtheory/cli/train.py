@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli.fitting import of_images
+from graphtheory.cli.fitting import IMAGES, fitting, problem_for
 from graphtheory.cli.show import (
     Command,
     Count,
+    File,
     Folder,
     Name,
     RefusedError,
@@ -23,6 +24,9 @@ from graphtheory.cli.show import (
     write_json,
 )
 from graphtheory.cli.train_images import refuse_earlier, train_on_images
+
+if TYPE_CHECKING:
+    from graphtheory.bench.measure import Measure
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,14 @@ class Train(Command):
     """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
     infomax."""
     dataset: str = "digits"
-    """Name of a graph or an image set; `graphtheory datasets` lists them."""
+    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
+    data: File = None
+    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
+    have classes, or with a list of Data, whose graphs have classes, labels or values."""
     model: str = "gt"
     """For graphs gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-    gat-res and gcn-res add a linear term of the node itself to each layer. For images vit, kvt
+    gat-res and gcn-res add a linear term of the node itself to each layer; sage, sgformer. For
+    sets of graphs gt, gt-plain, gine, gcn, gatv2, mlp. For images vit, kvt
     (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is attended to),
     tome (merges tokens), random-drop, vig, cnn. On digits, which is both, the model decides."""
     split: Name = None
@@ -77,52 +85,64 @@ class Train(Command):
         if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
             from graphtheory.cli.contrastive import learn
 
+            if self.data is not None:
+                raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
             return learn(self, screen)
         if self.head != type(self).head:
             raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
         at_least(0, seed=self.seed)
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
-        if of_images("--model", self.dataset, (self.model,)):
+        root = data_root(self.root)
+        if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
             train_on_images(screen, self)
         else:
             self._on_graph(screen)
 
     def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.bench.trial import load, task_of
-        from graphtheory.bench.tuned import tuned_trial
         from graphtheory.report import options
         from graphtheory.train import CheckpointError, fit
 
         model, root = self.model, data_root(self.root)
         with refusing():
-            trial, epochs, patience = tuned_trial(self.dataset, model, self.split)
-            data = load(self.dataset, root, self.split, self.seed, **trial.inputs)
-            task, batches = task_of(trial, data, self.seed)
-        out = self.out or Path(f"runs/train-{data.name}-{model}-{data.split}-{self.seed}")
+            problem = problem_for(self.dataset, self.data, self.split, root)
+            problem.known_model(model)
+            trial, epochs, patience = problem.trial(model)
+            task, batches = problem.task(trial, self.seed)
+            nodes, measure = problem.num_nodes, problem.measure
+        name, split = problem.name, problem.split
+        out = self.out or Path(f"runs/train-{name}-{model}-{split}-{self.seed}")
         refuse_earlier(out, self.resume)
-        screen.say(
-            f"{model} on {data.name}, split {data.split}, seed {self.seed}: {options(trial)}"
-        )
+        screen.say(f"{model} on {name}, split {split}, seed {self.seed}: {options(trial)}")
         with (
             told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
             refusing(CheckpointError, OSError),
-            threads(self.threads, data.num_nodes),
+            threads(self.threads, nodes),
         ):
             result = fit(
                 task, batches, epochs=self.epochs or epochs, patience=self.patience or patience,
                 out_dir=out, resume=self.resume, seed=self.seed,
             )  # fmt: skip
         parameters = sum(p.numel() for p in task.model.parameters())
-        self._report(screen, out, trial.as_dict(), asdict(result) | {"parameters": parameters})
+        found = asdict(result) | {"parameters": parameters}
+        self._report(screen, out, trial.as_dict(), found, measure)
 
     def _report(
-        self, screen: Screen, out: Path, trial: dict[str, Any], found: dict[str, Any]
+        self,
+        screen: Screen,
+        out: Path,
+        trial: dict[str, Any],
+        found: dict[str, Any],
+        measure: Measure,
     ) -> None:
         from graphtheory.bench.rows import Environment
 
-        test = "none" if found["test"] is None else f"{100 * found['test']:.2f} %"
+        test, val = (
+            "none" if score is None else measure.told(measure.shown(score))
+            for score in (found["test"], found["val"])
+        )
+        named = "" if measure.share else f"{measure.title}: "
         screen.say(
-            f"test {test}, validation {100 * found['val']:.2f} %, best epoch "
+            f"{named}test {test}, validation {val}, best epoch "
             f"{found['best_epoch']} of {found['epochs']}"
         )
         screen.say(

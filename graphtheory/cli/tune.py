@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
 from graphtheory.cli.show import (
     Command,
     Count,
+    File,
     Folder,
     Name,
     Names,
+    RefusedError,
     Screen,
     at_least,
     data_root,
-    known_models,
     refusing,
     threads,
     told_on_stop,
@@ -33,7 +35,10 @@ class Tune(Command):
     """
 
     dataset: str = "digits"
-    """Name of a graph; `graphtheory datasets` lists them."""
+    """Name of a graph or a set of graphs; `graphtheory datasets` lists them."""
+    data: File = None
+    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
+    have classes, or with a list of Data, whose graphs have classes, labels or values."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas."""
     budget: int = 8
@@ -53,20 +58,29 @@ class Tune(Command):
     def run(self, screen: Screen) -> None:
         """Search, print, write."""
         from graphtheory.bench import search, tuned
-        from graphtheory.data import graphs
         from graphtheory.report import search_table
 
         at_least(1, budget=self.budget, threads=self.threads)
-        models = known_models(self.models)
-        root = data_root(self.root)
+        root, models = data_root(self.root), self.models
+        if self.data is None:
+            models = compared(self.dataset, self.models, type(self).models, root)
+        if not models:
+            raise RefusedError("--models: no name, expected one or more separated by commas")
+        if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
+            raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with refusing():
-            data = graphs.load(self.dataset, root, split=self.split)
-            out = self.out or Path(f"runs/tune-{data.name}")
+            problem = problem_for(self.dataset, self.data, self.split, root)
+            if self.data is None:
+                problem.split = self.split  # as it stands in logs
+            elif models == type(self).models:
+                models = problem.compared
+            for model in models:
+                problem.known_model(model)
+            nodes, measure = problem.num_nodes, problem.measure
+            out = self.out or Path(f"runs/tune-{problem.name}")
             out.mkdir(parents=True, exist_ok=True)
             before = len(search.SearchLog(out / "search.jsonl"))
-        study = search.Search(
-            data.name, models, self.budget, self.split, root, out / "search.jsonl"
-        )
+        study = search.Search(problem, models, self.budget, self.split, root, out / "search.jsonl")
         if before:
             screen.say(f"{before} candidates are known from {study.log}.")
 
@@ -75,12 +89,12 @@ class Tune(Command):
 
         with (
             told_on_stop(tell),
-            threads(self.threads, data.num_nodes),
+            threads(self.threads, nodes),
             screen.steps("candidate") as steps,
         ):
             log = study.run(steps)
-        best = search.best(log)
-        screen.table(search_table(log))
+        best = search.best(log, measure)
+        screen.table(search_table(log, measure))
         for file in [out / "tuned.json", *([tuned.FILE] if self.keep else [])]:
             tuned.keep(best, file)
         screen.say(f"Written to {out}: search.jsonl, tuned.json.")

@@ -100,6 +100,11 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, columns)))
 
 
+def named(quantity: str, unit: str) -> str:
+    """Text of an axis: the quantity with its unit, where it has one."""
+    return f"{quantity} ({unit})" if unit else quantity
+
+
 def order(rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     """The different values of `key`, in the order they come."""
     return list(dict.fromkeys(row[key] for row in rows))

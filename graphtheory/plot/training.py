@@ -8,19 +8,31 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import Rows, band, collected, look, order, panels, styled
+from graphtheory.plot.style import Rows, band, collected, look, named, order, panels, styled
 
 
 @styled
-def learning_curves(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
+def learning_curves(
+    rows: Rows,
+    *,
+    metric: str = "accuracy",
+    unit: str = "%",
+    higher_is_better: bool = True,
+    loss_unit: str = "nats",
+    title: str = "",
+) -> Figure:
     """Training loss and validation score over the epochs: median of the runs, band from q20 to q80.
 
     A curve ends where fewer than half of a model's runs still train: what early stopping leaves
     would be another, better selection of runs.
 
     Args:
-        rows: One row an epoch: model, seed, epoch (from 1), train_loss, val (0..1).
+        rows: One row an epoch: model, seed, epoch (from 1), train_loss, val (0..1 for the
+            unit "%").
         metric: Name of the score for the axis.
+        unit: "%" shows shares in percent; scores of any other unit, or of none (""), as they are.
+        higher_is_better: Of the score; decides where the legend is out of the way.
+        loss_unit: Of the loss; "" for none.
         title: Above the picture.
 
     Raises:
@@ -31,15 +43,15 @@ def learning_curves(rows: Rows, *, metric: str = "accuracy", title: str = "") ->
     for index, model in enumerate(order(epochs, "model")):
         mine = [row for row in epochs if row["model"] == model]
         _curve(loss, mine, "train_loss", 1, index)
-        _curve(score, mine, "val", 100, index)
+        _curve(score, mine, "val", 100 if unit == "%" else 1, index)
     loss.set_yscale("log")
-    loss.set_ylabel("training loss (nats)")
-    score.set_ylabel(f"validation {metric} (%)")
+    loss.set_ylabel(named("training loss", loss_unit))
+    score.set_ylabel(named(f"validation {metric}", unit))
     for axes in (loss, score):
         axes.set_xlabel("epoch")
         axes.grid(axis="y")
     loss.set_title(title)
-    score.legend(loc="lower right")
+    score.legend(loc="lower right" if higher_is_better else "upper right")
     return figure
 
 

@@ -1,16 +1,16 @@
 """Reports: results as tables, as one page that needs nothing else, and as house rows."""
 
-from graphtheory.report.benchmark import BenchmarkReport, options, search_table
-from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
-from graphtheory.report.page import Page
-from graphtheory.report.summary import (
+from graphtheory.bench.summary import (
     difference_table,
     differences,
     rows,
     score_table,
     summaries,
 )
-from graphtheory.report.table import Table, pairs
+from graphtheory.bench.table import Table, pairs
+from graphtheory.report.benchmark import BenchmarkReport, options, search_table
+from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
+from graphtheory.report.page import Page
 
 __all__ = [
     "BenchmarkReport",

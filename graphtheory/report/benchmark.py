@@ -4,57 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from graphtheory import plot
-from graphtheory.bench.node_benchmark import Benchmark, Run
-from graphtheory.bench.rows import Environment
+from graphtheory.bench.comparison import Comparison
+from graphtheory.bench.measure import ACCURACY, Measure
+from graphtheory.bench.node_benchmark import Run
 from graphtheory.bench.search import Judged
-from graphtheory.bench.trial import NodeTrial
+from graphtheory.bench.summary import best_of, difference_table, summaries
+from graphtheory.bench.table import Table, counted, pairs
 from graphtheory.report.page import Page
-from graphtheory.report.summary import (
-    difference_table,
-    differences,
-    metric_name,
-    percent,
-    score_table,
-    summaries,
-)
-from graphtheory.report.table import Table, counted, pairs
 
 
 @dataclass(frozen=True)
-class BenchmarkReport:
-    """Everything that is known about a benchmark.
+class BenchmarkReport(Comparison):
+    """Everything that is known about a benchmark, as a page with pictures.
 
     Attributes:
-        benchmark: Its settings.
-        runs: Its runs.
-        split: Name of the split.
-        metric: "accuracy" or "rocauc".
-        command: What prints it again.
-        environment: What it was measured on.
         distance_rows: Of figure 3.8, where it ran: kind, z, seed, value.
         search_log: Candidates that the search judged, where its log is at hand.
     """
 
-    benchmark: Benchmark
-    runs: Sequence[Run]
-    split: str
-    metric: str
-    command: str
-    environment: Environment
     distance_rows: Sequence[Mapping[str, Any]] = ()
     search_log: Sequence[Judged] = field(default=(), repr=False)
 
-    @property
-    def first(self) -> str:
-        """The model that the others are compared with."""
-        return self.benchmark.models[0]
-
     def page(self) -> Page:
         """The whole page."""
-        page = Page(f"{self.benchmark.dataset}: models side by side", self._lead())
+        page = Page(f"{self.name}: models side by side", self._lead())
         self._results(page)
         self._training(page)
         self._distance(page)
@@ -62,57 +40,61 @@ class BenchmarkReport:
         self._setting(page)
         return page
 
-    def scores(self, title: str = "") -> Table:
-        """Scores of all models; the note says whose options are defaults."""
-        return score_table(
-            summaries(self.runs), self.metric, title, not_tuned=self.benchmark.not_tuned()
-        )
+    def results(self) -> dict[str, Any]:
+        """All of it in plain values."""
+        return super().results() | {"distance_study": self.distance_rows}
 
-    def settings(self) -> dict[str, Any]:
-        """What determines the numbers, in plain values."""
-        trials = {model: self.benchmark.trial(model) for model in self.benchmark.models}
-        return {
-            "dataset": self.benchmark.dataset,
-            "split": self.split,
-            "seeds": self.benchmark.seeds,
-            "metric": self.metric,
-            "root": None if self.benchmark.root is None else str(self.benchmark.root),
-            "models": {
-                model: {"options": self._chosen_by(model), "epochs": epochs, "patience": patience}
-                | trial.as_dict()
-                for model, (trial, epochs, patience) in trials.items()
-            },
-        }
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write results.json, results.csv, report.html and, where it is missing, runs.jsonl."""
+        super().save(folder)
+        self.page().save(Path(folder) / "report.html")
 
     def _lead(self) -> str:
-        found = summaries(self.runs)
-        best = max(found, key=lambda s: s.mean)
-        score = percent(best.mean, best.std)
+        found, measure = summaries(self.runs), self.measure
+        best = best_of(found, measure)
+        score, kind = measure.told(measure.shown(best.mean, best.std)), "highest"
+        if not measure.higher_is_better:
+            kind = "lowest and so the best"
         return (
-            f"Of {len(found)} models on the {self.split} split, {best.model} has the highest mean "
-            f"test {metric_name(self.metric)}: {score} % over {counted(best.seeds, 'seed')}."
+            f"Of {len(found)} models on the {self.split} split, {best.model} has the {kind} mean "
+            f"test {measure.title}: {score} over {counted(best.seeds, 'seed')}."
         )
 
     def _results(self, page: Page) -> None:
         page.section("Results").table(self.scores())
         rows = [{"model": run.model, "test": run.test} for run in self.runs]
+        measure = self.measure
         page.picture(
-            plot.score_bars(rows, metric=metric_name(self.metric)),
+            plot.score_bars(rows, metric=measure.title, unit=measure.axis_unit),
             "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
             "standard deviation to each side.",
         )
-        against = differences(self.runs, self.first)
+        against = self.differences()
         if against:
             page.section(f"{self.first} against the others")
-            page.table(difference_table(against, self.first))
+            page.table(difference_table(against, self.first, measure=measure))
             page.picture(
-                plot.paired_differences([vars(d) for d in against], first=self.first),
+                plot.paired_differences(
+                    [vars(d) for d in against],
+                    first=self.first,
+                    unit=measure.symbol,
+                    higher_is_better=measure.higher_is_better,
+                ),
                 "Differences on the same seed and split. A line that crosses 0 decides nothing.",
             )
 
     def _training(self, page: Page) -> None:
+        epochs, measure = epoch_rows(self.runs), self.measure
+        if not epochs:
+            return
         page.section("Training").picture(
-            plot.learning_curves(epoch_rows(self.runs), metric=metric_name(self.metric)),
+            plot.learning_curves(
+                epochs,
+                metric=measure.title,
+                unit=measure.axis_unit,
+                higher_is_better=measure.higher_is_better,
+                loss_unit="nats" if measure.share else "",
+            ),
             "Median over the seeds, band from the 20 % to the 80 % quantile; a curve ends where "
             "fewer than half of the runs still train.",
         )
@@ -145,15 +127,12 @@ class BenchmarkReport:
 
     def _choices(self, page: Page) -> None:
         b = self.benchmark
-        chosen = [(m, self._chosen_by(m), options(b.trial(m)[0])) for m in b.models]
+        chosen = [(m, self.chosen_by(m), options(b.trial(m)[0])) for m in b.models]
         note = "Search: chosen on validation scores alone."
         page.section("Options")
         page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
         if self.search_log:
-            page.table(search_table(self.search_log))
-
-    def _chosen_by(self, model: str) -> str:
-        return "default" if model in self.benchmark.not_tuned() else "search"
+            page.table(search_table(self.search_log, self.measure))
 
     def _setting(self, page: Page) -> None:
         b, here = self.benchmark, self.environment
@@ -163,7 +142,7 @@ class BenchmarkReport:
             pairs(
                 "",
                 [
-                    ("data set", b.dataset),
+                    ("data set", self.name),
                     ("split", self.split),
                     ("seeds", f"0..{b.seeds - 1}"),
                     ("epochs, patience", "; ".join(f"{e}, {p}" for e, p in sorted(limits))),
@@ -220,26 +199,30 @@ def figure_3_8(
     return bias, accuracy
 
 
-def options(trial: NodeTrial) -> str:
+def options(trial: Any) -> str:
     """The options of a trial on one line, those that are not what they are by default."""
-    plain = NodeTrial(trial.model).as_dict()
+    plain = type(trial)(trial.model).as_dict()
     chosen = trial.as_dict()
+    if "network" not in chosen:  # trees, which have neither network nor optimizer
+        return ", ".join(f"{name}={value}" for name, value in chosen.items() if name != "model")
     pairs = [
         (name, value)
         for group in ("network", "optimizer")
         for name, value in chosen[group].items()
         if value != plain[group][name] or name in ("hidden", "layers", "lr")
     ]
-    pairs += [("degree", True)] if trial.degree else []
+    pairs += [("degree", True)] if chosen.get("degree") else []
+    if "nodes_per_batch" in chosen:
+        pairs.append(("nodes_per_batch", chosen["nodes_per_batch"]))
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-def search_table(log: Iterable[Judged]) -> Table:
+def search_table(log: Iterable[Judged], measure: Measure = ACCURACY) -> Table:
     """Every candidate, the best of each model first."""
-    order = sorted(log, key=lambda j: (j.trial.model, -j.val))
+    order = sorted(log, key=lambda j: (j.trial.model, measure.gain(0.0, j.val)))
     rows = [
         (
-            j.trial.model, options(j.trial), f"{100 * j.val:.1f}", f"{j.parameters:,}",
+            j.trial.model, options(j.trial), measure.short(j.val), f"{j.parameters:,}",
             f"{j.seconds:.0f}",
         )
         for j in order

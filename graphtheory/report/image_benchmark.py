@@ -8,13 +8,14 @@ from typing import Any
 
 from graphtheory import plot
 from graphtheory.bench.image_benchmark import ImageBenchmark
+from graphtheory.bench.measure import ACCURACY
 from graphtheory.bench.node_benchmark import Run
 from graphtheory.bench.rows import Environment, Row
+from graphtheory.bench.summary import difference_table, differences, rows, summaries
+from graphtheory.bench.table import Table, counted, pairs
 from graphtheory.data.image_sets import describe
 from graphtheory.report.benchmark import epoch_rows
 from graphtheory.report.page import Page
-from graphtheory.report.summary import difference_table, differences, percent, rows, summaries
-from graphtheory.report.table import Table, counted, pairs
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ class ImageReport:
     def table(self) -> Table:
         """`model | test mean ± std | MMACs | params | s/epoch`."""
         cost = {run.model: run.extra["gmacs"] for run in self.runs}
+        shown = ACCURACY.shown
         found = [
             (
-                s.model, percent(s.mean, s.std), f"{1000 * cost[s.model]:.2f}", f"{s.parameters:,}",
+                s.model, shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}", f"{s.parameters:,}",
                 f"{s.seconds_per_epoch:.1f}",
             )
             for s in summaries(self.runs)
@@ -92,11 +94,11 @@ class ImageReport:
 
     def page(self) -> Page:
         """The whole page."""
-        best = max(summaries(self.runs), key=lambda s: s.mean)
+        best, shown = max(summaries(self.runs), key=lambda s: s.mean), ACCURACY.shown
         page = Page(
             f"{self.title}: models side by side",
             f"Of {counted(len(self.benchmark.models), 'model')} {best.model} has the highest mean "
-            f"test accuracy: {percent(best.mean, best.std)} % over {counted(best.seeds, 'seed')}.",
+            f"test accuracy: {shown(best.mean, best.std)} % over {counted(best.seeds, 'seed')}.",
         )
         page.section("Results").table(self.table())
         page.picture(plot.score_over_cost(self._costs()), "Test accuracy over what it costs.")

@@ -1,13 +1,13 @@
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from graphtheory.bench import problem
 from graphtheory.bench.spaces import SPACES, Space
-from graphtheory.bench.trial import NodeOutcome, NodeTrial, run_trial
+from graphtheory.bench.trial import NodeTrial, Outcome, run_trial
 
-Listen = Callable[[ModuleType], list[tuple[NodeTrial, int]]]
+Listen = Callable[[], list[tuple[NodeTrial, int]]]
 
 
 def nearly(rows: Any) -> Any:
@@ -28,16 +28,16 @@ def nearly(rows: Any) -> Any:
 
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
-    """`listen(module)` is a list that every training the module asks for is added to."""
+    """`listen()` is a list that every training on one graph is added to."""
 
-    def to(module: ModuleType) -> list[tuple[NodeTrial, int]]:
+    def to() -> list[tuple[NodeTrial, int]]:
         heard: list[tuple[NodeTrial, int]] = []
 
-        def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> NodeOutcome:
+        def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> Outcome:
             heard.append((trial, seed))
             return run_trial(trial, data, seed=seed, **options)
 
-        monkeypatch.setattr(module, "run_trial", told)
+        monkeypatch.setattr(problem, "run_trial", told)
         return heard
 
     return to

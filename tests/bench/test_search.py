@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphtheory.bench import search
+from graphtheory.bench import problem
 from graphtheory.bench.search import Judged, Search, SearchLog, best
 from graphtheory.bench.spaces import Space, make_trial
-from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, run_trial
+from graphtheory.bench.trial import NodeTrial, Outcome, load, run_trial
 from tests.bench.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")
@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def runs(listen: Listen) -> list[tuple[NodeTrial, int]]:
     """Every training that a search asks for."""
-    return listen(search)
+    return listen()
 
 
 def judged(model: str, val: float, **options: Any) -> Judged:
@@ -162,12 +162,12 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
 ) -> None:
     scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
 
-    def scored(*args: Any, **options: Any) -> NodeOutcome:
+    def scored(*args: Any, **options: Any) -> Outcome:
         outcome = run_trial(*args, **options)
         val, test = next(scores)
         return replace(outcome, fit=replace(outcome.fit, val=val, test=test))
 
-    monkeypatch.setattr(search, "run_trial", scored)
+    monkeypatch.setattr(problem, "run_trial", scored)
     found = Search("karate", ("mlp",), budget=2, log=log).run()
     assert best(found)["mlp"] == found[1]
     assert "test" not in log.read_text() and "123456" not in log.read_text()
@@ -190,7 +190,7 @@ def test_unknown_model() -> None:
 
 def test_a_longer_search_is_a_new_question(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Search("karate", ("mlp",), budget=1, log=log).run()
-    longer = replace(search.space_of("karate"), epochs=4)
-    monkeypatch.setattr(search, "space_of", lambda _: longer)
+    longer = replace(problem.space_of("karate"), epochs=4)
+    monkeypatch.setattr(problem, "space_of", lambda _: longer)
     assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
     assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4

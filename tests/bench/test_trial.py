@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import NodeOutcome, NodeTrial, load, prepare, run_trial
+from graphtheory.bench.trial import NodeTrial, Outcome, load, prepare, run_trial
 from graphtheory.models.zoo import NetworkConfig
 from graphtheory.train import AdamOptions
 
@@ -21,7 +21,7 @@ def graph(x: torch.Tensor) -> Data:
     return Data(x=x, edge_index=torch.tensor([[0, 1, 2, 3], [1, 1, 1, 0]]))
 
 
-def trained(trial: NodeTrial, seed: int = 0, epochs: int = 4) -> NodeOutcome:
+def trained(trial: NodeTrial, seed: int = 0, epochs: int = 4) -> Outcome:
     data = load("karate", None, None, seed, **trial.inputs)
     return run_trial(trial, data, seed=seed, epochs=epochs, patience=epochs)
 

@@ -7,6 +7,7 @@ Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorP
 from graphtheory.data.transforms.columns import AddCentroidDistance, AddDegreeEncoding
 from graphtheory.data.transforms.distances import AddDistances
 from graphtheory.data.transforms.pairs import AddShortestPathDistance, pair_neighborhood
+from graphtheory.data.transforms.precomputed import precomputed
 from graphtheory.data.transforms.stored import with_transforms
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "AddDistances",
     "AddShortestPathDistance",
     "pair_neighborhood",
+    "precomputed",
     "with_transforms",
 ]

@@ -107,7 +107,7 @@ def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
     else:
         common = torch.bincount(data.y[data.train_mask]).argmax()
         share = float((data.y[data.test_mask] == common).float().mean())
-        table = outcome.model.bucket_bias_table()[0, :, 0].tolist()  # type: ignore[operator]
+        table = outcome.model.bucket_bias_table()[0, :, 0].tolist()
         found = [(MAJORITY, -1, share), *((BIAS, z, b) for z, b in enumerate(table))]
     return [{"kind": kind, "z": z, "seed": seed, "value": value} for kind, z, value in found]
 

@@ -1,0 +1,219 @@
+"""The user's own graph or graphs as a problem: no name in the catalogue, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.bench.finished import Settings
+from graphtheory.bench.measure import Measure, measure_of
+from graphtheory.bench.problem import GraphProblem, NodeProblem, Problem, Root, named_problem
+from graphtheory.bench.spaces import DEFAULT, Space
+from graphtheory.bench.trial import NodeTrial, prepare
+from graphtheory.bench.tuned import tuned_trial
+from graphtheory.data.graph_sets import GraphSet
+from graphtheory.data.graphs import Data
+from graphtheory.data.own_graphs import graph_set
+from graphtheory.data.splits import by_fraction
+from graphtheory.train.contract import digest
+
+NODE, GRAPH = "node", "graph"
+KINDS = ("multiclass", "multilabel", "regression")
+_MASKS = ("train_mask", "val_mask", "test_mask")
+_RANDOM, _GIVEN = "random-60-20-20", "given"
+_SHOWN = 12  # letters of a digest in a name
+
+
+class OwnNodes(NodeProblem):
+    """One graph with a class for each node.
+
+    Args:
+        data: A PyG `Data` with x, edge_index and y int64 [N], -1 for a node without a class; with
+            train_mask, val_mask and test_mask Bool [N] or [N, S], of which seed s takes column
+            s mod S, or with none of them for a random split of 60, 20 and 20 percent by seed.
+        name: In reports.
+        metric: "accuracy", or "rocauc" for two classes.
+
+    Raises:
+        ValueError: If there are some of the masks and not the others, or y has another shape.
+    """
+
+    def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
+        y, found = data.get("y"), [data.get(mask) is not None for mask in _MASKS]
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
+            shown = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else repr(y)
+            raise ValueError(f"data.y: got {shown}, expected int64 [N], a class for each node")
+        if any(found) and not all(found):
+            lacking = ", ".join(
+                m for m, is_there in zip(_MASKS, found, strict=True) if not is_there
+            )
+            raise ValueError(f"data: {lacking} is missing, expected all three masks or none")
+        super().__init__(name, _GIVEN if all(found) else _RANDOM)
+        self.metric, self.own = measure_of(metric).name, data
+        self.sha256 = digest(_tensors([data]))
+
+    @property
+    def key(self) -> str:
+        """Name and content."""
+        return f"{super().key}-{self.sha256[:_SHOWN]}"
+
+    def settings(self) -> Settings:
+        """What a run on this data has to agree in."""
+        return super().settings() | {"sha256": self.sha256}
+
+    def data(self, seed: int, **inputs: bool) -> Data:
+        """The graph with the split of that seed, its features prepared."""
+        data = self.own.clone()
+        if self.split == _GIVEN:
+            for mask in _MASKS:
+                columns = data[mask].view(data.num_nodes, -1).bool()
+                data[mask] = columns[:, seed % columns.size(1)].contiguous()
+        else:
+            generator = Generator().manual_seed(seed)
+            parts = by_fraction(data.y, val=0.2, test=0.2, generator=generator)
+            data.update(dict(zip(_MASKS, parts, strict=True)))
+        data.name, data.split, data.metric = self.name, self.split, self.metric
+        data.num_classes = int(data.y.max()) + 1
+        return prepare(data, **inputs)
+
+    @property
+    def measure(self) -> Measure:
+        """How its scores are read."""
+        return measure_of(self.metric)
+
+    def space(self, model: str) -> Space:
+        """That of any graph without a space of its own."""
+        return DEFAULT
+
+    def trial(self, model: str) -> tuple[NodeTrial, int, int]:
+        """The options to run for a model, tuned or default, with epochs and patience."""
+        return tuned_trial(self.key, model)
+
+    @property
+    def num_nodes(self) -> int:
+        """All of them."""
+        return int(self.own.num_nodes)
+
+
+class OwnGraphs(GraphProblem):
+    """A list of graphs with labels, as `data.own_graphs.graph_set` takes it.
+
+    Args:
+        graphs: PyG `Data`, all with the same columns.
+        name: In reports.
+        kind: "multiclass", "multilabel" or "regression"; None takes it from y.
+        metric: Of that kind; None takes its first.
+        split: Fractions of training, validation and test, drawn by seed; or three lists of
+            positions, the same for every seed.
+
+    Raises:
+        TypeError, ValueError: As `graph_set`.
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence[Data],
+        name: str = "graphs",
+        kind: Any = None,
+        metric: str | None = None,
+        split: Sequence[Any] = (0.8, 0.1, 0.1),
+    ) -> None:
+        self.own, self.kind, self.asked, self.parts = list(graphs), kind, metric, split
+        super().__init__(name)
+        found = self.graphs(0)
+        self.split, self.sha256 = found.split, digest(_tensors(self.own))
+
+    @property
+    def key(self) -> str:
+        """Name and content."""
+        return f"{super().key}-{self.sha256[:_SHOWN]}"
+
+    def settings(self) -> Settings:
+        """What a run on this data has to agree in."""
+        return super().settings() | {"sha256": self.sha256}
+
+    def load(self, seed: int) -> GraphSet:
+        """The set with the split of that seed."""
+        return graph_set(
+            self.own, name=self.name, kind=self.kind, metric=self.asked, split=self.parts, seed=seed
+        )
+
+
+def as_problem(
+    data: Any,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    split: Any = None,
+    root: Root = None,
+    name: str | None = None,
+) -> Problem:
+    """Anything that can be benchmarked as a problem.
+
+    Args:
+        data: Name of a data set; a PyG `Data` for its nodes; a list of `Data` or a PyG dataset for
+            its graphs, one graph of a dataset for its nodes; or a problem.
+        task: "node" or "graph"; for graphs also "multiclass", "multilabel" or "regression". None
+            takes it from the data.
+        metric: Of the user's own data; None is accuracy for nodes, and the first of its kind for
+            graphs.
+        split: Kind of split of a named set; for own graphs three fractions or lists of positions.
+        root: Folder with the raw files of a named set.
+        name: Of the user's own data, for reports.
+
+    Raises:
+        TypeError: If `data` is none of these.
+        ValueError: If the task does not fit the data.
+    """
+    if task is not None and task not in (NODE, GRAPH, *KINDS):
+        raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
+    if isinstance(data, str):
+        named = named_problem(data, split, root)
+        _fits(task, NODE if isinstance(named, NodeProblem) else GRAPH, data)
+        return named
+    if isinstance(data, Problem):
+        return data
+    if isinstance(data, GraphSet):  # it knows its task and its split
+        _fits(task, GRAPH, data.name)
+        metric, name = metric or data.metric, name or data.name
+        task = task if task in KINDS else data.kind
+        split = split or (data.train_index, data.val_index, data.test_index)
+    if isinstance(data, Data):
+        data = [data] if task not in (None, NODE) else data
+    elif isinstance(data, Iterable):
+        data = list(data)
+        if not data or not all(isinstance(graph, Data) for graph in data):
+            kinds = sorted({type(graph).__name__ for graph in data})
+            raise TypeError(f"data: got a list of {kinds or 'nothing'}, expected PyG Data")
+        alone = len(data) == 1 and task in (None, NODE)
+        data = data[0] if alone else data
+    else:
+        raise TypeError(
+            f"data: got {type(data).__name__}, expected a name, a PyG Data or a list of Data"
+        )
+    if isinstance(data, Data):
+        if split is not None:
+            raise ValueError(f"split: got {split!r}, expected masks in the data of one graph")
+        return OwnNodes(data, name or "graph", metric or "accuracy")
+    _fits(task, GRAPH, f"a list of {len(data)} graphs")
+    kind = task if task in KINDS else None
+    parts = (0.8, 0.1, 0.1) if split is None else split
+    return OwnGraphs(data, name or "graphs", kind, metric, parts)
+
+
+def _fits(task: str | None, found: str, what: str) -> None:
+    asked = GRAPH if task in KINDS else task
+    if asked not in (None, found):
+        raise ValueError(f"task: got {task!r}, but {what} is a task of the kind {found!r}")
+
+
+def _tensors(graphs: Sequence[Data]) -> Iterable[Tensor]:
+    for graph in graphs:
+        for _, value in sorted(graph.to_dict().items()):
+            if isinstance(value, torch.Tensor) and value.layout in (
+                torch.strided, torch.sparse_csr,
+            ):  # fmt: skip
+                yield value

@@ -1,0 +1,46 @@
+"""What networks for graphs read beside the features, by name."""
+
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, BaseTransform
+
+from graphtheory.data.graph_sets import GraphSet
+from graphtheory.data.transforms.distances import AddDistances
+from graphtheory.data.transforms.stored import with_transforms
+
+
+class _Eigenvectors(BaseTransform):
+    """PyG's Laplacian encoding, with zeros where a graph has fewer eigenvectors."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def forward(self, data: Data) -> Data:
+        kept = min(self.count, data.num_nodes - 1)
+        vectors = torch.zeros(data.num_nodes, self.count)
+        if kept > 0:
+            vectors[:, :kept] = AddLaplacianEigenvectorPE(kept, "found")(data.clone()).found
+        data.laplacian_eigenvector_pe = vectors
+        return data
+
+
+def precomputed(
+    graphs: GraphSet, *, distance: int = 0, walk: int = 0, laplacian: int = 0
+) -> GraphSet:
+    """The set with what is asked for on each graph, as `models.graph_zoo.precomputed` names it.
+
+    Args:
+        graphs: A whole set.
+        distance: 1 adds `distance` by `AddDistances`.
+        walk: Steps of PyG's `AddRandomWalkPE`; 0 is none.
+        laplacian: Vectors of PyG's `AddLaplacianEigenvectorPE`, zeros where a graph has too few
+            nodes; 0 is none.
+    """
+    steps: list[BaseTransform] = [AddDistances()] if distance else []
+    if walk:
+        steps.append(AddRandomWalkPE(walk))
+    if laplacian:
+        steps.append(_Eigenvectors(laplacian))
+    return with_transforms(graphs, steps)
