@@ -13,7 +13,7 @@ from torch_geometric.utils import to_undirected
 
 from graphtheory.bench.rows import Row
 from graphtheory.bench.spaces import Space
-from graphtheory.bench.trial import NodeOutcome, NodeTrial, run_trial
+from graphtheory.bench.trial import Outcome, NodeTrial, run_trial
 from graphtheory.data import graphs
 from graphtheory.data.catalogue import key
 from graphtheory.data.graphs import Data
@@ -158,7 +158,7 @@ def chosen(cell: CoreDistance) -> NodeTrial:
     return max(found, key=lambda trial: _train(cell, trial, data, 0).fit.val)
 
 
-def _train(grid: CoreDistance, trial: NodeTrial, data: Data, seed: int) -> NodeOutcome:
+def _train(grid: CoreDistance, trial: NodeTrial, data: Data, seed: int) -> Outcome:
     return run_trial(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
 
 
