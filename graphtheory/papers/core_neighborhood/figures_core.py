@@ -13,7 +13,7 @@ from torch_geometric.utils import to_undirected
 
 from graphtheory.bench.rows import Row
 from graphtheory.bench.spaces import Space
-from graphtheory.bench.trial import Outcome, NodeTrial, run_trial
+from graphtheory.bench.trial import NodeTrial, Outcome, run_trial
 from graphtheory.data import graphs
 from graphtheory.data.catalogue import key
 from graphtheory.data.graphs import Data
