@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphtheory.graph import Neighborhood, cliques
+from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
+from graphtheory.nn import BucketBias, PathEncoding
+from graphtheory.nn.bias import bias_of_edges
+
+_TOKEN_STD = 0.02
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class GraphView:
         edge_index: The same edges in the same order, [2, E].
         edge_attr: Encoded features of these edges, [E, hidden]; or None.
         attended: T^n of every node with its distances, for global attention; or None.
+        attn_bias: Bias of its edges from other encodings, [edges of `attended`, heads]; or None.
         graph_of: The graph of each node, int64 [N].
         num_graphs: How many there are.
     """
@@ -29,6 +34,7 @@ class GraphView:
     edge_index: Tensor
     edge_attr: Tensor | None
     attended: Neighborhood | None
+    attn_bias: Tensor | None
     graph_of: Tensor
     num_graphs: int
 
@@ -65,7 +71,7 @@ class GraphAttention(nn.Module):
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
         """Same shape as x."""
         assert view.attended is not None
-        return self.conv(x, view.attended)
+        return self.conv(x, view.attended, attn_bias=view.attn_bias)
 
 
 def make_norm(kind: str, width: int) -> nn.Module:
@@ -137,6 +143,56 @@ class VirtualNodes(nn.Module):
         return x + state[view.graph_of], state
 
 
+class PairBias(nn.Module):
+    """The bias of all pairs of nodes of a graph that all blocks share: paths and resistance.
+
+    Args:
+        paths: Reads ``batch.paths``, or None.
+        resistance: Reads the buckets ``batch.resistance``, or None.
+    """
+
+    def __init__(self, paths: PathEncoding | None, resistance: BucketBias | None) -> None:
+        super().__init__()
+        self.paths, self.resistance = paths, resistance
+
+    def forward(self, batch: Any) -> Tensor | None:
+        """[pairs, heads]."""
+        found = []
+        if self.paths is not None:
+            paths = _stored(batch, "paths")
+            found.append(self.paths(batch.edge_attr, paths, batch.edge_index, batch.batch))
+        if self.resistance is not None:
+            found.append(bias_of_edges(self.resistance(_stored(batch, "resistance"))))
+        return sum(found[1:], found[0]) if found else None
+
+
+def _stored(batch: Any, name: str) -> Tensor:
+    """An attribute with a row for each pair of nodes of a graph."""
+    value, pairs = batch.get(name), int(batch.ptr.diff().square().sum())
+    if value is None or len(value) != pairs:
+        found = "none" if value is None else f"{len(value)} rows"
+        raise ValueError(
+            f"batch.{name}: got {found}, expected {pairs}, one for each pair of nodes of a graph; "
+            "data.transforms computes them"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Attending:
+    """What attention of a network for graphs sees.
+
+    Attributes:
+        neighbors: "all" nodes of the graph, or those at most "1", "2", ... hops away.
+        token: Add a node to each graph that attends to all its nodes and they to it.
+        bias: Of pairs, beside that of distances.
+    """
+
+    neighbors: str
+    token: bool
+    bias: PairBias
+
+
 class GraphNetwork(nn.Module):
     """One vector for each graph of a PyG `Batch`, or for each node of its graphs.
 
@@ -148,16 +204,16 @@ class GraphNetwork(nn.Module):
         head: From `hidden` to the outputs.
         readout: ``readout(x, ptr=ptr) -> [num_graphs, hidden]``, such as `nn.GraphReadout`; None
             leaves a vector for each node.
-        neighbors: What attention sees: "all" nodes of the graph, "2" those at most two hops away;
-            None for a network without attention. Needs ``batch.distance``.
+        attending: What attention sees; None for a network without attention.
         virtual_nodes: Between two blocks each, or none.
 
     Shapes:
-        A `Batch` with x, edge_index, batch, ptr, and edge_attr and distance uint8 [sum of n^2]
-        where they are read -> [num_graphs, outputs], without `readout` [num_nodes, outputs].
+        A `Batch` with x, edge_index, batch, ptr and, where they are read, edge_attr, distance
+        uint8 [sum of n^2], paths and resistance as `data.transforms` computes them -> [num_graphs,
+        outputs], without `readout` [num_nodes, outputs].
 
     Raises:
-        ValueError: If `batch` has no distances, or not one for every pair of nodes.
+        ValueError: If `batch` lacks an attribute, or that has not one row for every pair of nodes.
     """
 
     def __init__(
@@ -169,51 +225,65 @@ class GraphNetwork(nn.Module):
         head: nn.Module,
         *,
         readout: nn.Module | None,
-        neighbors: str | None = None,
+        attending: Attending | None = None,
         virtual_nodes: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self.encoder, self.edge_encoder = encoder, edge_encoder
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), norm, head
         self.virtual_nodes = nn.ModuleList(virtual_nodes)
-        self.readout, self.neighbors = readout, neighbors
+        self.readout, self.attending = readout, attending
+        self.bias: PairBias | None = None if attending is None else attending.bias
+        self.token = None
+        if attending is not None and attending.token:
+            self.token = nn.Parameter(torch.randn(norm.weight.numel()) * _TOKEN_STD)
 
     def forward(self, batch: Any) -> Tensor:
         """Outputs; see the class."""
-        x, view, state = self.encoder(batch), self.view(batch), None
+        x, state, ptr = self.encoder(batch), None, batch.ptr
+        tokens = None if self.token is None else GraphTokens(ptr.diff())
+        if tokens is not None and self.token is not None:
+            x = tokens.features(x, self.token)
+            ptr = ptr + torch.arange(len(ptr), device=ptr.device)
+        view = self.view(batch, tokens)
         for i, block in enumerate(self.blocks):
             x = block(x, view)
             if i < len(self.virtual_nodes):
                 x, state = self.virtual_nodes[i](x, state, view)
         x = self.norm(x)
         if self.readout is not None:
-            x = self.readout(x, ptr=batch.ptr)
+            x = self.readout(x, ptr=ptr)
+        elif tokens is not None:
+            x = x[tokens.nodes]
         return self.head(x)
 
-    def view(self, batch: Any) -> GraphView:
+    def view(self, batch: Any, tokens: GraphTokens | None = None) -> GraphView:
         """The edges of a batch, and what each node attends to."""
-        graph = Neighborhood.from_edge_index(batch.edge_index, batch.num_nodes)
-        index, edges = batch.edge_index, None
+        index, nodes, graph_of = batch.edge_index, batch.num_nodes, batch.batch
+        if tokens is not None:
+            index, nodes, graph_of = tokens.edge_index(index), len(tokens.batch), tokens.batch
+        graph, edges = Neighborhood.from_edge_index(index, nodes), batch.edge_attr
         if graph.perm is not None:  # one order of edges for both, that of the rows
-            index = index[:, graph.perm]
-        if self.edge_encoder is not None:
-            edges = batch.edge_attr if graph.perm is None else batch.edge_attr[graph.perm]
-            edges = self.edge_encoder(edges)
-        attended = self._attended(batch)
-        return GraphView(graph, index, edges, attended, batch.batch, batch.num_graphs)
+            index, edges = index[:, graph.perm], None if edges is None else edges[graph.perm]
+        edges = None if self.edge_encoder is None else self.edge_encoder(edges)
+        attended, bias = self._attended(batch, tokens)
+        return GraphView(graph, index, edges, attended, bias, graph_of, batch.num_graphs)
 
-    def _attended(self, batch: Any) -> Neighborhood | None:
-        if self.neighbors is None:
-            return None
-        distance = batch.get("distance")
-        pairs = int(batch.ptr.diff().square().sum())
-        if distance is None or len(distance) != pairs:
-            found = "none" if distance is None else f"{len(distance)}"
-            raise ValueError(
-                f"batch.distance: got {found}, expected {pairs} hops, one for each pair of nodes "
-                "of a graph; apply data.transforms.AddDistances to the graphs"
-            )
-        everyone = cliques(batch.ptr.diff()).replace(distance=distance)
-        if self.neighbors == "all":
-            return everyone
-        return everyone.keep(distance <= int(self.neighbors))
+    def _attended(
+        self, batch: Any, tokens: GraphTokens | None
+    ) -> tuple[Neighborhood | None, Tensor | None]:
+        if self.attending is None or self.bias is None:
+            return None, None
+        distance, bias = _stored(batch, "distance"), self.bias(batch)
+        if tokens is None:
+            everyone = cliques(batch.ptr.diff()).to(distance.device)
+        else:
+            distance, everyone = tokens.distance(distance), tokens.cliques()
+            bias = None if bias is None else tokens.bias(bias)
+        everyone = everyone.replace(distance=distance)
+        if self.attending.neighbors == "all":
+            return everyone, bias
+        near = distance <= int(self.attending.neighbors)
+        if tokens is not None:
+            near |= distance == TOKEN
+        return everyone.keep(near), None if bias is None else bias[near]

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from torch import nn
 
 from graphtheory.models.graph_network import (
+    Attending,
     Convolution,
     GraphAttention,
     GraphBlock,
     GraphNetwork,
+    PairBias,
     VirtualNodes,
     make_norm,
 )
 from graphtheory.nn import (
+    BucketBias,
     DegreeEmbedding,
     GATv2Conv,
     GraphReadout,
     LaplacianEncoding,
     NodeEncoder,
+    PathEncoding,
     SPDTransformerConv,
     WalkEncoding,
     feature_encoder,
@@ -29,6 +33,8 @@ from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 COMPARED = NAMES
 _ATTENDING = ("gt", "gt-plain")
+_TOKEN = ("token",)
+RESISTANCE_BUCKETS = 40  # of half an ohm each
 _MAX_DEGREE = 64  # larger degrees share its embedding
 Columns = int | tuple[int, ...]
 """Number of float features, or the number of values of each column of integers."""
@@ -45,12 +51,15 @@ class GraphConfig:
         dropout: Probability, on features.
         attention_dropout: Probability, on attention weights (gt, gt-plain, gatv2).
         norm: "batch" or "layer", in front of each part of a block.
-        readout: "mean", "sum" or "max" over the nodes of a graph.
+        readout: "mean", "sum" or "max" over the nodes of a graph; "token" is a graph token that
+            attends with them (gt, gt-plain).
         neighbors: What a node of gt and gt-plain attends to: "all" nodes of its graph, or those at
             most "1", "2", ... hops away.
         local: Message passing beside attention (gt, gt-plain): "gine" or None.
         num_buckets: Z (gt).
         value_encoding: Distances enter the values, too (gt).
+        paths: Steps of the encoding of edges along the shortest path, 0 is none (gt).
+        resistance: A bias of the resistance distance, too (gt).
         degree: An embedding of each node's degree (all networks).
         walk: Steps of the random-walk encoding, 0 is none (all networks).
         laplacian: Eigenvectors of the Laplacian encoding, 0 is none (all networks).
@@ -68,6 +77,8 @@ class GraphConfig:
     local: str | None = "gine"
     num_buckets: int = 20
     value_encoding: bool = False
+    paths: int = 0
+    resistance: bool = False
     degree: bool = False
     walk: int = 0
     laplacian: int = 0
@@ -89,13 +100,16 @@ def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
     """What the graphs have to hold beside their features for network `name`.
 
     Returns:
-        "distance" for `AddDistances`, and steps of "walk" and vectors of "laplacian" for PyG's
-        `AddRandomWalkPE` and `AddLaplacianEigenvectorPE`.
+        "distance" for `AddDistances`, steps of "paths" for `AddPaths`, "resistance" for
+        `AddResistance`; steps of "walk" and vectors of "laplacian" for PyG's `AddRandomWalkPE` and
+        `AddLaplacianEigenvectorPE`.
     """
     _check(name, config)
     found = {"walk": config.walk, "laplacian": config.laplacian}
     if name in _ATTENDING:
         found["distance"] = 1
+    if name == "gt":
+        found |= {"paths": config.paths, "resistance": int(config.resistance)}
     return {what: count for what, count in found.items() if count}
 
 
@@ -131,7 +145,7 @@ def build(
             attention = SPDTransformerConv(
                 c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
                 num_buckets=c.num_buckets if name == "gt" else None, root_weight=False,
-                value_encoding=c.value_encoding and name == "gt",
+                value_encoding=c.value_encoding and name == "gt", own_token=c.readout == "token",
             )  # fmt: skip
             local = [Convolution(gine(c.hidden, edges=edges), on_core=False)] if c.local else []
             return [GraphAttention(attention), *local]
@@ -158,16 +172,27 @@ def build(
         None if edge_in is None else feature_encoder(edge_in, c.hidden),
         blocks, make_norm(c.norm, c.hidden), head,
         readout=GraphReadout(c.readout) if level == "graph" else None,
-        neighbors=c.neighbors if name in _ATTENDING else None,
+        attending=_attending(c, edge_in, name == "gt") if name in _ATTENDING else None,
         virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
     )  # fmt: skip
+
+
+def _attending(config: GraphConfig, edge_in: Columns | None, encoded: bool) -> Attending:
+    paths = resistance = None
+    if encoded and config.paths:
+        if edge_in is None:
+            raise ValueError(f"paths: got {config.paths}, expected 0: the edges have no features")
+        paths = PathEncoding(edge_in, config.heads, config.paths)
+    if encoded and config.resistance:
+        resistance = BucketBias(RESISTANCE_BUCKETS, config.heads)
+    return Attending(config.neighbors, config.readout == "token", PairBias(paths, resistance))
 
 
 def _check(name: str, config: GraphConfig) -> None:
     for option, got, known in (
         ("model", name, NAMES),
         ("norm", config.norm, ("batch", "layer")),
-        ("readout", config.readout, ("mean", "sum", "max")),
+        ("readout", config.readout, ("mean", "sum", "max") + _TOKEN * (name in _ATTENDING)),
         ("local", config.local, ("gine", None)),
     ):
         if got not in known:

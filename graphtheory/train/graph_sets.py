@@ -30,7 +30,8 @@ class GraphSets(Source):
 
     Args:
         graphs: PyG graphs with x, edge_index and y: int64 [1] for classes, or float [1, T] for
-            labels and values, NaN where one is missing; of a task on nodes one row a node.
+            labels and values, NaN where one is missing; of a task on nodes one row a node, -1 for a
+            node without a class.
         train: Positions of the graphs to train on, int64.
         val: Positions of those that choose the epoch.
         test: Positions of those that are scored beside them and decide nothing; may be empty.
@@ -85,10 +86,10 @@ class GraphSets(Source):
                         f"graph {position}: y of shape {tuple(y.shape)}, expected [1, "
                         f"{num_classes}], an entry for each output"
                     )
-            elif int(y.min()) < 0 or int(y.max()) >= num_classes:
+            elif bool((wrong := (y < -1) | (y >= num_classes)).any()):
                 raise ValueError(
-                    f"graph {position}: label {int(y.max() if y.max() >= num_classes else y.min())}"
-                    f", expected 0..{num_classes - 1}"
+                    f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, or "
+                    "-1 for none"
                 )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
@@ -155,7 +156,7 @@ class GraphSets(Source):
     def _batch(self, positions: Tensor) -> Batch:
         batch = Batch.from_data_list([self.graphs[i] for i in positions.tolist()])
         y = batch.y
-        batch.count = int((~y.isnan()).sum()) if y.is_floating_point() else len(y)
+        batch.count = int((~y.isnan() if y.is_floating_point() else y >= 0).sum())
         return batch
 
 
@@ -190,7 +191,8 @@ def _check_graph(position: int, graph: Data, first: Data) -> None:
         if values is not None and not bool(torch.isfinite(values).all()):
             raise ValueError(f"graph {position}: {name} has NaN or infinite entries")
     y = graph.y
-    if y.is_floating_point() and (bool(y.isinf().any()) or bool(y.isnan().all())):
+    floating = y.is_floating_point()
+    if (floating and bool(y.isinf().any())) or not bool((~y.isnan() if floating else y >= 0).any()):
         raise ValueError(f"graph {position}: y is {y.tolist()}, expected a finite label or more")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -28,15 +29,16 @@ class GraphTask(AdamTask):
     r"""What `fit` trains on a `GraphSets`: a model of batches of graphs.
 
     ==============  ==========================  ===============================================
-    kind            y of a graph                loss, the mean over all labels that are not NaN
+    kind            y of a graph                loss, the mean over all labels that are there
     ==============  ==========================  ===============================================
-    multiclass      int64 [1]                   cross-entropy
+    multiclass      int64 [1], -1 for none      cross-entropy
     multilabel      float [1, T], 0, 1 or NaN   binary cross-entropy of each label
     regression      float [1, T], NaN allowed   squared error, absolute error with ``metric="mae"``
     ==============  ==========================  ===============================================
 
     Values are learned in units of their standard deviation over the training graphs and predicted
-    in their own. A label that is NaN counts neither in the loss nor in the score.
+    in their own. A label that is NaN, or a class of -1 (where some nodes of a task on nodes have
+    none), counts neither in the loss nor in the score.
 
     Args:
         model: ``model(batch) -> [num_graphs, num_outputs]`` of a PyG `Batch`; of a task on nodes
@@ -134,6 +136,8 @@ class GraphTask(AdamTask):
     def _score(self, out: Tensor, y: Tensor) -> float:
         if not bool(torch.isfinite(out).all()):
             return self.worst  # the loss is not finite either, which `fit` reports
+        if self.kind == "multiclass":
+            out, y = out[y >= 0], y[y >= 0]
         return self.score(out * self.scale + self.shift if self.kind == "regression" else out, y)
 
     @property
@@ -167,7 +171,7 @@ def _known(loss: Loss) -> Loss:
 
 
 _LOSSES: dict[str, Loss] = {
-    "multiclass": cross_entropy,
+    "multiclass": partial(cross_entropy, ignore_index=-1),
     "multilabel": _known(binary_cross_entropy_with_logits),
     "regression": _known(nn.functional.mse_loss),
     "mae": _known(nn.functional.l1_loss),

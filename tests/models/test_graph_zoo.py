@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from graphtheory.graph import Neighborhood
+from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
 from graphtheory.models import graph_zoo
 from graphtheory.models.graph_zoo import GraphConfig
-from graphtheory.structure import shortest_path_distance
 
 SMALL = GraphConfig(hidden=8, layers=2, heads=2, dropout=0.0)
 ATOMS, BONDS = (5, 3), (4,)
@@ -29,8 +28,8 @@ def molecule(nodes: int, seed: int) -> Data:
 
 def encoded(graph: Data, generator: torch.Generator) -> Data:
     nodes = graph.num_nodes
-    hops = shortest_path_distance(Neighborhood.from_edge_index(graph.edge_index, nodes))
-    graph.distance = hops.flatten()
+    for transform in (AddDistances(), AddPaths(3), AddResistance()):
+        graph = transform(graph)
     graph.random_walk_pe = torch.rand(nodes, 3, generator=generator)
     graph.laplacian_eigenvector_pe = torch.rand(nodes, 2, generator=generator)
     return graph
@@ -54,6 +53,31 @@ def test_a_graph_has_the_same_outputs_alone_and_in_a_batch(name: str, readout: s
     alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
     assert together.shape == (3, 2)
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("neighbors", ["all", "2"])
+def test_graph_tokens_paths_and_resistance_alone_and_in_a_batch(neighbors: str) -> None:
+    config = replace(
+        SMALL, readout="token", paths=3, resistance=True, value_encoding=True, neighbors=neighbors
+    )
+    model = build("gt", config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    together = model(Batch.from_data_list(GRAPHS))
+    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    for read in ("paths", "resistance"):
+        graph = GRAPHS[1].clone()
+        graph[read] = (
+            graph[read].flip(0) if read == "resistance" else torch.full_like(graph.paths, -1)
+        )
+        changed = model(Batch.from_data_list([graph])) - together[1]
+        assert changed.abs().max() > 1e-5, read
+
+
+def test_nodes_of_a_network_with_tokens() -> None:
+    model = build("gt", replace(SMALL, readout="token"), level="node")
+    assert model(Batch.from_data_list(GRAPHS)).shape == (16, 2)
 
 
 @pytest.mark.parametrize("name", graph_zoo.NAMES)
@@ -118,15 +142,19 @@ def test_what_has_to_be_computed_before() -> None:
     config = replace(SMALL, walk=4)
     assert graph_zoo.precomputed("gcn", config) == {"walk": 4}
     assert graph_zoo.precomputed("gt", config) == {"walk": 4, "distance": 1}
+    config = replace(SMALL, paths=3, resistance=True)
+    assert graph_zoo.precomputed("gt-plain", config) == {"distance": 1}
+    found = graph_zoo.precomputed("gt", config)
+    assert found == {"distance": 1, "paths": 3, "resistance": 1}
 
 
 def test_distances_that_are_missing_or_torn_apart() -> None:
     batch = Batch.from_data_list(GRAPHS)
     batch.distance = batch.distance[1:]
-    with pytest.raises(ValueError, match="got 109, expected 110 hops, one for each pair"):
+    with pytest.raises(ValueError, match="got 109 rows, expected 110, one for each pair"):
         build("gt")(batch)
     del batch.distance
-    with pytest.raises(ValueError, match="got none, expected 110 hops"):
+    with pytest.raises(ValueError, match="got none, expected 110, one"):
         build("gt")(batch)
 
 
@@ -135,7 +163,7 @@ def test_distances_that_are_missing_or_torn_apart() -> None:
     [
         ("gtt", {}, "model: got 'gtt', expected one of gt, gt-plain, gine"),
         ("gt", {"norm": "none"}, "norm: got 'none', expected one of batch, layer"),
-        ("gt", {"readout": "token"}, "readout: got 'token', expected one of mean"),
+        ("gcn", {"readout": "token"}, "readout: got 'token', expected one of mean"),
         ("gt", {"local": "gcn"}, "local: got 'gcn', expected one of gine, None"),
         ("gt", {"neighbors": "2:60"}, "neighbors: got '2:60', expected 'all' or hops"),
         ("gatv2", {"heads": 3}, "heads: got 3, expected a divisor of hidden=8"),

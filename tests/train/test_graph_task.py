@@ -163,6 +163,24 @@ def test_options_that_do_not_go_together(options: dict[str, Any], message: str) 
         GraphTask(Sum(2, 2), **options)
 
 
+def test_nodes_without_a_class_count_nowhere() -> None:
+    class Nodes(nn.Linear):
+        def forward(self, batch: Batch) -> Tensor:
+            return super().forward(batch.x)
+
+    graphs = graphs_of("multiclass")
+    for graph in graphs:
+        graph.y = torch.full((graph.num_nodes,), -1)
+        graph.y[0] = int(graph.x[0, 0] > 0)
+    order = torch.arange(GRAPHS)
+    data = GraphSets(graphs, order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    adam = AdamOptions(lr=0.1, weight_decay=0.0)
+    task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2, optimizer=adam)
+    found = fit(task, data, epochs=30, patience=30, progress=False)
+    assert found.test is not None and min(found.val, found.test) >= 0.85
+    assert next(data.train_batches(0)).count == len(data.order(0)[0])
+
+
 def test_a_model_of_nodes_is_refused() -> None:
     class Nodes(nn.Linear):
         def forward(self, batch: Batch) -> Tensor:

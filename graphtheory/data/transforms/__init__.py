@@ -1,11 +1,11 @@
-"""PyG transforms: shortest-path distances, degrees, distances to the centroid.
+"""PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
 Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
 `AddRandomWalkPE`. `with_transforms` applies any of them once to a whole set of graphs.
 """
 
 from graphtheory.data.transforms.columns import AddCentroidDistance, AddDegreeEncoding
-from graphtheory.data.transforms.distances import AddDistances
+from graphtheory.data.transforms.distances import AddDistances, AddPaths, AddResistance
 from graphtheory.data.transforms.pairs import AddShortestPathDistance, pair_neighborhood
 from graphtheory.data.transforms.precomputed import precomputed
 from graphtheory.data.transforms.stored import with_transforms
@@ -14,6 +14,8 @@ __all__ = [
     "AddCentroidDistance",
     "AddDegreeEncoding",
     "AddDistances",
+    "AddPaths",
+    "AddResistance",
     "AddShortestPathDistance",
     "pair_neighborhood",
     "precomputed",

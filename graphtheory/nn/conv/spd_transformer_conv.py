@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
 from graphtheory.nn.attention import AttentionMap, Bias
-from graphtheory.nn.bias import BucketBias
+from graphtheory.nn.bias import BucketBias, bias_of_edges
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.patterns import attention_logits
@@ -53,6 +53,7 @@ class SPDTransformerConv(MessagePassing):
         edge_dim: Features per edge, if any.
         value_encoding: Add a learned vector per bucket and head to the values; small and random at
             the start. Needs `num_buckets`, at most 254.
+        own_token: Give pairs with a graph token, at distance `graph.TOKEN`, a bucket of their own.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
@@ -60,12 +61,14 @@ class SPDTransformerConv(MessagePassing):
         - **distance:** integer hops [E], in the order of the given edges. None takes ``.distance``
           of the neighborhood or, if it has none, 0 for self-loops and 1 for all other edges.
         - **edge_attr:** [E, edge_dim], in the order of the given edges; needed with `edge_dim`.
+        - **attn_bias:** [E, heads], in that order, added to the logits; such as `PathEncoding`'s.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
 
     Raises:
         ValueError: If channels, heads or `edge_dim` are below 1; `value_encoding` without buckets;
-            `distance` not of shape [E], `edge_attr` not of shape [E, edge_dim].
+            `distance` not of shape [E], `edge_attr` not of shape [E, edge_dim], or `attn_bias` not
+            of shape [E, heads].
         IndexError: If a node index is out of range.
 
     Source:
@@ -94,6 +97,7 @@ class SPDTransformerConv(MessagePassing):
         scale: float | None = None,
         edge_dim: int | None = None,
         value_encoding: bool = False,
+        own_token: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
         on_core.check_counts(out_channels=out_channels, heads=heads)
@@ -115,11 +119,13 @@ class SPDTransformerConv(MessagePassing):
         self.lin_skip = (
             Linear(dst, width if concat else out_channels, bias) if root_weight else None
         )
-        self.bucket_bias = BucketBias(num_buckets, heads) if num_buckets is not None else None
+        self.bucket_bias = None
+        if num_buckets is not None:
+            self.bucket_bias = BucketBias(num_buckets, heads, own_token=own_token)
         self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
         self.value_table = None
-        if value_encoding and num_buckets is not None:
-            self.value_table = nn.Parameter(torch.empty(num_buckets, width))
+        if value_encoding and self.bucket_bias is not None:
+            self.value_table = nn.Parameter(torch.empty(len(self.bucket_bias.table), width))
             nn.init.normal_(self.value_table, std=_VALUE_STD)
 
     def reset_parameters(self) -> None:
@@ -140,6 +146,7 @@ class SPDTransformerConv(MessagePassing):
         distance: Tensor | None = None,
         return_attention_weights: bool | None = None,
         edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
     ) -> Any:
         """Attend; see the class for shapes."""
         x_src, x_dst = on_core.two_features(x)
@@ -153,6 +160,7 @@ class SPDTransformerConv(MessagePassing):
         value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
         p = self.dropout if self.training else 0.0
         edges, matrix = self._edges(adj, query, bias, edge_attr, edge_index)
+        bias = self._with_more(bias, attn_bias, adj)
         weights = None
         if return_attention_weights:
             weights = self._softmax(query, key, adj, bias, edges)
@@ -192,6 +200,18 @@ class SPDTransformerConv(MessagePassing):
             distance = (nb.indices != nb.receivers()).to(torch.uint8)
         return self.bucket_bias(distance)
 
+    def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
+        if more is None:
+            return bias
+        expected = (adj.neighborhood.num_edges, self.heads)
+        if more.shape != expected:
+            raise ValueError(
+                f"attn_bias: shape {tuple(more.shape)}, expected one value per edge and head: "
+                f"{list(expected)}"
+            )
+        more = adj.to_rows(more)
+        return more if bias is None else bias_of_edges(bias) + more
+
     def _edges(
         self, adj: Adjacency, query: Tensor, bias: Bias, edge_attr: Tensor | None, given: object
     ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
@@ -225,6 +245,7 @@ class SPDTransformerConv(MessagePassing):
         edge_index: object,
         distance: Tensor | None = None,
         edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
     ) -> AttentionMap:
         """T^n, and attention weights [E, heads] without dropout in its order of edges."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
@@ -233,6 +254,7 @@ class SPDTransformerConv(MessagePassing):
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         edges, _ = self._edges(adj, query, bias, edge_attr, edge_index)
+        bias = self._with_more(bias, attn_bias, adj)
         return AttentionMap(adj.neighborhood, self._softmax(query, key, adj, bias, edges))
 
     def __repr__(self) -> str:
