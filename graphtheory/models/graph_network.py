@@ -233,7 +233,7 @@ class GraphNetwork(nn.Module):
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), norm, head
         self.virtual_nodes = nn.ModuleList(virtual_nodes)
         self.readout, self.attending = readout, attending
-        self.bias: PairBias | None = None if attending is None else attending.bias
+        self.bias = nn.Identity() if attending is None else attending.bias
         self.token = None
         if attending is not None and attending.token:
             self.token = nn.Parameter(torch.randn(norm.weight.numel()) * _TOKEN_STD)
@@ -272,7 +272,7 @@ class GraphNetwork(nn.Module):
     def _attended(
         self, batch: Any, tokens: GraphTokens | None
     ) -> tuple[Neighborhood | None, Tensor | None]:
-        if self.attending is None or self.bias is None:
+        if self.attending is None:
             return None, None
         distance, bias = _stored(batch, "distance"), self.bias(batch)
         if tokens is None:

@@ -88,8 +88,8 @@ class GraphSets(Source):
                     )
             elif bool((wrong := (y < -1) | (y >= num_classes)).any()):
                 raise ValueError(
-                    f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, or "
-                    "-1 for none"
+                    f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, "
+                    "or -1 for none"
                 )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
