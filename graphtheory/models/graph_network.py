@@ -236,7 +236,7 @@ class GraphNetwork(nn.Module):
         self.bias = nn.Identity() if attending is None else attending.bias
         self.token = None
         if attending is not None and attending.token:
-            self.token = nn.Parameter(torch.randn(norm.weight.numel()) * _TOKEN_STD)
+            self.token = nn.Parameter(torch.randn(next(norm.parameters()).numel()) * _TOKEN_STD)
 
     def forward(self, batch: Any) -> Tensor:
         """Outputs; see the class."""
