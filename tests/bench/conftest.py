@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from graphtheory.bench import problem
 from graphtheory.bench.spaces import SPACES, Space
 from graphtheory.bench.trial import NodeTrial, Outcome, run_trial
 
-Listen = Callable[[], list[tuple[NodeTrial, int]]]
+Listen = Callable[..., list[tuple[NodeTrial, int]]]
 
 
 def nearly(rows: Any) -> Any:
@@ -28,16 +29,16 @@ def nearly(rows: Any) -> Any:
 
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
-    """`listen()` is a list that every training on one graph is added to."""
+    """`listen(module)` is a list that every training the module asks for is added to."""
 
-    def to() -> list[tuple[NodeTrial, int]]:
+    def to(module: ModuleType = problem) -> list[tuple[NodeTrial, int]]:
         heard: list[tuple[NodeTrial, int]] = []
 
         def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> Outcome:
             heard.append((trial, seed))
             return run_trial(trial, data, seed=seed, **options)
 
-        monkeypatch.setattr(problem, "run_trial", told)
+        monkeypatch.setattr(module, "run_trial", told)
         return heard
 
     return to
