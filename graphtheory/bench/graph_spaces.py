@@ -13,17 +13,18 @@ from graphtheory.train import AdamOptions
 _NETWORK = frozenset(GraphConfig.__dataclass_fields__)
 _OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
 _INPUTS = frozenset({"nodes_per_batch"})
-_SMALL = 15_000  # training nodes of a set that is trained for all epochs
-_MOST, _LEAST = 300, 20  # epochs
-_FEW = 1000  # training graphs of a set on which one seed decides too little
+_SMALL = 30_000  # training nodes of a set that is trained for all epochs
+_MOST, _LEAST = 100, 30  # epochs
+_FEW = 2000  # training graphs of a set on which one seed decides too little
 
 SHARED: dict[str, tuple[Any, ...]] = {
     "hidden": (64, 128),
-    "layers": (3, 4, 6),
+    "layers": (3, 4, 5),
     "dropout": (0.1, 0.3, 0.5),
     "lr": (5e-4, 1e-3, 2e-3),
-    "weight_decay": (0.0, 1e-5, 1e-3),
+    "weight_decay": (0.0, 1e-2),
     "decoupled": (True,),
+    "average": (0.98,),
     "norm": ("batch", "layer"),
     "readout": ("mean", "sum", "max"),
     "virtual_node": (False, True),
@@ -32,7 +33,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "nodes_per_batch": (1024, 4096),
 }
 _ATTENTION: dict[str, tuple[Any, ...]] = {"heads": (4, 8), "attention_dropout": (0.0, 0.2)}
-_PLAIN = _ATTENTION | {"neighbors": ("all", "4"), "local": ("gine", None)}
+_PLAIN = _ATTENTION | {"neighbors": ("all", "3"), "local": ("gine", None)}
 EXTRA: dict[str, dict[str, tuple[Any, ...]]] = {
     "gt": _PLAIN | {"num_buckets": (10, 20), "value_encoding": (False, True)},
     "gt-plain": _PLAIN,
@@ -69,7 +70,7 @@ def graph_space(graphs: int, nodes: int) -> Space:
     return Space(
         epochs,
         patience=max(10, epochs // 3),
-        search_seeds=3 if graphs < _FEW else 1,
+        search_seeds=2 if graphs < _FEW else 1,
         shared=SHARED,
         extra=EXTRA,
         search_epochs=max(_LEAST, epochs // 2),

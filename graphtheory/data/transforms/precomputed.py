@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, BaseTransform
 
 from graphtheory.data.graph_sets import GraphSet
-from graphtheory.data.transforms.distances import AddDistances
+from graphtheory.data.transforms.distances import AddDistances, AddPaths, AddResistance
 from graphtheory.data.transforms.stored import with_transforms
 
 
@@ -27,7 +27,13 @@ class _Eigenvectors(BaseTransform):
 
 
 def precomputed(
-    graphs: GraphSet, *, distance: int = 0, walk: int = 0, laplacian: int = 0
+    graphs: GraphSet,
+    *,
+    distance: int = 0,
+    walk: int = 0,
+    laplacian: int = 0,
+    paths: int = 0,
+    resistance: int = 0,
 ) -> GraphSet:
     """The set with what is asked for on each graph, as `models.graph_zoo.precomputed` names it.
 
@@ -37,10 +43,16 @@ def precomputed(
         walk: Steps of PyG's `AddRandomWalkPE`; 0 is none.
         laplacian: Vectors of PyG's `AddLaplacianEigenvectorPE`, zeros where a graph has too few
             nodes; 0 is none.
+        paths: Steps of `AddPaths`; 0 is none.
+        resistance: 1 adds `resistance` by `AddResistance`.
     """
     steps: list[BaseTransform] = [AddDistances()] if distance else []
     if walk:
         steps.append(AddRandomWalkPE(walk))
     if laplacian:
         steps.append(_Eigenvectors(laplacian))
+    if paths:
+        steps.append(AddPaths(paths))
+    if resistance:
+        steps.append(AddResistance())
     return with_transforms(graphs, steps)
