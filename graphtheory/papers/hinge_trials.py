@@ -77,23 +77,14 @@ def train_hinge(
     first: Sequence[Tensor] = (),
     watch: Callable[[int], bool] = lambda step: False,
 ) -> int:
-    r"""Train T networks, each with its own batches and draws.
+    r"""Train T networks, each with its own batches and draws; the number of steps taken.
 
     .. math:: \psi \leftarrow \psi - \frac{\eta}{B} \sum_{n \in B_t}
         \nabla_\psi \max(1 - y_n F(x_n), 0)
 
-    Args:
-        network: All T networks.
-        task: Nodes and labels.
-        parameters: What is trained, changed in place.
-        options: Step size, batches, samples.
-        generator: Source of randomness.
-        first: Parameters that are trained alone for the first steps.
-        watch: Called with the number of steps taken, before each step and after the last;
-            training ends where it returns True.
-
-    Returns:
-        Steps taken.
+    Parameters are changed in place; those of `first` are trained alone for the first steps. `watch`
+    is called with the number of steps taken, before each step and after the last; training ends
+    where it returns True.
 
     Source: Li (2024), algorithm 4, eqs. (3.3) and (B.2).
     """

@@ -40,20 +40,17 @@ def phase_diagram(
     Source: figures 3.3 and 3.6 of Li (2024), which are black and white in the same sense.
     """
     rows = collected(cells, "cells", "share")
-    cases = order(rows, "case")
-    figure, panels = _grid(len(cases), 3.0)
-    for axes, case in zip(panels, cases, strict=True):
+    figure, panels = _panels(rows, 3.0, xlabel, title)
+    for case, axes in panels.items():
         mine = [row for row in rows if row["case"] == case]
         _heat(axes, mine)
         if case in laws:
             _line(axes, sorted(order(mine, "value")), laws[case])
-        _name(axes, case)
-        axes.set_xlabel(xlabel)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    panels[0].set_ylabel(ylabel)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    every = list(panels.values())
+    every[0].set_ylabel(ylabel)
     shades = ScalarMappable(Normalize(0, 1), _MAP)
-    figure.colorbar(shades, ax=panels, label="trials that succeed", shrink=0.8)
+    figure.colorbar(shades, ax=every, label="trials that succeed", shrink=0.8)
     return figure
 
 
@@ -109,24 +106,25 @@ def _short(x: float) -> str:
     return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
 
 
-def _grid(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Panels, two in a row where there are more than three."""
-    columns = count if count < 4 else 2
-    rows = -(-count // columns)
-    size = (max(WIDTH, 3.4 * columns), (height + 0.6) * rows)
+def _panels(rows: Rows, height: float, xlabel: str, title: str) -> tuple[Figure, dict[str, Axes]]:
+    """A named panel for each case, two in a row where there are more than three."""
+    cases = order(rows, "case")
+    columns = len(cases) if len(cases) < 4 else 2
+    lines = -(-len(cases) // columns)
+    size = (max(WIDTH, 3.4 * columns), (height + 0.6) * lines)
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for axes in grid.flat[count:]:
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    for axes in grid.flat[len(cases) :]:
         axes.set_visible(False)
-    return figure, list(grid.flat[:count])
-
-
-def _name(axes: Axes, case: str) -> None:
-    """The case above its panel, on two lines where it is long."""
-    first, comma, rest = case.partition(", ")
-    short, _, rest = rest.partition(", ")
-    text = f"{first}{comma}{short}" + (f"\n{rest}" if rest else "")
-    axes.set_title(text, fontsize=9, fontweight="normal")
+    panels = dict(zip(cases, grid.flat, strict=False))
+    for case, axes in panels.items():
+        first, comma, rest = case.partition(", ")
+        short, _, rest = rest.partition(", ")
+        name = f"{first}{comma}{short}" + (f"\n{rest}" if rest else "")  # long ones on two lines
+        axes.set_title(name, fontsize=9, fontweight="normal")
+        axes.set_xlabel(xlabel)
+    return figure, panels
 
 
 @styled
@@ -150,9 +148,8 @@ def step_curves(
     Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
     runs = collected(rows, "rows", value)
-    cases = order(runs, "case")
-    figure, panels = _grid(len(cases), 2.8)
-    for axes, case in zip(panels, cases, strict=True):
+    figure, panels = _panels(runs, 2.8, xlabel, title)
+    for case, axes in panels.items():
         mine = [row for row in runs if row["case"] == case]
         for index, name in enumerate(order(mine, "series")):
             style = look(index) | {"marker": None}
@@ -160,21 +157,19 @@ def step_curves(
             band_line(axes, line, "step", value, style, name)
             if name in (marks or {}):
                 axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
-        _name(axes, case)
         if boundary is not None:
             axes.axvline(boundary, color="black", linestyle="--", linewidth=1)
-        axes.set_xlabel(xlabel)
         axes.grid(axis="y")
         if log:
             axes.set_yscale("log")
-    for axes in panels[:: 2 if len(panels) > 3 else len(panels)]:
+    every = list(panels.values())
+    for axes in every[:: 2 if len(every) > 3 else len(every)]:
         axes.set_ylabel(ylabel)
-    if len(panels) > 3:
-        lines = panels[-1].get_legend_handles_labels()
+    if len(every) > 3:
+        lines = every[-1].get_legend_handles_labels()
         figure.legend(*lines, loc="outside lower center", ncols=3)
     else:
-        panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        every[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
@@ -190,9 +185,8 @@ def power_laws(
     Source: figures 3.7 and B.6 of Li (2024).
     """
     rows = collected(points, "points", "number")
-    cases = order(rows, "case")
-    figure, panels = _grid(len(cases), 2.8)
-    for index, (axes, case) in enumerate(zip(panels, cases, strict=True)):
+    figure, panels = _panels(rows, 2.8, xlabel, title)
+    for index, (case, axes) in enumerate(panels.items()):
         mine = [row for row in rows if row["case"] == case]
         values = sorted(order(mine, "value"))
         bands = [band([r["number"] for r in mine if r["value"] == v]) for v in values]
@@ -211,16 +205,11 @@ def power_laws(
             axis.set_major_locator(ticks)
             axis.set_major_formatter(lambda x, _: _short(x))
             axis.set_minor_locator(NullLocator())
-        _name(axes, case)
-        axes.set_xlabel(xlabel)
         axes.grid()
         axes.legend(fontsize=8)
-    for axes in panels:
-        axes.set_ylabel(ylabel)
         place = axes.get_subplotspec()
-        if place is not None and not place.is_first_col():
-            axes.set_ylabel("")
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        if place is None or place.is_first_col():
+            axes.set_ylabel(ylabel)
     return figure
 
 

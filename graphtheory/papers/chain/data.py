@@ -123,9 +123,6 @@ def _moved(matrix: Tensor, at: Tensor, generator: Generator) -> Tensor:
 class ChainData:
     """The synthetic data of section 7.5.
 
-    Raises:
-        ValueError: If patterns do not fit or a number is out of range.
-
     Source:
         Li (2024), section 7.5. Every prompt has a task of its own, in training, too; the source
         does not say how many permutations it draws.
@@ -140,8 +137,8 @@ class ChainData:
     """
 
     dim: int = 30  # d_X
-    num_patterns: int = 20  # M, patterns of training
-    num_test_patterns: int = 10  # M', random orthonormal combinations of them
+    num_patterns: int = 20  # M, patterns of training, at most d_X
+    num_test_patterns: int = 10  # M', 2 to M: random orthonormal combinations
     steps: int = 3  # K
     share: float = 0.4  # alpha, of training
     contexts: int = 20  # l_tr (not in the source)

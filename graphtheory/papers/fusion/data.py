@@ -32,9 +32,6 @@ class Subspaces:
 
     with unit vectors; the noise is as large as eq. (6) allows.
 
-    Raises:
-        ValueError: A number out of its range.
-
     Source: Li and Pimentel-Alarcon (2024), Deep Fusion, "One-Layer Fusion without Noise", eq. (6).
 
     Example:

@@ -25,9 +25,6 @@ class TensorInit:
     The subspace U is spanned by the K eigenvectors of largest absolute eigenvalue of Q_2, or of
     Q_3(I, I, alpha) for a symmetric mixture; R_3 = Q_3(U, U, U) is decomposed; (C.5) fits Q_1.
 
-    Raises:
-        ValueError: If a number is below 1.
-
     Source:
         Li (2024), subroutine 1, (C.2) to (C.5). `printed` is the printed method, but for its
         decomposition: Kuleshov et al. (2015) diagonalize many contractions together,

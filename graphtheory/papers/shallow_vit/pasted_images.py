@@ -22,9 +22,6 @@ class Pasted:
     background one of 0..199, drawn for each patch. Removing the tokens of least rank thus removes
     background at random before anything else.
 
-    Raises:
-        ValueError: If sizes do not fit.
-
     Source:
         Li (2024), section 2.4.2: CIFAR-10 images in regions of 26 x 26 pixels of ImageNet plants of
         32 x 32. Differs: textures that are drawn in place of photographs of plants, and regions

@@ -16,17 +16,12 @@ from graphtheory.patterns.draw import edge_weight
 
 
 class SampledGCNs:
-    r"""T networks F of eq. (5.4) on the union of T graphs, for the rows that are asked for.
+    """T networks F of eq. (5.4) on the union of T graphs, for the rows that are asked for.
 
     Differs from T calls of `SampledGCN` in rounding alone: both hidden layers aggregate before they
-    multiply, since few rows are asked for, and add the bias within the product.
-
-    Args:
-        tasks: All with the same numbers of features and outputs.
-        width: m_1 = m_2.
-        fixed: See `SampledGCN`.
-        generator: Source of the initial parameters, which are drawn matrix by matrix: W of every
-            network, then V of every network, and so on.
+    multiply, since few rows are asked for, and add the bias within the product. All tasks have the
+    same numbers of features and outputs, m_1 = m_2 = `width`. The initial parameters are drawn
+    matrix by matrix: W of every network, then V of every network, and so on.
 
     Attributes:
         networks: Their parameters.

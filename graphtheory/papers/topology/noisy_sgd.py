@@ -17,14 +17,12 @@ def _not_negative(**values: float) -> None:
 class Perturbation:
     """Random perturbations that the analysis needs and practice does not; none by default.
 
-    Raises:
-        ValueError: If a deviation is negative.
-
     Source: Li (2024), section 5.3.3.
     """
 
-    sigma_w: float = 0.0  # standard deviation of W^rho, which smooths W
-    sigma_v: float = 0.0  # standard deviation of V^rho
+    # standard deviations, 0 or more: of W^rho, which smooths W, and of V^rho
+    sigma_w: float = 0.0
+    sigma_v: float = 0.0
     signs: bool = False  # multiply the learned changes by a random diagonal matrix Sigma of signs
     noise: float = 0.0  # standard deviation of the noise that is added to every gradient
 
@@ -37,9 +35,6 @@ class Regularizers:
     r""":math:`\lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2`.
 
     The first norm is over columns: :math:`\|W\|_{2,4}^4 = \sum_i \|w_i\|_2^4`. None by default.
-
-    Raises:
-        ValueError: If a coefficient is negative.
 
     Source: Li (2024), eqs. (5.1), (5.11).
     """
@@ -61,11 +56,7 @@ class Regularizers:
 
 @dataclass(frozen=True)
 class Algorithm2:
-    """Options of `train_on_samples`.
-
-    Raises:
-        ValueError: If a number is out of range.
-    """
+    """Options of `train_on_samples`."""
 
     step_size: float = 1e-3  # eta, above 0 and below 1
     outer: int = 1  # T, at least 1

@@ -43,12 +43,8 @@ class SampledTrials:
 
     by SGD or Adam, also over the biases and C where everything is trained. All three layers share
     the sample A^s, which is drawn again in every step. `training.train_on_samples` is the same for
-    one network, with all rows and all options of algorithm 2.
-
-    Args:
-        tasks: All with the same numbers of features, outputs and labeled nodes.
-        options: Of all of them.
-        generator: Source of all randomness.
+    one network, with all rows and all options of algorithm 2. All tasks have the same numbers of
+    features, outputs and labeled nodes.
 
     Raises:
         TypeError: If a sampler does not scale columns alone.
