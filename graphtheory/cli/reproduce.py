@@ -25,7 +25,7 @@ from graphtheory.cli.show import (
 )
 
 if TYPE_CHECKING:
-    from graphtheory.papers.figure import Figure, Measurements, Report
+    from graphtheory.papers.figure import DataSets, Figure, Measurements, Report
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Reproduce(Command):
         self._refuse(figure)
         with refusing():
             if figure.data:
-                _load(dataset, root, images=figure.data.images)
+                _load(dataset, root, figure.data)
             grid = figure.settings(
                 dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
             )
@@ -127,11 +127,11 @@ class Reproduce(Command):
                 return grid.measure(figure.run, steps, kept=kept)
 
 
-def _load(dataset: str, root: Path | None, *, images: bool) -> None:
+def _load(dataset: str, root: Path | None, data: DataSets) -> None:
     """Load the data set, which raises where it cannot be loaded."""
     from graphtheory.data import graphs, image_sets
 
-    (image_sets if images else graphs).load(dataset, root)
+    (data.read or (image_sets if data.images else graphs).load)(dataset, root)
 
 
 def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:

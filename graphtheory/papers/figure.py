@@ -53,6 +53,7 @@ class DataSets:
     default: str  # the one that is taken where none is named
     only: tuple[str, ...] = ()  # those that it is made for; empty for every graph
     images: bool = False  # whether they are sets of images, not graphs
+    read: Callable[[str, Path | None], Any] | None = None  # loads one that is no graph for nodes
 
     def __str__(self) -> str:
         """In words, for the list of figures."""

@@ -1,0 +1,150 @@
+"""Which graphs a network can tell apart: distances in the logits, in the values, resistances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Generator
+from torch_geometric.data import Data
+
+from graphtheory.bench.rows import Row
+from graphtheory.data.expressiveness import expressiveness_pairs
+from graphtheory.papers.core_neighborhood.expressiveness import (
+    NETWORKS,
+    PROFILES,
+    RandomNetwork,
+    gap,
+    prepared,
+    profile,
+    relabeled,
+)
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import groups
+from graphtheory.report.table import Table
+
+LOGITS = "distance in the logits"
+SETS = ("csl", "brec", "sr25", "exp", "cexp")
+CONSTANT = ("csl", "brec", "sr25")
+"""Sets whose nodes all have the same features."""
+
+
+@dataclass(frozen=True)
+class Pairs(Grid):
+    """Networks of random weights on pairs of graphs.
+
+    Attributes:
+        dataset: Name of a set of pairs.
+        root: Folder with the raw files.
+        networks: What reads the graphs.
+        seeds: Of the weights; a pair is told apart if one of them does.
+        tolerance: Relative difference of outputs above which two graphs are told apart.
+        every: One of so many pairs is taken.
+    """
+
+    dataset: str = "csl"
+    root: Path | None = unrecorded(None)
+    networks: tuple[str, ...] = axis("network", (PROFILES, *NETWORKS))
+    seeds: int = axis("seed", 3)
+    tolerance: float = 1e-9
+    every: int = 1
+
+
+@torch.no_grad()
+def compare(grid: Pairs, network: str, seed: int) -> list[Measured]:
+    """The pairs told apart, and the largest difference between a graph and its relabeled copy."""
+    pairs = _pairs(grid.dataset, grid.root, grid.every)
+    if network == PROFILES:
+        told = [i for i, of in enumerate(pairs) if _differ(*map(profile, of[:2]))]
+        control = float(any(_differ(profile(a), profile(copy)) for a, _, copy in pairs))
+        gaps = [float(i in told) for i in range(len(pairs))]
+    else:
+        model = RandomNetwork(network, pairs[0][0].x.size(1), Generator().manual_seed(seed))
+        outputs = [[model(graph) for graph in of] for of in pairs]
+        gaps = [gap(a, b) for a, b, _ in outputs]
+        control = max(gap(a, copy) for a, _, copy in outputs)
+        told = [i for i, size in enumerate(gaps) if size > grid.tolerance]
+    return [
+        {
+            "network": network, "seed": seed, "pairs": len(pairs), "told": told,
+            "control": control, "largest_alike": max(_without(gaps, told), default=0.0),
+            "least_told": min((gaps[i] for i in told), default=None),
+        }
+    ]  # fmt: skip
+
+
+def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return not torch.equal(a, b)
+
+
+def _without(gaps: list[float], told: list[int]) -> list[float]:
+    return [size for i, size in enumerate(gaps) if i not in set(told)]
+
+
+@lru_cache(maxsize=1)
+def _pairs(dataset: str, root: Path | None, every: int) -> list[tuple[Data, Data, Data]]:
+    """Both graphs of each pair, and a relabeled copy of the first."""
+    generator, out = Generator().manual_seed(0), []
+    known: dict[int, Data] = {}
+    for a, b in expressiveness_pairs(dataset, root)[::every]:
+        for graph in (a, b):
+            if id(graph) not in known:
+                known[id(graph)] = prepared(graph)
+        copy = prepared(relabeled(a, generator))
+        out.append((known[id(a)], known[id(b)], copy))
+    return out
+
+
+def _show(grid: Pairs, measured: Measurements) -> Shown:
+    lines, rows = [], []
+    for (network,), mine in groups(measured, "network").items():
+        total, by_seed = mine[0]["pairs"], [len(one["told"]) for one in mine]
+        union = len({i for one in mine for i in one["told"]})
+        control = max(one["control"] for one in mine)
+        alike = max(one["largest_alike"] for one in mine)
+        least = min((one["least_told"] for one in mine if one["told"]), default=None)
+        lines.append(
+            [network, f"{union} of {total}", f"{min(by_seed)} to {max(by_seed)}",
+             "" if least is None else f"{least:.0e}", f"{alike:.0e}", f"{control:.0e}"]
+        )  # fmt: skip
+        about = {"dataset": grid.dataset, "network": network}
+        rows += [
+            Row.of("pairs told apart", union, "pairs", **about),
+            Row.of("pairs", total, "pairs", **about),
+            Row.of("difference of relabeled copies", control, "1", **about),
+        ]
+    heads = ["network", "told apart", "by one seed", "least difference of these",
+             "largest of the others", "of relabeled copies"]  # fmt: skip
+    return Shown(Table("pairs of graphs told apart", heads, lines), rows)
+
+
+def copies_are_alike(grid: Pairs, measured: Measurements) -> Verdict:
+    """Whether relabeled copies stay within the tolerance, without which nothing counts."""
+    bad = [one["network"] for one in measured if one["control"] > grid.tolerance]
+    said = "all within" if not bad else f"not within, of {', '.join(dict.fromkeys(bad))},"
+    return Verdict(f"Relabeled copies are {said} the tolerance of {grid.tolerance:g}.")
+
+
+def logits_alone(grid: Pairs, measured: Measurements) -> Verdict:
+    """With equal features a bias in the logits changes no output: all values are the same."""
+    told = {i for one in measured if one["network"] == LOGITS for i in one["told"]}
+    if grid.dataset.lower() not in CONSTANT:
+        return Verdict("Nodes have features of two kinds here, so attention weights matter.")
+    found = "holds" if not told else f"not found: {len(told)} pairs differ"
+    return Verdict(f"Distances in the logits alone tell no graphs of equal nodes apart: {found}.")
+
+
+def _quick(grid: Pairs) -> Pairs:
+    return replace(grid, seeds=1, every=1 if grid.dataset in ("csl", "sr25") else 10)
+
+
+FIGURES = (
+    Figure(
+        "expressiveness", "which pairs of graphs distances in logits, in values, resistances tell",
+        Pairs(), compare, _show, (copies_are_alike, logits_alone), None, _quick,
+        DataSets("csl", SETS, read=expressiveness_pairs),
+    ),
+)  # fmt: skip
