@@ -93,7 +93,7 @@ def node_encoder(features: Columns, config: GraphConfig) -> NodeEncoder:
     if config.laplacian:
         encodings.append(LaplacianEncoding(config.laplacian, config.hidden))
     degree = DegreeEmbedding(_MAX_DEGREE, config.hidden) if config.degree else None
-    return NodeEncoder(features, config.hidden, degree=degree, encodings=encodings)
+    return NodeEncoder(features, config.hidden, degree=degree, encodings=encodings, normalize=True)
 
 
 def precomputed(name: str, config: GraphConfig) -> dict[str, int]:

@@ -113,6 +113,7 @@ class NodeEncoder(nn.Module):
         dim: Features of the result.
         degree: Degree embedding to add; None is none.
         encodings: Encodings of stored attributes to add: `LaplacianEncoding`, `WalkEncoding`.
+        normalize: Batch norm of floating features first, whatever their units.
 
     Shapes:
         a PyG `Batch` or `Data` with x, edge_index and the attribute ``encoding.name`` of each
@@ -137,8 +138,12 @@ class NodeEncoder(nn.Module):
         *,
         degree: DegreeEmbedding | None = None,
         encodings: Sequence[LaplacianEncoding | WalkEncoding] = (),
+        normalize: bool = False,
     ) -> None:
         super().__init__()
+        self.norm: nn.Module = nn.Identity()
+        if normalize and isinstance(features, int):
+            self.norm = nn.BatchNorm1d(features)
         self.features, self.degree = feature_encoder(features, dim), degree
         self.encodings = nn.ModuleList(encodings)
 
@@ -164,5 +169,5 @@ class NodeEncoder(nn.Module):
         if isinstance(self.features, nn.Linear):
             x = x[:, None] if x.dim() == 1 else x
             check_width("x", x, self.features.in_features)
-            return self.features(x.to(self.features.weight.dtype))
+            return self.features(self.norm(x.to(self.features.weight.dtype)))
         return self.features(x)

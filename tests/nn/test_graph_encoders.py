@@ -121,3 +121,11 @@ def test_what_a_batch_lacks_is_named() -> None:
         NodeEncoder(4, 8)(data)
     with pytest.raises(ValueError, match="x: the batch has none"):
         NodeEncoder(4, 8)(Data(edge_index=data.edge_index))
+
+
+def test_normalized_features_have_no_unit() -> None:
+    torch.manual_seed(0)
+    encoder = NodeEncoder(3, 4, normalize=True)
+    x, edge_index = torch.randn(20, 3), torch.zeros(2, 0, dtype=torch.int64)
+    plain, scaled = (encoder(Data(x=values, edge_index=edge_index)) for values in (x, 1e4 * x + 7))
+    torch.testing.assert_close(plain, scaled, rtol=1e-3, atol=1e-3)
