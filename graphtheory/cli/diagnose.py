@@ -130,8 +130,12 @@ class Diagnose(Command):
 
     def _sampling(self, screen: Screen, name: str) -> None:
         from graphtheory.bench.rows import Environment, write_csv
-        from graphtheory.papers.topology.diagnosis import SAMPLERS, SamplingDiagnosis
-        from graphtheory.papers.topology.diagnosis_report import sampling_picture, sampling_tables
+        from graphtheory.papers.topology.diagnosis import (
+            SAMPLERS,
+            SamplingDiagnosis,
+            sampling_picture,
+            sampling_tables,
+        )
         from graphtheory.plot import save
 
         known("--sampling", name, tuple(SAMPLERS))

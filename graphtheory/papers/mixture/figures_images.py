@@ -19,12 +19,15 @@ from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Ver
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.image_groups import (
     KINDS,
+    RECIPES,
     Grouped,
+    Recipe,
     TwoKinds,
     covariance_norm,
+    errors,
+    learn,
     with_noisy_copies,
 )
-from graphtheory.papers.mixture.image_training import RECIPES, Recipe, errors, learn
 from graphtheory.papers.mixture.mixtures import found_table
 from graphtheory.papers.pivot import groups
 from graphtheory.patterns.draw import derive

@@ -12,13 +12,7 @@ from graphtheory.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.mixture.mixtures import (
-    SHORT,
-    Mixtures,
-    found_rows,
-    found_table,
-    laws,
-)
+from graphtheory.papers.mixture.mixtures import SHORT, Mixtures, found_rows, found_table, laws
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, critical_point
 from graphtheory.papers.phases import cells, number

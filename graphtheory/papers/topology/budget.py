@@ -10,14 +10,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.papers.topology import bounds
-from graphtheory.patterns import (
-    LADIES,
-    DegreeGroups,
-    FastGCN,
-    GraphSAGE,
-    Pattern,
-    UniformNodes,
-)
+from graphtheory.patterns import LADIES, DegreeGroups, FastGCN, GraphSAGE, Pattern, UniformNodes
 from graphtheory.patterns.fastgcn import column_norms
 from graphtheory.patterns.rows import layers_on_rows
 

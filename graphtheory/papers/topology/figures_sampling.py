@@ -15,13 +15,7 @@ from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Ver
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS
 from graphtheory.papers.topology.picture import score_dots
-from graphtheory.papers.topology.sampling import (
-    FULL,
-    MLP,
-    Sampling,
-    candidates,
-    scores,
-)
+from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, scores
 from graphtheory.report.table import Table, percent_spread
 
 _POINT = 0.01

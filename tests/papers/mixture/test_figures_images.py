@@ -9,8 +9,7 @@ import torch
 
 from graphtheory.cli import main
 from graphtheory.papers.mixture.figures_images import FIGURES, Minorities, group_errors
-from graphtheory.papers.mixture.image_groups import TwoKinds
-from graphtheory.papers.mixture.image_training import Recipe
+from graphtheory.papers.mixture.image_groups import Recipe, TwoKinds
 from tests.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 

@@ -1,11 +1,16 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator, Tensor
 
 from graphtheory.papers.mixture.image_groups import (
     Grouped,
+    Recipe,
     TwoKinds,
     covariance_norm,
+    errors,
+    learn,
     with_noisy_copies,
 )
 
@@ -59,3 +64,14 @@ def test_copies_have_the_noise_and_the_rest_has_none() -> None:
         with_noisy_copies(given, 1, 21, 1.0, drawn())
     with pytest.raises(ValueError, match="variance: got -1"):
         with_noisy_copies(given, 1, 2, -1.0, drawn())
+
+
+def test_a_network_learns_and_errors_are_of_each_group() -> None:
+    y = torch.arange(64) % 2
+    x = torch.where(y == 1, 1.0, -1.0)[:, None, None, None].expand(64, 1, 4, 4).contiguous()
+    examples = Grouped(x, y, torch.arange(64) // 32)
+    recipe = replace(Recipe(), epochs=20, batch_size=20, widths=(8,))
+    net = learn(examples, recipe, 0)
+    assert errors(net, examples) == [0, 0]
+    wrong = examples._replace(y=torch.where(examples.group == 1, 1 - y, y))
+    assert errors(net, wrong) == [0, 1]

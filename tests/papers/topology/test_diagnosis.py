@@ -2,8 +2,12 @@ import pytest
 import torch
 
 from graphtheory.bench.rows import Row
-from graphtheory.papers.topology.diagnosis import SAMPLERS, SamplingDiagnosis
-from graphtheory.papers.topology.diagnosis_report import sampling_picture, sampling_tables
+from graphtheory.papers.topology.diagnosis import (
+    SAMPLERS,
+    SamplingDiagnosis,
+    sampling_picture,
+    sampling_tables,
+)
 from graphtheory.patterns import FastGCN
 
 NAMES = ("nodes", "mean degree", "psi", "largest p*", "smallest share")
