@@ -26,10 +26,8 @@ Read = Callable[[Any, Measurements], Mapping[str, Any]]
 def over(setting: str, measure: str, line: str = "{case}") -> Read:
     """Reads a measure over a setting, for each line of a figure.
 
-    Args:
-        setting: Key of what varies along a line.
-        measure: Key of what is read. Measurements without it are left out.
-        line: Name of a line, with keys of a measurement in braces, such as "{labels} images".
+    A line is named with keys of a measurement in braces, such as "{labels} images". Measurements
+    without the measure are left out.
 
     Example:
         >>> measured = [{"case": "a", "n": n, "seed": 0, "error": 1 / n} for n in (4, 2)]

@@ -61,21 +61,13 @@ def draw_prompts(
     transitions: Tensor | None = None,
     noise: float = 0.0,
 ) -> ChainPrompts:
-    r"""Prompts of given tasks, one of each.
+    r"""Prompts of given tasks int64 [B, K, M], one of each, with l = `contexts` examples.
 
-    A share of the examples, rounded to a whole number, starts at the query's pattern, the others at
-    other patterns, in random order. Steps of examples follow the transition matrices, and their
-    vectors have noise :math:`\delta \perp \mathcal M'` of fixed length. The query has right steps
-    and no noise.
-
-    Args:
-        patterns: [M, d], orthonormal where there is noise.
-        task: int64 [B, K, M].
-        contexts: l.
-        share: alpha or alpha', 0 to 1.
-        generator: Source of randomness.
-        transitions: [B, K, M, M]; None for right steps.
-        noise: Length of delta.
+    A share of the examples, alpha or alpha', rounded to a whole number, starts at the query's
+    pattern, the others at other patterns, in random order. Steps of examples follow the transition
+    matrices [B, K, M, M], None for right steps, and their vectors have noise :math:`\delta \perp
+    \mathcal M'` of fixed length. The query has right steps and no noise. Patterns are [M, d],
+    orthonormal where there is noise.
 
     Raises:
         ValueError: If a number is out of range, tasks or matrices do not fit, or there is noise

@@ -49,14 +49,11 @@ def cot_generate(
 
     Args:
         model: Trained.
-        context: E_1..E_l of `ChainPrompts.columns`.
-        query: x_query.
-        vocabulary: The possible outputs.
+        context: E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d].
+        query: x_query [B, d].
+        vocabulary: The possible outputs [M, d].
         steps: K.
         attention: Whether to return the weights of every step.
-
-    Shapes:
-        context [B, l K, 2 d], query [B, d], vocabulary [M, d].
 
     Raises:
         ValueError: If there is no step, no example, or queries of another number or width.

@@ -82,11 +82,6 @@ def right_end_leads(matrix: Tensor, task: Tensor) -> Tensor:
     The condition holds for a task where it holds for all starts. Equal entries fail it.
 
     Source: Li (2024), eq. (7.21).
-
-    Example:
-        >>> right_end_leads(torch.tensor([[0.56, 0.44], [0.64, 0.36]]),
-        ...                 torch.tensor([[0, 1], [1, 0]])).tolist()
-        [False, True]
     """
     end = trajectories(task)[..., -1, :, None]
     return matrix.gather(-1, end)[..., 0] > matrix.scatter(-1, end, -1).amax(-1)

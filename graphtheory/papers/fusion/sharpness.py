@@ -16,23 +16,16 @@ def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> f
     .. math:: S(A) = \frac{\min_{i \ne j,\, y_i = y_j} A_{ij}}{\max_{y_p \ne y_q} A_{pq}}
 
     Infinity where nothing passes between classes and something within each; 0 where a pair of a
-    class has nothing. One pair decides it, so noise in a single entry does.
-
-    Args:
-        attention: Weights, 0 or more; leading axes, such as heads, count as more pairs.
-        labels: Class of each sample.
-        diagonal: Whether the attention of a sample to itself counts as within its class.
-
-    Shapes:
-        attention [..., B, B], labels int64 [B].
+    class has nothing. One pair decides it, so noise in a single entry does. Weights, 0 or more, are
+    [..., B, B], where leading axes, such as heads, count as more pairs, labels int64 [B];
+    `diagonal` says whether the attention of a sample to itself counts as within its class.
 
     Raises:
-        ValueError: Shapes that do not fit, weights that are negative or not finite, one class, or
+        ValueError: If shapes do not fit, weights are negative or not finite, or there is one class,
+        or
             no pair within a class.
 
-    Source:
-        Li and Pimentel-Alarcon (2024), Deep Fusion, definition 2, which does not say whether i = j
-        counts.
+    Source: Li and Pimentel-Alarcon (2024), definition 2, which does not say whether i = j counts.
 
     Example:
         >>> attention = torch.tensor([[0.5, 0.4, 0.1], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])
@@ -70,10 +63,6 @@ def class_mass(attention: Tensor, labels: Tensor) -> ClassMass:
 
     A row whose attention is on itself alone is left out; heads are averaged. Block-diagonal
     attention has mass 1. Arguments and errors as in `sharpness`.
-
-    Example:
-        >>> class_mass(torch.full((1, 4, 4), 0.25), torch.tensor([0, 0, 1, 1])).mass
-        0.3333333432674408
     """
     within, _ = _pairs(attention, labels, diagonal=False)
     _no_negative(attention)
