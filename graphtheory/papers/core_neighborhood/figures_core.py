@@ -47,18 +47,11 @@ SPACE = Space(
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained.
+    """What is trained: one layer on a ball, or z layers of one hop each."""
 
-    Attributes:
-        name: In tables and pictures.
-        model: One of `models.zoo.NAMES`.
-        beyond: Its one layer attends to the ball of z + `beyond` hops; None for z layers of one
-            hop each.
-    """
-
-    name: str
-    model: str
-    beyond: int | None = None
+    name: str  # in tables and pictures
+    model: str  # one of `models.zoo.NAMES`
+    beyond: int | None = None  # the ball has z + `beyond` hops; None for layers of one hop
 
     def trial(self, chosen: NodeTrial, z: int) -> NodeTrial:
         """The options of a candidate on this network's neighbors and depth."""
@@ -91,27 +84,16 @@ class CoreDistance(Grid):
     Edges are taken in both directions. A seed draws patterns, noise, split and weights. All
     networks are residual stacks of the same width; the options that are left are chosen for each of
     them at each z, by the validation score on the first seed, from as many candidates.
-
-    Attributes:
-        dataset: Name of a graph, whose edges are taken and nothing else.
-        root: Folder with the raw files.
-        distances: z, hops.
-        networks: What is trained.
-        farthest: Hops of the largest ball; a wider one is left out.
-        budget: Candidates of a network.
-        epochs: Upper bound for each training.
-        patience: Epochs without a better validation score.
-        seeds: Draws.
     """
 
-    dataset: str = TASK
+    dataset: str = TASK  # a graph, whose edges are taken and nothing else
     root: Path | None = unrecorded(None)
-    distances: tuple[int, ...] = axis("z", (1, 2, 3, 4, 5))
+    distances: tuple[int, ...] = axis("z", (1, 2, 3, 4, 5))  # hops
     networks: tuple[Network, ...] = axis("network", NETWORKS)
-    farthest: int = 5
-    budget: int = 4
-    epochs: int = SPACE.epochs
-    patience: int = SPACE.patience
+    farthest: int = 5  # hops of the largest ball; a wider one is left out
+    budget: int = 4  # candidates of a network
+    epochs: int = SPACE.epochs  # upper bound for each training
+    patience: int = SPACE.patience  # epochs without a better validation score
     seeds: int = axis("seed", 5)
 
 

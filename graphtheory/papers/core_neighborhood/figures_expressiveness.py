@@ -34,23 +34,14 @@ CONSTANT = ("csl", "brec", "sr25")
 
 @dataclass(frozen=True)
 class Pairs(Grid):
-    """Networks of random weights on pairs of graphs.
+    """Networks of random weights on pairs of graphs; one seed that tells a pair apart is enough."""
 
-    Attributes:
-        dataset: Name of a set of pairs.
-        root: Folder with the raw files.
-        networks: What reads the graphs.
-        seeds: Of the weights; a pair is told apart if one of them does.
-        tolerance: Relative difference of outputs above which two graphs are told apart.
-        every: One of so many pairs is taken.
-    """
-
-    dataset: str = "csl"
+    dataset: str = "csl"  # a set of pairs
     root: Path | None = unrecorded(None)
     networks: tuple[str, ...] = axis("network", (PROFILES, *NETWORKS))
-    seeds: int = axis("seed", 3)
-    tolerance: float = 1e-9
-    every: int = 1
+    seeds: int = axis("seed", 3)  # of the weights
+    tolerance: float = 1e-9  # relative difference of outputs that tells two graphs apart
+    every: int = 1  # one of so many pairs is taken
 
 
 @torch.no_grad()

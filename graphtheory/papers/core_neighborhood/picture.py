@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from statistics import median
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from graphtheory.papers.curve_pictures import band_line
 from graphtheory.plot.style import (
+    COLORS,
+    LIGHT,
     Rows,
     band,
     collected,
@@ -74,7 +77,8 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
     figure, (left, right) = panels(2, height=4.2, width=9.0)
     for index, name in enumerate(order(runs, "network")):
         mine = [row for row in runs if row["network"] == name]
-        band_line(left, mine, "z", "test", look(index), name, scale=100)
+        style = look(index) if index < len(COLORS) else {"color": LIGHT, "marker": "*"}
+        band_line(left, mine, "z", "test", style, name, scale=100)
     for index, z in enumerate(sorted(order(runs, "z"))):
         every = [[r["b"] for r in runs if (r["network"], r["z"]) == (name, z) and "b" in r]
                  for name in bias_of]  # fmt: skip
@@ -84,6 +88,7 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
     left.set_xticks(sorted(order(runs, "z")))
     left.set_xlabel("distance z that decides (hops)")
     left.set_ylabel("test accuracy (%)")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_xlabel("distance (hops)")
     right.set_ylabel("learned b, mean removed")
     right.legend()
