@@ -483,6 +483,42 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     assert key.startswith("mine-")
 
 
+def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
+    by_hand = ("--data", molecules, "--epochs", "1", "--set", "walk=4,readout=token,lr=0.002")
+    words = ("bench", *by_hand, "--models", "gt,gcn", "--seeds", "1", "--out", "b")
+    told = "walk=4, readout=token, lr=0.002 (gcn ignores readout=token)"
+    code, out, _ = run(*words)
+    assert code == 0 and f"Set by hand: {told}." in out and f"Options set by hand: {told}." in out
+    assert f"set by hand: {told}; others default" in (tmp_path / "b/report.html").read_text("utf-8")
+    assert "2 of 2 runs are known" in run(*words, "--resume")[1]
+    other = (*words[:6], "walk=5", *words[7:])
+    assert "under other settings: network" in refused(run(*other, "--resume"))
+    code, out, _ = run("train", *by_hand, "--model", "gt", "--out", "t")
+    assert code == 0 and "Set by hand: walk=4, readout=token, lr=0.002." in out
+    kept = json.loads((tmp_path / "t/result.json").read_text())
+    assert kept["options"]["network"]["walk"] == 4 and kept["options"]["optimizer"]["lr"] == 0.002
+    assert kept["set_by_hand"] == "walk=4, readout=token, lr=0.002"
+    other = ("train", *by_hand[:-1], "walk=4,readout=token,lr=0.003", "--model", "gt", "--out", "t")
+    assert "another run" in refused(run(*other, "--resume"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--set", "walk=3"), "options: unknown 'walk', expected some of activation, att"),
+        (("train", "--set", "hidden=x"), "hidden: got 'x', expected a whole number"),
+        (("train", "--set", "hidden"), "options: got 'hidden', expected NAME=VALUE such as"),
+        (("bench", "--models", "vit", "--set", "lr=1"), "--set: got lr=1, expected none for im"),
+        (("train", "--model", "vit", "--set", "lr=1"), "--set: got lr=1, expected none for im"),
+        (("train", "--task", "contrastive", "--set", "lr=1"), "expected none for a contrastive"),
+    ],
+)
+def test_options_by_hand_that_cannot_be_used(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

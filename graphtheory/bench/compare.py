@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ def compare(
     seeds: int = 3,
     epochs: int | None = None,
     budget: int = 0,
+    options: Mapping[str, Any] | None = None,
     out: str | PathLike[str] | None = None,
     root: str | PathLike[str] | None = None,
     progress: bool = True,
@@ -44,6 +45,8 @@ def compare(
         epochs: At most so many; None is the data's own number.
         budget: Candidates a model of a search on validation before; 0 takes options that are
             known, or defaults, and the table says so.
+        options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
+            every model that reads them; not with a search.
         out: Folder where finished runs are kept and taken up again, and results are written.
         root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
         progress: Print a line for each run to the error stream.
@@ -70,6 +73,8 @@ def compare(
     for name, value, least in (("seeds", seeds, 1), ("epochs", epochs, 1), ("budget", budget, 0)):
         if value is not None and value < least:
             raise ValueError(f"{name}: got {value}, expected {least} or more")
+    if budget and options:
+        raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
     problem = as_problem(data, task=task, metric=metric, split=split, root=folder)
     chosen = problem.compared if models is None else tuple(dict.fromkeys(models))
@@ -87,6 +92,7 @@ def compare(
     bench = Benchmark(
         problem, chosen, seeds, problem.split, epochs=epochs, record=record,
         finished=_said(problem.measure, progress), chosen=trials,
+        options=options or {},
     )  # fmt: skip
     runs = bench.run()
     command = f"graphtheory.bench({data if isinstance(data, str) else problem.name!r}, ...)"

@@ -72,6 +72,7 @@ class Comparison:
         return score_table(
             summaries(self.runs), self.measure, title,
             not_tuned=self.benchmark.not_tuned(), unlearned=unlearned(self.runs),
+            set_by_hand=self.benchmark.set_by_hand,
         )  # fmt: skip
 
     def differences(self) -> list[Difference]:
@@ -88,14 +89,15 @@ class Comparison:
         """The numbers as rows of results.csv."""
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
-            dataset=self.name, split=self.split,
+            set_by_hand=self.benchmark.set_by_hand, dataset=self.name, split=self.split,
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
         """What determines the numbers, in plain values."""
         bench = self.benchmark
         trials = {model: bench.trial(model) for model in bench.models}
-        return {
+        by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
+        return by_hand | {
             "dataset": self.name,
             "split": self.split,
             "seeds": bench.seeds,
@@ -109,8 +111,10 @@ class Comparison:
         }
 
     def chosen_by(self, model: str) -> str:
-        """Whether a model's options are those of a search."""
-        return "default" if model in self.benchmark.not_tuned() else "search"
+        """Whether a model's options are those of a search, and which are set by hand."""
+        told = self.benchmark.set_by_hand
+        others = "default" if model in self.benchmark.not_tuned() else "search"
+        return f"set by hand: {told}; others {others}" if told else others
 
     def results(self) -> dict[str, Any]:
         """All of it in plain values."""

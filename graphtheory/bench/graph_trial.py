@@ -12,6 +12,7 @@ from torch import Tensor
 from graphtheory.bench.trial import Outcome, constant_score, trainable
 from graphtheory.data.graph_sets import GraphSet
 from graphtheory.models import graph_zoo
+from graphtheory.models.graph_network import GraphNetwork
 from graphtheory.train import AdamOptions, GraphSets, GraphTask, fit
 
 
@@ -66,22 +67,31 @@ def graph_task_of(
         graphs, facts.train_index, facts.val_index, facts.test_index,
         nodes_per_batch=trial.nodes_per_batch, name=facts.name, seed=seed,
     )  # fmt: skip
-    first = graphs[0]
-    edges = first.get("edge_attr")
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = graph_zoo.build(
-            trial.model, trial.network,
-            node_in=_columns(first.x, facts.x_categories),
-            edge_in=None if edges is None else _columns(edges, facts.edge_categories),
-            num_outputs=facts.num_outputs, level=facts.level,
-        )  # fmt: skip
+        model = network_of(trial, facts)
     task = GraphTask(
         model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
         evaluator=facts.evaluator, optimizer=trial.optimizer,
         statistics=batches.statistics() if facts.kind == "regression" else None,
     )  # fmt: skip
     return task, batches
+
+
+def network_of(trial: GraphTrial, facts: GraphSet) -> GraphNetwork:
+    """The untrained network of a trial.
+
+    Raises:
+        ValueError: An option that the network or the set does not allow.
+    """
+    first = facts[0]
+    edges = first.get("edge_attr")
+    return graph_zoo.build(
+        trial.model, trial.network,
+        node_in=_columns(first.x, facts.x_categories),
+        edge_in=None if edges is None else _columns(edges, facts.edge_categories),
+        num_outputs=facts.num_outputs, level=facts.level,
+    )  # fmt: skip
 
 
 def run_graph_trial(

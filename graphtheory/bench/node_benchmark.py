@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.bench.finished import Finished, Settings
-from graphtheory.bench.problem import Problem, problem_of
+from graphtheory.bench.graph_problem import problem_of
+from graphtheory.bench.options import checked_options, told_options, with_options
+from graphtheory.bench.problem import Problem
 from graphtheory.models.zoo import COMPARED
 
 
@@ -84,6 +86,11 @@ class Benchmark:
         record: Where finished runs are kept and taken from; None keeps none.
         finished: Called with each run that was trained now.
         chosen: Trials of some models that take the place of those kept in tuned.json.
+        options: Options set by hand, in the place of those of every model that reads them; text
+            such as "16" or "true" is read as the type of the option.
+
+    Raises:
+        ValueError: On first use, if no model has an option of such a name, or not with that value.
     """
 
     dataset: str | Problem = "digits"
@@ -96,6 +103,7 @@ class Benchmark:
     record: FinishedRuns | None = field(default=None, kw_only=True)
     finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
     chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def total(self) -> int:
@@ -108,11 +116,31 @@ class Benchmark:
         return problem_of(self.dataset, self.split, self.root)
 
     def trial(self, model: str) -> tuple[Any, int, int]:
-        """The tuned trial of a model here, with epochs and patience."""
+        """The trial of a model here, tuned or default or set by hand, with epochs and patience."""
         trial, epochs, patience = self.problem.trial(model)
-        trial = self.chosen.get(model, trial)
+        trial = with_options(self.chosen.get(model, trial), self._by_hand)
         epochs = epochs if self.epochs is None else self.epochs
         return trial, epochs, patience if self.patience is None else self.patience
+
+    @cached_property
+    def _by_hand(self) -> dict[str, Any]:
+        """The options set by hand, after a look that every model can be built with them."""
+        if not self.options:
+            return {}
+        trials = [self.chosen.get(m, self.problem.trial(m)[0]) for m in self.models]
+        found = checked_options(trials, self.options)
+        for trial in trials:
+            self.problem.buildable(with_options(trial, found))
+        return found
+
+    @cached_property
+    def set_by_hand(self) -> str:
+        """The options set by hand in words, and which models ignore some; "" where there are none.
+
+        Raises:
+            ValueError: If they cannot be used.
+        """
+        return told_options(self._by_hand, [self.trial(m)[0] for m in self.models])
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""

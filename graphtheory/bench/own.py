@@ -9,8 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.bench.finished import Settings
+from graphtheory.bench.graph_problem import GraphProblem, named_problem
 from graphtheory.bench.measure import Measure, measure_of
-from graphtheory.bench.problem import GraphProblem, NodeProblem, Problem, Root, named_problem
+from graphtheory.bench.problem import NodeProblem, Problem, Root
 from graphtheory.bench.spaces import DEFAULT, Space
 from graphtheory.bench.trial import NodeTrial, prepare
 from graphtheory.bench.tuned import tuned_trial

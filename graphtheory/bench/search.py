@@ -11,9 +11,10 @@ from typing import Any
 
 from graphtheory.bench.fingerprints import FingerprintTrial
 from graphtheory.bench.finished import Finished, Settings
+from graphtheory.bench.graph_problem import problem_of
 from graphtheory.bench.graph_trial import GraphTrial
 from graphtheory.bench.measure import ACCURACY, Measure
-from graphtheory.bench.problem import Problem, problem_of
+from graphtheory.bench.problem import Problem
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.models.zoo import COMPARED
 

@@ -116,6 +116,7 @@ def score_table(
     *,
     not_tuned: Sequence[str] = (),
     unlearned: Mapping[str, str] | None = None,
+    set_by_hand: str = "",
 ) -> Table:
     """`model | test mean ± std | params | s/epoch | peak MB`.
 
@@ -126,6 +127,7 @@ def score_table(
         not_tuned: Models whose options no search has chosen; the note names them.
         unlearned: Models that learned nothing on so many seeds, as `unlearned` gives them; they are
             marked, and the note says what the mark means.
+        set_by_hand: Options that were set by hand, in words.
     """
     measure, flat = _measure(metric), unlearned or {}
     rows = [
@@ -139,7 +141,7 @@ def score_table(
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
     note = f"Test {measure.heading} at the epoch of best validation; {counted(seeds, 'seed')}."
-    parts = (note, _untold(found, not_tuned), _flat(flat))
+    parts = (note, _untold(found, not_tuned, set_by_hand), _flat(flat))
     return Table(title, columns, rows, note=" ".join(filter(None, parts)))
 
 
@@ -150,16 +152,18 @@ def _flat(models: Mapping[str, str]) -> str:
     return f"(!) Learned nothing, no better than one constant prediction for all: {told}."
 
 
-def _untold(found: list[Summary], not_tuned: Sequence[str]) -> str:
-    """Which options are defaults, in words."""
-    if not not_tuned:
-        return ""
+def _untold(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+    """Which options are defaults and which are set by hand, in words."""
     alike = "one residual stack, width, dropout and step size"
-    if all(s.model in not_tuned for s in found):
-        return f"Options: defaults, not tuned ({alike} for all models)."
-    return (
-        f"Options: defaults, not tuned, for {', '.join(not_tuned)} ({alike}); tuned for the others."
-    )
+    named, said = "Options", ""
+    if set_by_hand:
+        named, said = f"Options set by hand: {set_by_hand}. Other options", "tuned"
+    if not_tuned and all(s.model in not_tuned for s in found):
+        said = f"defaults, not tuned ({alike} for all models)"
+    elif not_tuned:
+        listed = ", ".join(not_tuned)
+        said = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
+    return f"{named}: {said}." if said else ""
 
 
 def difference_table(
@@ -203,10 +207,16 @@ def rows(
     first: str,
     metric: str | Measure,
     not_tuned: Sequence[str] = (),
+    set_by_hand: str = "",
     **shared: object,
 ) -> list[Row]:
-    """The same numbers as rows for the CSV file; models of `not_tuned` are marked."""
+    """The same numbers as rows for the CSV file; models of `not_tuned` are marked.
+
+    With `set_by_hand`, options in words, every row has them as a parameter.
+    """
     runs, out, measure = list(runs), [], _measure(metric)
+    if set_by_hand:
+        shared |= {"set by hand": set_by_hand}
     unit, flat = measure.row_unit, unlearned(runs)
     for model, own in by_model(runs).items():
         where = shared | {"model": model}

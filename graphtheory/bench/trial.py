@@ -158,11 +158,11 @@ def constant_score(
         score: (predictions, y) -> score.
         kind: "multiclass", "multilabel" or "regression".
         train: Labels that choose the constant.
-        test: Labels that are scored.
+        test: Labels that are scored; a class of -1 is none and is left out.
         outputs: Classes, labels or values.
     """
     if kind == "multiclass":
-        constant = torch.zeros(outputs)
+        test, constant = test[test >= 0], torch.zeros(outputs)
         constant[train[train >= 0].bincount(minlength=outputs).argmax()] = 1.0
     elif kind == "multilabel":
         constant = torch.zeros(outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from graphtheory.cli.show import (
     Names,
     RefusedError,
     Screen,
+    Settings,
     at_least,
     data_root,
     refusing,
@@ -75,6 +76,10 @@ class Bench(Command):
     patience: Count = None
     """Stop a run after so many epochs without a better validation score; without it the data set's
     own number."""
+    options: Settings = ()
+    """Options in the place of the tuned or default ones, of every model that reads them, such as
+    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A name
+    that does not exist is refused with the list of all."""
     distances: Count = None
     """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
     up to this: what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most
@@ -95,6 +100,8 @@ class Bench(Command):
             raise RefusedError("--models: no name, expected one or more separated by commas")
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
+            if self.options:
+                raise RefusedError(f"--set: got {','.join(self.options)}, expected none for images")
             bench_images(screen, self, models)
         else:
             self._on_graphs(screen, models)
@@ -122,6 +129,7 @@ class Bench(Command):
     ) -> tuple[Benchmark, list[Judged], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
+        from graphtheory.bench.options import read_options
         from graphtheory.bench.search import SearchLog
         from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -147,13 +155,16 @@ class Bench(Command):
             tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{problem.name}")
+            bench = Benchmark(
+                problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
+                self.patience, options=read_options(self.options),
+            )  # fmt: skip
+            if told := bench.set_by_hand:
+                screen.say(f"Set by hand: {told}.")
             out.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, out / "runs.jsonl")
-            bench = Benchmark(
-                problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
-                self.patience, record=FinishedRuns(out / "runs.jsonl"),
-            )  # fmt: skip
+            bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             say_known(screen, bench)
         return bench, log, out
 

@@ -101,8 +101,8 @@ def problem_for(dataset: str, data: Path | None, split: str | None, root: Path |
         RefusedError: A split beside a file.
         ValueError, TypeError, OSError: What is wrong with the name, the file or its graphs.
     """
+    from graphtheory.bench.graph_problem import named_problem
     from graphtheory.bench.own import as_problem
-    from graphtheory.bench.problem import named_problem
     from graphtheory.data.own_graphs import read_graph_file
 
     if data is None:

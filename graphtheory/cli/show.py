@@ -41,15 +41,24 @@ Folder = Annotated[Path | None, _optional("DIR")]
 File = Annotated[Path | None, _optional("FILE")]
 Name = Annotated[str | None, _optional("NAME")]
 Count = Annotated[int | None, _optional("INT")]
-Names = Annotated[
-    tuple[str, ...],
-    PrimitiveConstructorSpec(
+
+
+def _separated(metavar: str) -> Any:
+    """Words separated by commas."""
+    return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="NAME,NAME,...",
+        metavar=metavar,
         instance_from_str=lambda words: tuple(filter(None, words[0].split(","))),
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda value: [",".join(value)],
-    ),
+    )
+
+
+Names = Annotated[tuple[str, ...], _separated("NAME,NAME,...")]
+Settings = Annotated[
+    tuple[str, ...],
+    _separated("NAME=VALUE,..."),
+    tyro.conf.arg(name="set", help_behavior_hint=""),
 ]
 
 

@@ -15,6 +15,7 @@ from graphtheory.cli.show import (
     Name,
     RefusedError,
     Screen,
+    Settings,
     at_least,
     data_root,
     known,
@@ -76,6 +77,10 @@ class Train(Command):
     patience: Count = None
     """Stop after so many epochs without a better validation score; without it the data set's own
     number. Not for images."""
+    options: Settings = ()
+    """Options in the place of the tuned or default ones, such as walk=16,
+    readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A name
+    that does not exist is refused with the list of all."""
     threads: Count = None
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
@@ -87,6 +92,7 @@ class Train(Command):
 
             if self.data is not None:
                 raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
+            self._refuse_options("a contrastive task")
             return learn(self, screen)
         if self.head != type(self).head:
             raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
@@ -94,11 +100,22 @@ class Train(Command):
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         root = data_root(self.root)
         if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
+            self._refuse_options("images")
             train_on_images(screen, self)
         else:
             self._on_graph(screen)
 
+    def _refuse_options(self, where: str) -> None:
+        if self.options:
+            raise RefusedError(f"--set: got {','.join(self.options)}, expected none for {where}")
+
     def _on_graph(self, screen: Screen) -> None:
+        from graphtheory.bench.options import (
+            checked_options,
+            read_options,
+            told_options,
+            with_options,
+        )
         from graphtheory.report import options
         from graphtheory.train import CheckpointError, fit
 
@@ -107,12 +124,17 @@ class Train(Command):
             problem = problem_for(self.dataset, self.data, self.split, root)
             problem.known_model(model)
             trial, epochs, patience = problem.trial(model)
+            chosen = checked_options([trial], read_options(self.options))
+            trial = with_options(trial, chosen)
             task, batches = problem.task(trial, self.seed)
             nodes, measure = problem.num_nodes, problem.measure
         name, split = problem.name, problem.split
         out = self.out or Path(f"runs/train-{name}-{model}-{split}-{self.seed}")
         refuse_earlier(out, self.resume)
         screen.say(f"{model} on {name}, split {split}, seed {self.seed}: {options(trial)}")
+        by_hand = told_options(chosen, [trial])
+        if by_hand:
+            screen.say(f"Set by hand: {by_hand}.")
         with (
             told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
             refusing(CheckpointError, OSError),
@@ -124,13 +146,14 @@ class Train(Command):
             )  # fmt: skip
         parameters = sum(p.numel() for p in task.model.parameters())
         found = asdict(result) | {"parameters": parameters}
-        self._report(screen, out, trial.as_dict(), found, measure)
+        told = {"set_by_hand": by_hand} if by_hand else {}
+        self._report(screen, out, {"options": trial.as_dict()} | told, found, measure)
 
     def _report(
         self,
         screen: Screen,
         out: Path,
-        trial: dict[str, Any],
+        setting: dict[str, Any],
         found: dict[str, Any],
         measure: Measure,
     ) -> None:
@@ -149,6 +172,6 @@ class Train(Command):
             f"{found['parameters']:,} parameters, {found['seconds_per_epoch']:.3f} s/epoch, peak "
             f"{found['peak_mb']:.0f} MB"
         )
-        kept = {"command": screen.command, "options": trial, "result": found}
+        kept = {"command": screen.command, **setting, "result": found}
         write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
         screen.say(f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json.")

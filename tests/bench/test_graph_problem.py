@@ -10,13 +10,16 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.bench import fingerprints
+from graphtheory.bench.graph_problem import GraphProblem, named_problem
 from graphtheory.bench.graph_spaces import EXTRA, SHARED, graph_space, make_graph_trial
 from graphtheory.bench.graph_trial import GraphTrial
 from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
 from graphtheory.bench.own import OwnGraphs, OwnNodes, as_problem
 from graphtheory.bench.problem import CONSTANT
 from graphtheory.bench.search import Search, SearchLog, best
+from graphtheory.bench.trial import constant_score
 from graphtheory.models import graph_zoo
+from graphtheory.train.score import SCORES
 
 SHORT: dict[str, Any] = {"seeds": 1, "epochs": 2, "progress": False}
 
@@ -166,6 +169,29 @@ def test_what_scores_no_better_than_a_constant_is_found() -> None:
     assert problem.findings(flat) == {CONSTANT: outcome.constant}
     fit = type(outcome.fit)(**{**vars(outcome.fit), "test": 0.0})
     assert problem.findings(type(outcome)(fit, None, None, 1, outcome.constant)) == {}
+
+
+def test_a_constant_is_scored_on_nodes_that_have_a_class() -> None:
+    train, test = torch.tensor([1, 1, -1, -1, -1, 0]), torch.tensor([-1, -1, -1, 1, 1, 1, 0])
+    assert constant_score(SCORES["accuracy"], "multiclass", train, test, 2) == 0.75
+
+
+@pytest.mark.parametrize("name", ["neighbors-match-2", "ring-transfer", "infection", "csl"])
+def test_sets_with_labels_of_nodes_or_of_graphs(
+    name: str,
+) -> None:
+    problem = named_problem(name)
+    assert isinstance(problem, GraphProblem)
+    found = problem.graphs(0)
+    few = 4 if name == "infection" else 40  # of 500 nodes each
+    parts = (found.train_index[:few], found.val_index[:few], found.test_index[:few])
+    found.train_index, found.val_index, found.test_index = parts
+    runs = Benchmark(problem, problem.compared, 1, epochs=1).run()
+    assert [run.model for run in runs] == list(graph_zoo.COMPARED)
+    assert all(0 <= run.test <= 1 and run.epochs == 1 for run in runs)
+    labels = torch.cat([found[int(i)].y for i in found.test_index])
+    assert (found.level == "node") == (len(labels) > len(found.test_index))
+    assert (labels < 0).any() == (name in ("neighbors-match-2", "ring-transfer"))
 
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel", "multiclass"])
