@@ -40,26 +40,31 @@ NODES = "the nodes of one graph"
 class Bench(Command):
     """Train models side by side on the same splits and seeds, and compare them.
 
+    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
+    PyG data (--data FILE).
+
     Prints a table and the paired differences of the first model, and writes results.json,
     results.csv and report.html (one file with pictures, nothing loaded from elsewhere). Each
     finished run is a line of runs.jsonl at once: after Ctrl-C or a crash the same command with
     --resume goes on; with more --seeds or --models it adds those that are missing.
 
     Try:  graphtheory bench --dataset Cora --models gt,gt-plain,gat,gcn,mlp --seeds 10 --root DATA
+          graphtheory bench --dataset ogbg-molesol --models gt,gine,ecfp --seeds 3 --root DATA
+          graphtheory bench --data graphs.pt --set walk=16,layers=5
     """
 
     dataset: str = "digits"
     """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
     data: File = None
-    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
-    have classes, or with a list of Data, whose graphs have classes, labels or values."""
+    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
+    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    """Names of models, separated by commas; the others are compared with the first. gt is the graph
-    transformer with distance encoding, gt-plain without; gat-res and gcn-res add a linear
-    term of the node itself to each layer; sage is GraphSAGE, sgformer PyG's SGFormer.
-    On sets of graphs, there without it these: gt, gt-plain, gine, gcn, gatv2, mlp; on molecules
-    also ecfp, fingerprints with boosted trees. On images, there without it all: vit, kvt, stvit,
-    swin, evit, tome, random-drop, vig, cnn."""
+    """Names of models, separated by commas; the others are compared with the first. One graph: gt
+    (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp, gat-res and
+    gcn-res (with a linear term of the node itself in each layer), sage (GraphSAGE), sgformer. Sets
+    of graphs: gt, gt-plain, gine, gcn, gatv2, mlp, all of them by default, and for molecules ecfp
+    (fingerprints with boosted trees). Images: vit, kvt, stvit, swin, evit, tome, random-drop, vig,
+    cnn, all of them by default."""
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""
@@ -76,10 +81,11 @@ class Bench(Command):
     patience: Count = None
     """Stop a run after so many epochs without a better validation score; without it the data set's
     own number."""
-    options: Settings = ()
-    """Options in the place of the tuned or default ones, of every model that reads them, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A name
-    that does not exist is refused with the list of all."""
+    set: Settings = ()
+    """Options of the models, instead of tuned or default ones, such as
+    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A model
+    without such an option is left as it is, and the output says so. An unknown name is answered
+    with the list of all."""
     distances: Count = None
     """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
     up to this: what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most
@@ -100,8 +106,8 @@ class Bench(Command):
             raise RefusedError("--models: no name, expected one or more separated by commas")
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
-            if self.options:
-                raise RefusedError(f"--set: got {','.join(self.options)}, expected none for images")
+            if self.set:
+                raise RefusedError(f"--set: got {','.join(self.set)}, expected none for images")
             bench_images(screen, self, models)
         else:
             self._on_graphs(screen, models)
@@ -157,7 +163,7 @@ class Bench(Command):
             out = self.out or Path(f"runs/bench-{problem.name}")
             bench = Benchmark(
                 problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
-                self.patience, options=read_options(self.options),
+                self.patience, options=read_options(self.set),
             )  # fmt: skip
             if told := bench.set_by_hand:
                 screen.say(f"Set by hand: {told}.")

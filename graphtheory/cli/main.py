@@ -26,6 +26,7 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
 
   graphtheory bench                                five models on an embedded graph, a report
   graphtheory bench --dataset Cora --root DATA     the same on a real one
+  graphtheory bench --dataset ENZYMES --root DATA  a set of graphs; molecules and --data FILE alike
   graphtheory train --dataset Actor --model gt --root DATA
   graphtheory diagnose --dataset Cora --root DATA  what a graph offers before training
   graphtheory reproduce fig-3-8 --root DATA        one study of a paper again

@@ -58,7 +58,7 @@ Names = Annotated[tuple[str, ...], _separated("NAME,NAME,...")]
 Settings = Annotated[
     tuple[str, ...],
     _separated("NAME=VALUE,..."),
-    tyro.conf.arg(name="set", help_behavior_hint=""),
+    tyro.conf.arg(help_behavior_hint=""),
 ]
 
 

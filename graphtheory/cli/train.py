@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 class Train(Command):
     """Train one model on one split, and report the test score of the best epoch on validation.
 
-    The options of a model for graphs are those that the search chose for this data set; all models
-    for images share the recipe of their data set. Every epoch leaves a checkpoint; after Ctrl-C, a
-    crash or, on graphs, with more epochs, the same command with --resume goes on from there to the
-    same parameters, bit by bit. Writes last.ckpt, best.ckpt, history.csv and result.json; of images
-    also predictions.csv, and pictures/ of what the model makes of the first test image.
+    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
+    PyG data (--data FILE). The options of a model for graphs are those that a search chose for this
+    data set, else defaults; all models for images share the recipe of their data set. Every epoch
+    leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
+    with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt,
+    best.ckpt, history.csv and result.json; of images also predictions.csv, and pictures/ of what
+    the model makes of the first test image.
 
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
     """
@@ -53,14 +55,14 @@ class Train(Command):
     dataset: str = "digits"
     """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
     data: File = None
-    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
-    have classes, or with a list of Data, whose graphs have classes, labels or values."""
+    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
+    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     model: str = "gt"
-    """For graphs gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-    gat-res and gcn-res add a linear term of the node itself to each layer; sage, sgformer. For
-    sets of graphs gt, gt-plain, gine, gcn, gatv2, mlp. For images vit, kvt
-    (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is attended to),
-    tome (merges tokens), random-drop, vig, cnn. On digits, which is both, the model decides."""
+    """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
+    gat-res and gcn-res (with a linear term of the node itself in each layer), sage, sgformer. Sets
+    of graphs: gt, gt-plain, gine, gcn, gatv2, mlp. Images: vit, kvt (k-nearest attention), stvit
+    (semantic tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop,
+    vig, cnn. On digits, which is both a graph and an image set, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: int = 0
@@ -77,10 +79,10 @@ class Train(Command):
     patience: Count = None
     """Stop after so many epochs without a better validation score; without it the data set's own
     number. Not for images."""
-    options: Settings = ()
-    """Options in the place of the tuned or default ones, such as walk=16,
-    readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A name
-    that does not exist is refused with the list of all."""
+    set: Settings = ()
+    """Options of the models, instead of tuned or default ones, such as
+    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. An
+    unknown name is answered with the list of all."""
     threads: Count = None
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
@@ -106,8 +108,8 @@ class Train(Command):
             self._on_graph(screen)
 
     def _refuse_options(self, where: str) -> None:
-        if self.options:
-            raise RefusedError(f"--set: got {','.join(self.options)}, expected none for {where}")
+        if self.set:
+            raise RefusedError(f"--set: got {','.join(self.set)}, expected none for {where}")
 
     def _on_graph(self, screen: Screen) -> None:
         from graphtheory.bench.options import (
@@ -124,7 +126,7 @@ class Train(Command):
             problem = problem_for(self.dataset, self.data, self.split, root)
             problem.known_model(model)
             trial, epochs, patience = problem.trial(model)
-            chosen = checked_options([trial], read_options(self.options))
+            chosen = checked_options([trial], read_options(self.set))
             trial = with_options(trial, chosen)
             task, batches = problem.task(trial, self.seed)
             nodes, measure = problem.num_nodes, problem.measure

@@ -37,10 +37,11 @@ class Tune(Command):
     dataset: str = "digits"
     """Name of a graph or a set of graphs; `graphtheory datasets` lists them."""
     data: File = None
-    """Your own data in the place of a data set: a file of torch.save with a PyG Data, whose nodes
-    have classes, or with a list of Data, whose graphs have classes, labels or values."""
+    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
+    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    """Names of models, separated by commas."""
+    """Names of models, separated by commas; of a set of graphs, without it gt, gt-plain, gine, gcn,
+    gatv2, mlp. `graphtheory bench --help` explains them."""
     budget: int = 8
     """Candidates a model."""
     split: Name = None
