@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphtheory.bench import problem
 from graphtheory.bench.rows import FIELDS
@@ -445,8 +446,6 @@ def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
 @pytest.fixture
 def molecules(tmp_path: Path) -> str:
     """A file with twenty small graphs that have a value each."""
-    from torch_geometric.data import Data
-
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     graphs = [
         Data(x=torch.full((3, 2), 0.1 * i), edge_index=edges, y=torch.tensor([[0.3 * i]]))
@@ -535,6 +534,85 @@ def test_own_data_that_cannot_be_used(
     run: Run, molecules: str, words: tuple[str, ...], expected: str
 ) -> None:
     assert expected in refused(run(*words))
+
+
+NAN = float("nan")
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "labels": ({"y": torch.tensor([[0.1, 0.2]])}, "y is float32 [1, 2], expected float [1, 1] as"),
+    "no-label": ({"y": torch.tensor([[NAN]])}, "y is NaN, so that no label is left"),
+    "no-nodes": ({"x": torch.zeros(0, 2)}, "graph 5 has no nodes"),
+    "edge-attr": ({"edge_attr": torch.rand(4, 3)}, "edge_attr is float32 [4, 3], expected 2 colu"),
+    "width": ({"x": torch.rand(3, 3)}, "x is float32 [3, 3], expected 2 columns of float32 as in"),
+    "nan": ({"x": torch.full((3, 2), NAN)}, "graph 5: a value that is not finite in x"),
+    "smiles": ({"smiles": "no molecule"}, "cannot read the SMILES of graph 5, 'no molecule'"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -> None:
+    import graphtheory
+
+    change, expected = BAD[what]
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graphs = [
+        Data(
+            x=torch.full((3, 2), 0.1 * i), edge_index=edges, edge_attr=torch.ones(4, 2),
+            y=torch.tensor([[0.3 * i + 0.1]]), smiles="C" * (i + 1),
+        )
+        for i in range(20)
+    ]  # fmt: skip
+    for name, value in change.items():
+        graphs[5][name] = value
+    models = ("mlp", "ecfp") if what == "smiles" else ("mlp",)
+    if what == "smiles":
+        pytest.importorskip("rdkit")
+    torch.save(graphs, tmp_path / "bad.pt")
+    said = refused(run("bench", "--data", "bad.pt", "--models", ",".join(models)))
+    assert expected in said and "graph 5" in said and not (tmp_path / "runs").exists()
+    if what != "smiles":
+        assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        graphtheory.bench(graphs, models, seeds=1, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"y": torch.arange(8) % 3}, "data.x: got 9 rows beside 8 labels, expected one for each"),
+        ({"y": torch.rand(9)}, "data.y: got torch.float32 [9], expected int64 [N], a class for"),
+        ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1, expected 1 or more"),
+        ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
+        ({"x": None}, "data.x: got None beside 9 labels"),
+        ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),
+    ],
+)
+def test_a_bad_graph_with_classes_of_nodes(
+    run: Run, tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    made = {
+        "x": torch.rand(9, 2), "y": torch.arange(9) % 3, "edge_index": torch.tensor([[0], [1]]),
+    } | change  # fmt: skip
+    torch.save(Data(**made), tmp_path / "bad.pt")
+    assert expected in refused(run("bench", "--data", "bad.pt", "--models", "mlp"))
+    assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
+
+
+def test_python_and_the_command_line_give_the_same_numbers(
+    run: Run, tmp_path: Path, molecules: str
+) -> None:
+    import graphtheory
+    from graphtheory.data.own_graphs import read_graph_file
+
+    words = ("--models", "gt,gine", "--seeds", "2", "--epochs", "2", "--threads", "1")
+    assert run("bench", "--data", molecules, *words, "--out", "b")[0] == 0
+    written = json.loads((tmp_path / "b/results.json").read_text())
+    graphs = read_graph_file(molecules)
+    found = graphtheory.bench(graphs, ("gt", "gine"), seeds=2, epochs=2, progress=False)
+    for one, other in zip(found.runs, written["runs"], strict=True):
+        assert (one.model, one.seed) == (other["model"], other["seed"])
+        assert (one.test, one.val) == pytest.approx((other["test"], other["val"]), rel=1e-3)
+    against = [d["difference"] for d in written["differences"]["others"]]
+    assert [d.difference for d in found.differences()] == pytest.approx(against, rel=1e-2)
 
 
 def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: Path) -> None:

@@ -78,13 +78,29 @@ def check(graphs: GraphSet) -> list[str]:
     """The molecules' SMILES; no others are taken, nor an installation without rdkit.
 
     Raises:
-        ValueError: Either of these.
+        ValueError: Either of these, or a SMILES that rdkit does not read.
     """
     if graphs.smiles is None:
         raise ValueError(f"model: {NAME} reads molecules, and {graphs.name} has no SMILES")
     if find_spec("rdkit") is None:
         raise ValueError(f"model: {NAME} needs rdkit: pip install 'graphtheory[molecules]'")
+    wrong = _unread(tuple(graphs.smiles))
+    if wrong is not None:
+        raise ValueError(
+            f"model: {NAME} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "
+            "take the graph out"
+        )
     return graphs.smiles
+
+
+@lru_cache(maxsize=2)
+def _unread(smiles: tuple[str, ...]) -> int | None:
+    """Position of the first SMILES that rdkit does not read; None where it reads all."""
+    from rdkit import Chem
+    from rdkit.rdBase import BlockLogs
+
+    with BlockLogs():  # its own lines on the error stream
+        return next((i for i, s in enumerate(smiles) if Chem.MolFromSmiles(s) is None), None)
 
 
 def run(trial: FingerprintTrial, graphs: GraphSet, *, seed: int) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,10 @@ from graphtheory.bench.tuned import kept_trial
 from graphtheory.data.catalogue import describe
 from graphtheory.data.graph_sets import GraphSet, load_graphs
 from graphtheory.data.transforms import precomputed
+from graphtheory.graph.tokens import TOKEN
+from graphtheory.metrics.attention_mass import mass_by_distance
 from graphtheory.models import graph_zoo
+from graphtheory.nn import SPDTransformerConv, attention_maps
 from graphtheory.train import Source, Task
 
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
@@ -126,6 +130,40 @@ class GraphProblem(Problem):
             return fingerprints.run(trial, found, seed=seed)
         given = self.encoded(found, trial.precomputed)
         return run_graph_trial(trial, found, given, seed=seed, epochs=epochs, patience=patience)
+
+    def findings(self, outcome: Outcome) -> dict[str, Any]:
+        """Attention of a graph transformer by distance over the validation graphs, and its bias.
+
+        Pairs without a path, and pairs with a graph token, are left out of the rows.
+        """
+        out = super().findings(outcome)
+        model = outcome.model
+        layers = [m for m in model.modules() if isinstance(m, SPDTransformerConv)] if model else []
+        if not layers:
+            return out
+        out["attention_mass"] = _mass(model, outcome.batches.evaluation_batch().val)
+        tables = [c.bucket_bias for c in layers if c.bucket_bias is not None]
+        if tables:
+            out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
+        return out
+
+
+def _mass(model: torch.nn.Module, batches: Sequence[Any]) -> list[dict[str, float | int]]:
+    """Attention mass by layer and distance, the mean over the nodes of all batches."""
+    nodes, sums = 0, dict[tuple[int, int], list[float]]()
+    for batch in batches:
+        maps = attention_maps(model, batch)
+        graph = maps[0].neighborhood
+        for row in mass_by_distance([found.weights for found in maps], graph):
+            if row["distance"] < TOKEN:
+                both = sums.setdefault((int(row["layer"]), int(row["distance"])), [0.0, 0.0])
+                both[0] += row["mass"] * graph.num_dst
+                both[1] += row["uniform"] * graph.num_dst
+        nodes += graph.num_dst
+    return [
+        {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
+        for (layer, hops), (mass, uniform) in sorted(sums.items())
+    ]
 
 
 def _same(one: GraphSet, other: GraphSet) -> bool:

@@ -32,7 +32,7 @@ class Run:
         peak_mb: Growth of memory during training.
         epochs: Epochs trained.
         history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
-        extra: Findings: of a graph transformer for nodes "attention_mass", rows (layer, distance,
+        extra: Findings: of a graph transformer "attention_mass", rows (layer, distance,
             mass, uniform), and with encoding "bias" [layers][Z][heads]; `problem.CONSTANT` where
             the run is no better than a constant prediction.
     """

@@ -19,6 +19,7 @@ from graphtheory.data.graph_sets import GraphSet
 from graphtheory.data.graphs import Data
 from graphtheory.data.own_graphs import graph_set
 from graphtheory.data.splits import by_fraction
+from graphtheory.train import FullGraph
 from graphtheory.train.contract import digest
 
 NODE, GRAPH = "node", "graph"
@@ -39,7 +40,9 @@ class OwnNodes(NodeProblem):
         metric: "accuracy", or "rocauc" for two classes.
 
     Raises:
-        ValueError: If there are some of the masks and not the others, or y has another shape.
+        TypeError: If x or a mask has another type.
+        ValueError: If there are some of the masks and not the others, if x, y or a mask has another
+            shape, if a feature is not finite, or if there are fewer than two classes.
     """
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
@@ -47,6 +50,11 @@ class OwnNodes(NodeProblem):
         if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
             shown = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else repr(y)
             raise ValueError(f"data.y: got {shown}, expected int64 [N], a class for each node")
+        if not isinstance(data.x, Tensor) or not len(data.x) or len(y) != len(data.x):
+            rows = f"{len(data.x)} rows" if isinstance(data.x, Tensor) else repr(data.x)
+            raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each")
+        if int(y.max()) < 1:
+            raise ValueError(f"data.y: the largest class is {int(y.max())}, expected 1 or more")
         if any(found) and not all(found):
             lacking = ", ".join(
                 m for m, is_there in zip(_MASKS, found, strict=True) if not is_there
@@ -54,6 +62,10 @@ class OwnNodes(NodeProblem):
             raise ValueError(f"data: {lacking} is missing, expected all three masks or none")
         super().__init__(name, _GIVEN if all(found) else _RANDOM)
         self.metric, self.own = measure_of(metric).name, data
+        try:
+            FullGraph(self.data(0))  # which checks it
+        except IndexError as error:
+            raise ValueError(str(error)) from error
         self.sha256 = digest(_tensors([data]))
 
     @property
@@ -125,6 +137,13 @@ class OwnGraphs(GraphProblem):
         self.own, self.kind, self.asked, self.parts = list(graphs), kind, metric, split
         super().__init__(name)
         found = self.graphs(0)
+        if found.level == NODE:
+            for position, graph in enumerate(self.own):
+                if int(graph.y.max()) < 0:
+                    raise ValueError(
+                        f"graph {position}: y is -1 for all nodes, so that no label is left; take "
+                        "the graph out"
+                    )
         self.split, self.sha256 = found.split, digest(_tensors(self.own))
 
     @property

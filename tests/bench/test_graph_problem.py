@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -19,6 +20,7 @@ from graphtheory.bench.problem import CONSTANT
 from graphtheory.bench.search import Search, SearchLog, best
 from graphtheory.bench.trial import constant_score
 from graphtheory.models import graph_zoo
+from graphtheory.report import BenchmarkReport
 from graphtheory.train.score import SCORES
 
 SHORT: dict[str, Any] = {"seeds": 1, "epochs": 2, "progress": False}
@@ -153,6 +155,29 @@ def test_models_that_do_not_fit_are_refused() -> None:
         graphtheory.bench(classes(), ("gat",), **SHORT)
     with pytest.raises(ValueError, match="model: ecfp reads molecules, and graphs has no SMILES"):
         graphtheory.bench(classes(), ("ecfp",), **SHORT)
+
+
+@pytest.mark.parametrize("readout", ["mean", "token"])
+def test_a_report_shows_where_a_graph_transformer_looks(readout: str, tmp_path: Path) -> None:
+    options = {"readout": readout, "num_buckets": 3, "nodes_per_batch": 8, "heads": 2}
+    found = graphtheory.bench(values(), ("gt", "gt-plain", "mlp"), options=options, **SHORT)
+    gt, plain, mlp = (run.extra for run in found.runs)
+    assert np.shape(gt["bias"]) == (4, 3, 2) and "bias" not in plain
+    assert "attention_mass" not in mlp
+    sizes = torch.tensor([4 + i % 3 for i in OwnGraphs(values()).graphs(0).val_index.tolist()])
+    more = int(readout == "token")
+    for rows in (gt["attention_mass"], plain["attention_mass"]):
+        assert {(row["layer"], row["distance"]) for row in rows} == {
+            (layer, z) for layer in range(1, 5) for z in range(int(sizes.max()) // 2 + 1)
+        }
+        total = sum(row["mass"] for row in rows if row["layer"] == 1)
+        assert total < 0.99 if more else total == pytest.approx(1)
+        itself = next(row["uniform"] for row in rows if row["distance"] == 0)
+        expected = (sizes / (sizes + more)).sum() / (sizes + more).sum()
+        assert itself == pytest.approx(float(expected))
+    BenchmarkReport(**vars(found)).save(tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What distance is worth" in page and "Where gt looks" in page
 
 
 def test_what_scores_no_better_than_a_constant_is_found() -> None:
