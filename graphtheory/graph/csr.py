@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
 
 _TABLE = 4  # table entries that cost as much as sorting one id
 
@@ -33,6 +34,11 @@ def check_edge_index(edge_index: Tensor) -> None:
         shape = tuple(edge_index.shape)
         hint = "; transpose it?" if edge_index.dim() == 2 and edge_index.size(1) == 2 else ""
         raise ValueError(f"edge_index: shape {shape}, expected [2, num_edges]{hint}")
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """Without the subclass of a library; tensors without data, which torch.export traces, stay."""
+    return tensor if type(tensor) is Tensor or is_fake(tensor) else tensor.as_subclass(Tensor)
 
 
 def _stable_order(key: Tensor, num_keys: int) -> Tensor:

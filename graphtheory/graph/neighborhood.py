@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, row_places
+from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, plain, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
 from graphtheory.graph.sets import Sets
 
@@ -125,8 +125,7 @@ class Neighborhood:
             IndexError: If a node id lies outside its side.
         """
         check_edge_index(edge_index)
-        if type(edge_index) is not Tensor:
-            edge_index = edge_index.as_subclass(Tensor)
+        edge_index = plain(edge_index)
         num_src, num_dst = node_counts(edge_index, num_nodes, num_src, num_dst)
         indptr, indices, perm = csr_from_edges(edge_index, num_src, num_dst)
         if weight is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph.csr import check_edge_index
+from graphtheory.graph.csr import check_edge_index, plain
 from graphtheory.graph.neighborhood import Neighborhood
 
 Sizes = tuple[int | None, int | None]  # (num_src, num_dst), None where not known
@@ -71,7 +71,7 @@ def _from_rows(
 def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborhood:
     """Sparse layouts and subclasses."""
     if obj.layout is torch.strided:
-        return _from_edge_list(obj.as_subclass(Tensor), asked, weight)
+        return _from_edge_list(plain(obj), asked, weight)
     if obj.dim() - obj.dense_dim() != 2:
         raise ValueError(f"obj: shape {tuple(obj.shape)}, expected a sparse [num_dst, num_src]")
     sizes = _agree((obj.size(1), obj.size(0)), asked)

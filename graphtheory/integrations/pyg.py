@@ -79,7 +79,8 @@ class Acceleration:
                 )
         while self._layers:
             layer, (_, before, _) = self._layers.pop()
-            vars(layer).pop("_cached_rows", None)
+            for name in ("_kept_edges", "_kept_matrix"):
+                vars(layer).pop(name, None)
             layer.__class__ = before
 
     def __str__(self) -> str:
@@ -98,8 +99,9 @@ def accelerate(model: nn.Module) -> Acceleration:
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv` and `GPSConv` of PyG in the model,
     itself included, becomes the one of `graphtheory.nn`, with the same results. Only its class
     changes: it stays the same object with the same parameters, hooks and mode, so optimizers,
-    shared layers and state dicts remain valid. Attention dropout draws other random numbers,
-    TorchScript does not compile the new layers, and their docstrings say what else differs.
+    shared layers and state dicts remain valid. Attention dropout draws other random numbers, and
+    the docstrings of the new layers say what else differs. TorchScript compiles PyG's own layer in
+    their place: `torch.jit.script(model)` leaves that one, with the same parameters, in `model`.
 
     A layer is kept if results could differ, with the reason in the report: it is of another class
     or a subclass, also by parametrization; it has options that the drop-in does not support, or

@@ -82,6 +82,7 @@ def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) ->
 
 def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
     """All pairs of one graph; the layers of a network share it until the backward pass is over."""
+    num_nodes = int(num_nodes)  # torch.export: for this number of nodes
     key = num_nodes, device
     found = None if torch.compiler.is_compiling() else _OF_ONE.get(key)
     if found is None:

@@ -161,7 +161,7 @@ def edge_list(given: Any) -> Tensor:
     """[2, E] source and target nodes in the given order of edges."""
     if _is_edge_list(given):
         check_edge_index(given)
-        return given if type(given) is Tensor else given.as_tensor()
+        return given.as_tensor() if isinstance(given, EdgeIndex) else given
     nb = given if isinstance(given, Neighborhood) else _neighborhood(given)
     if isinstance(given, Neighborhood) or nb.perm is None:
         return nb.edge_index()
@@ -278,7 +278,7 @@ def _with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
     return given, weights
 
 
-_TO_SPARSE = {
+TO_SPARSE = {
     torch.sparse_coo: to_torch_coo_tensor,
     torch.sparse_csr: to_torch_csr_tensor,
     torch.sparse_csc: to_torch_csc_tensor,
@@ -293,6 +293,6 @@ def _like_given(given: Any, edges: Tensor, weights: Tensor, nb: Neighborhood) ->
     if isinstance(given, EdgeIndex):
         return EdgeIndex(edges, sparse_size=(nb.num_src, nb.num_dst)), weights
     if is_torch_sparse_tensor(given):
-        adj = _TO_SPARSE[given.layout](edges.flip(0), weights, size)
+        adj = TO_SPARSE[given.layout](edges.flip(0), weights, size)
         return adj, adj.values()
     return edges, weights

@@ -63,7 +63,8 @@ class GATConv(GATBase, pyg.GATConv):
 
     Source:
         Velickovic et al. (2018), eq. (3) to (6). Differs from PyG: accepts edge features together
-        with self-loops for sparse matrices, too.
+        with self-loops for sparse matrices, too, and with `edge_dim=1` takes the values of a
+        `SparseTensor` as features if there is one value per edge.
 
     Example:
         >>> import torch

@@ -62,7 +62,8 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
 
     Source:
         Brody, Alon and Yahav (2022), eq. (7). Differs from PyG: accepts edge features together
-        with self-loops for sparse matrices, too.
+        with self-loops for sparse matrices, too, and with `edge_dim=1` takes the values of a
+        `SparseTensor` as features if there is one value per edge.
 
     Example:
         >>> import torch

@@ -16,9 +16,10 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, outside_inference_mode, read, stored_values
+from graphtheory.nn.conv.gcn_cache import KeepsEdges, Rows
 
 
-class GCNConv(on_core.OnCore, pyg.GCNConv):
+class GCNConv(KeepsEdges, pyg.GCNConv):
     r"""Sum over the neighbors and the node itself with symmetric degree normalization.
 
     .. math::
@@ -39,7 +40,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         in_channels: Input features per node; -1 infers them from the first input.
         out_channels: Output features per node.
         improved: Use self-loops of weight 2; as in PyG only if there are edge weights.
-        cached: Reuse the normalized edges of the first call in all later calls.
+        cached: Reuse the normalized edges of the first call in all later calls with a graph of its
+            kind; PyG's attributes `_cached_edge_index` and `_cached_adj_t` show and clear them.
         add_self_loops: Add a self-loop to each node without one; the default is `normalize`.
         normalize: Divide by the degrees; False uses the given weights unchanged.
         bias: Add a bias to the output.
@@ -71,7 +73,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
-    _cached_rows: tuple[Neighborhood, Tensor | None] | None = None
 
     def __init__(
         self,
@@ -90,11 +91,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         )
         self.check_options(self)
 
-    def reset_parameters(self) -> None:
-        """Reinitialize the parameters and clear the cached edges."""
-        super().reset_parameters()
-        self._cached_rows = None
-
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor | None],
@@ -109,13 +105,15 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         x_src = x if isinstance(x, Tensor) else on_core.pair(x, self.flow)[0]
         on_core.check_features("x", x_src, self.lin.in_channels)
         num_dst = self._receivers(x, size)
-        rows = self._cached_rows
+        args = (edge_index, edge_weight, x_src, num_dst, one_set)
+        rows = None
+        if self.normalize:
+            rows = self._kept_rows(edge_index, x_src.shape[self.node_dim])
         if rows is None and self.cached and self.normalize:
-            rows = self._cached_rows = outside_inference_mode(
-                lambda: self._rows(edge_index, edge_weight, x_src, num_dst, one_set)
-            )
+            rows = outside_inference_mode(lambda: self._rows(*args))
+            self._keep(edge_index, rows, self._loops(edge_index, rows[0], one_set))
         elif rows is None:
-            rows = self._rows(edge_index, edge_weight, x_src, num_dst, one_set)
+            rows = self._rows(*args)
         out = self._sum(self.lin(x_src), *rows)
         return out if self.bias is None else out + self.bias
 
@@ -140,7 +138,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
-    ) -> tuple[Neighborhood, Tensor | None]:
+    ) -> Rows:
         """The neighborhood and the weight of each edge."""
         num_src = x_src.shape[self.node_dim]
         if isinstance(given, SparseTensor) or is_torch_sparse_tensor(given):
@@ -167,7 +165,13 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             key, lambda: self._normalized(adj, None, one_set, x_src.dtype)
         )
 
-    def _normalized_by_pyg(self, given: Any, x: Tensor) -> tuple[Neighborhood, Tensor | None]:
+    def _loops(self, given: Any, nb: Neighborhood, one_set: bool) -> int:
+        """Number of self-loops that `read` appended."""
+        matrix = isinstance(given, SparseTensor) or is_torch_sparse_tensor(given)
+        by_pyg = one_set and matrix
+        return 0 if by_pyg or not self.add_self_loops else min(nb.num_src, nb.num_dst)
+
+    def _normalized_by_pyg(self, given: Any, x: Tensor) -> Rows:
         """PyG's normalization, which treats self-loops differently per kind of sparse matrix."""
         if is_torch_sparse_tensor(given) and given.layout is torch.sparse_csc:
             given = given.to_sparse_csr()

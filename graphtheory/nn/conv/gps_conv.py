@@ -34,7 +34,8 @@ class GPSConv(pyg.GPSConv):
     Drop-in for PyG's `GPSConv` with ``attn_type="multihead"``: same constructor, parameters and
     state dict, same results up to rounding; only attention dropout draws other random numbers.
     Each graph is a set of `graph.cliques`, so that memory depends on the graphs of the batch and
-    not on the largest of them. A graph without nodes changes nothing.
+    not on the largest of them. A graph without nodes changes nothing. `torch.export` fixes the
+    number of nodes.
 
     Args:
         channels: Features of a node, in and out.

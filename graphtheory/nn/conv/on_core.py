@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import torch
@@ -24,7 +25,7 @@ class OnCore(MessagePassing):
     Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
     and materializes no messages. While an explainer is on (`conv.explain`) or a hook on
     propagation, messages, aggregation or edge updates is registered, `forward` runs PyG's message
-    passing instead, with the same result.
+    passing instead, with the same result. TorchScript compiles PyG's layer.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
@@ -37,6 +38,26 @@ class OnCore(MessagePassing):
         if self.explain:
             return True
         return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
+
+    def __prepare_scriptable__(self) -> MessagePassing:
+        """PyG's layer with the same parameters, which `torch.jit.script` compiles instead.
+
+        Raises:
+            NotImplementedError: If PyG has no such layer, or this is a subclass of the drop-in.
+        """
+        kind: Any = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
+        own = type(self).__module__.startswith(f"{__package__}.")
+        if kind is MessagePassing or not own:
+            why = "a subclass of the drop-in" if kind is not MessagePassing else "no layer of PyG"
+            raise NotImplementedError(
+                f"torch.jit.script: {type(self).__name__} is {why}, and TorchScript compiles the "
+                "layer of PyG in place of a drop-in; torch.compile and torch.export take this one"
+            )
+        with torch.random.fork_rng(devices=[]):
+            kind(1, 1)  # PyG sets up a class when its first layer is made
+        twin: Any = copy.copy(self)
+        twin.__class__ = kind
+        return twin
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
@@ -109,11 +130,12 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
 
 
 def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | None) -> Any:
-    """`edge_attr` or, if None, the values [E, D] of a sparse matrix."""
+    """`edge_attr` or, if None, the values [E, D] of a sparse matrix, or [E] of a `SparseTensor`."""
     values = stored_values(edge_index)
     if edge_attr is not None or values is None:
         return edge_attr
-    if values.dim() > 1:
+    one = isinstance(edge_index, SparseTensor) and edge_dim in (1, -1)
+    if values.dim() > 1 or one:
         return values
     if edge_dim is not None and isinstance(edge_index, SparseTensor):
         raise ValueError(

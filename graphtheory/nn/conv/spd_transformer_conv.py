@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias, bias_of_edges
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
@@ -22,7 +22,7 @@ MOST_BUCKETS = 254  # of vectors in the values: a bucket is a byte
 _VALUE_STD = 0.02  # of those vectors at the start, as of Graphormer's embeddings
 
 
-class SPDTransformerConv(MessagePassing):
+class SPDTransformerConv(on_core.OnCore):
     r"""Multi-head attention over any neighborhood, with a learned bias per distance.
 
     .. math::
@@ -35,8 +35,8 @@ class SPDTransformerConv(MessagePassing):
     W_V x_s + p[bucket of (s, n)], with a learned vector p for each bucket and head: where all nodes
     have the same features, a bias in the logits alone gives every node the same output.
 
-    A node with an empty T^n gives W_R x_n (zeros without `root_weight`). The layer subclasses
-    `MessagePassing` so that `to_hetero` accepts it; hooks on messages are not called.
+    A node with an empty T^n gives W_R x_n (zeros without `root_weight`). PyG's `to_hetero`, its
+    explainers and hooks on messages take the layer; TorchScript does not.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for
@@ -82,6 +82,10 @@ class SPDTransformerConv(MessagePassing):
         >>> conv(torch.randn(3, 16), edge_index).shape
         torch.Size([3, 32])
     """
+
+    propagate_type: ClassVar[dict[str, Any]] = {
+        "value": Tensor, "alpha": Tensor, "edge_value": OptTensor,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -161,10 +165,14 @@ class SPDTransformerConv(MessagePassing):
         p = self.dropout if self.training else 0.0
         edges, matrix = self._edges(adj, query, bias, edge_attr, edge_index)
         bias = self._with_more(bias, attn_bias, adj)
-        weights = None
-        if return_attention_weights:
-            weights = self._softmax(query, key, adj, bias, edges)
-        if edges:
+        weights = alpha = None
+        by_messages = self.needs_messages()
+        if return_attention_weights or by_messages:
+            alpha = self._softmax(query, key, adj, bias, edges)
+            weights = alpha if return_attention_weights else None
+        if by_messages and alpha is not None:
+            out = self._by_messages(edge_index, adj, value, alpha, edges, matrix)
+        elif edges:
             out, sums = ops.attention(
                 query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges
             )
@@ -180,6 +188,31 @@ class SPDTransformerConv(MessagePassing):
         if self.lin_skip is not None:
             out = out + self.lin_skip(x_dst)
         return out if weights is None else (out, adj.with_weights(edge_index, weights))
+
+    def _by_messages(
+        self, given: object, adj: Adjacency, value: Tensor, weights: Tensor,
+        edges: tuple[ops.EdgeFeatures, ...], matrix: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """The sum over PyG's messages, for explainers and hooks."""
+        edge_value = None
+        for one in edges:
+            if one.row is None:
+                found = torch.einsum("ed,hdc->ehc", one.features, matrix)
+            else:
+                found = one.features[one.row.long()]
+            edge_value = found if edge_value is None else edge_value + found
+        nb = adj.neighborhood
+        return self.propagate(
+            edge_list(given), size=(nb.num_src, nb.num_dst), value=value,
+            alpha=adj.to_given(weights),
+            edge_value=None if edge_value is None else adj.to_given(edge_value),
+        )  # fmt: skip
+
+    def message(self, value_j: Tensor, alpha: Tensor, edge_value: OptTensor) -> Tensor:
+        """Of each edge, [E, heads, out_channels]."""
+        if edge_value is not None:
+            value_j = value_j + edge_value
+        return value_j * nn.functional.dropout(alpha, self.dropout, self.training)[..., None]
 
     def _bias(self, adj: Adjacency, distance: Tensor | None) -> Bias:
         nb = adj.neighborhood

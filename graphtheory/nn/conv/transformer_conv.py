@@ -55,7 +55,8 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
 
     Source:
         Shi et al. (2021), eq. (3) to (5). Differs from PyG: `return_attention_weights=False`
-        returns no weights; edge features without `edge_dim` are an error.
+        returns no weights; edge features without `edge_dim` are an error; with `edge_dim=1` the
+        values of a `SparseTensor` are features if there is one value per edge.
 
     Example:
         >>> conv = TransformerConv(16, 8, heads=4)

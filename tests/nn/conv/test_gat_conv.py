@@ -201,7 +201,7 @@ def test_features_stored_in_a_sparse_matrix(make_graph, fill_value) -> None:
     torch.testing.assert_close(conv(x, adj), conv(x, edge_index, edge_attr))
 
 
-def test_a_weight_stored_in_a_sparse_tensor_is_no_feature(make_graph) -> None:
+def test_a_weight_stored_in_a_sparse_tensor_is_no_row_of_features(make_graph) -> None:
     sparse = pytest.importorskip("torch_sparse")
     graph = make_graph(6, 6, 6, 20)
     weights = graph.weights(torch.float32)
@@ -209,7 +209,7 @@ def test_a_weight_stored_in_a_sparse_tensor_is_no_feature(make_graph) -> None:
     x = torch.randn(6, 4)
     assert GATConv(4, 3)(x, adj).shape == (6, 3)
     with pytest.raises(ValueError, match="edge_attr: got none beside a SparseTensor"):
-        GATConv(4, 3, edge_dim=1)(x, adj)
+        GATConv(4, 3, edge_dim=2)(x, adj)
 
 
 def test_means_of_self_loops_on_more_receivers_than_senders(make_graph) -> None:

@@ -205,6 +205,65 @@ def test_cached_edges_are_kept_until_a_reset(make_graph) -> None:
         torch.testing.assert_close(conv(x, second), out)
 
 
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_cached_edges_are_shown_as_by_pyg(make_graph, flow, loops, weighted) -> None:
+    graph = make_graph(11, 6, 6, 20)
+    options = {"cached": True, "add_self_loops": loops, "flow": flow}
+    convs = [kind(5, 2, **options).double() for kind in (GCNConv, pyg.GCNConv)]
+    edge_index = graph.edge_index.unique(dim=1)[:, ::2]  # several loops of a node: PyG keeps one
+    weight = graph.weights()[: edge_index.size(1)] if weighted else None
+    for conv in convs:
+        assert conv._cached_edge_index is None and conv._cached_adj_t is None
+        conv(graph.features(6, 5), edge_index, weight)
+        assert conv._cached_adj_t is None
+    torch.testing.assert_close(*(conv._cached_edge_index for conv in convs))
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse tensor to CSR")
+@pytest.mark.parametrize("form", ["csr", "coo", "SparseTensor"])
+def test_cached_matrices_are_shown_as_by_pyg(make_graph, sparse_forms, form) -> None:
+    graph = make_graph(12, 6, 6, 20)
+    forms = sparse_forms(graph.simple(), 6, 6)
+    if form not in forms:
+        pytest.skip("torch_sparse is not installed")
+    convs = [kind(5, 2, cached=True) for kind in (GCNConv, pyg.GCNConv)]
+    found = []
+    for conv in convs:
+        conv(torch.randn(6, 5), forms[form])
+        of_list, of_matrix = conv._cached_edge_index, conv._cached_adj_t
+        assert (of_list is None) == (form == "SparseTensor") == (of_matrix is not None)
+        if of_list is not None:
+            assert of_list[0].layout == forms[form].layout and of_list[1] is None
+        found.append((of_matrix if of_list is None else of_list[0]).to_dense())
+    torch.testing.assert_close(*found)
+
+
+def test_each_kind_of_graph_has_a_cache_that_can_be_cleared(make_graph, sparse_forms) -> None:
+    graph, other = (sparse_forms(make_graph(seed, 6, 6, 20).simple(), 6, 6) for seed in (9, 10))
+    conv, x = GCNConv(5, 2, cached=True), torch.randn(6, 5)
+    out = conv(x, graph["edge_index"])
+    torch.testing.assert_close(conv(x, other["csr"]), out)
+    fresh = GCNConv(5, 2)
+    fresh.load_state_dict(conv.state_dict())
+    wanted = fresh(x, other["edge_index"])
+    if "SparseTensor" in other:
+        torch.testing.assert_close(conv(x, other["SparseTensor"]), wanted)
+        torch.testing.assert_close(conv(x, graph["SparseTensor"]), wanted)
+    conv._cached_edge_index = None
+    torch.testing.assert_close(conv(x, other["edge_index"]), wanted)
+
+
+def test_edges_that_another_layer_cached_are_taken(make_graph) -> None:
+    first, second = (make_graph(seed, 6, 6, 20).edge_index for seed in (9, 10))
+    theirs, ours, x = pyg.GCNConv(5, 2, cached=True), GCNConv(5, 2, cached=True), torch.randn(6, 5)
+    ours.load_state_dict(theirs.state_dict())
+    wanted = theirs(x, first)
+    ours._cached_edge_index = theirs._cached_edge_index
+    torch.testing.assert_close(ours(x, second), wanted)
+
+
 def test_half_precision_survives_a_hub() -> None:
     """70,000 exceeds the largest half; PyG's layer returns zeros for the hub."""
     n = 70_000

@@ -259,3 +259,15 @@ def test_accelerate_keeps_what_would_differ() -> None:
     model.layers[1].attn.register_forward_hook(lambda *args: None)
     (kept,) = accelerate(model).kept
     assert kept.name == "layers.1" and "a hook on its attn" in kept.reason
+
+
+def test_exports_for_one_number_of_nodes() -> None:
+    conv = GPSConv(8, pyg.GCNConv(8, 8), heads=2).eval()
+    edges, any_number = torch.randint(6, (2, 20)), torch.export.Dim.DYNAMIC
+    args = (torch.randn(6, 8), edges)
+    shapes = {"x": None, "edge_index": {1: any_number}}
+    program = torch.export.export(conv, args, dynamic_shapes=shapes)
+    args = (torch.randn(6, 8), edges[:, :7])
+    torch.testing.assert_close(program.module()(*args), conv(*args))
+    with pytest.raises(RuntimeError, match="Constraints violated"):
+        torch.export.export(conv, args, dynamic_shapes=shapes | {"x": {0: any_number}})

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import io
 import pickle
 import subprocess
 import sys
@@ -181,6 +182,39 @@ def test_compiles_with_weights(edge_index) -> None:
     torch.testing.assert_close(compiled(x, edge_index, weight), conv(x, edge_index, weight))
 
 
+EXPORTED = [
+    ("GCNConv", {}, ()),
+    ("GCNConv", {"add_self_loops": False}, ()),
+    ("GCNConv", {"improved": True}, (torch.rand(20),)),
+    ("SPDTransformerConv", {"heads": 2}, (torch.randint(4, (20,)),)),
+    (
+        "SPDTransformerConv", {"heads": 2, "edge_dim": 3, "value_encoding": True},
+        (torch.randint(4, (20,)), None, torch.randn(20, 3)),
+    ),
+    *((name, {"heads": 2}, ()) for name in ATTENTION),
+    *((name, {"heads": 2, "edge_dim": 3}, (torch.randn(20, 3),)) for name in ATTENTION),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "more"), EXPORTED, ids=str)
+def test_exports_for_any_number_of_nodes_and_edges(name, options, more, make_graph) -> None:
+    conv = getattr(drop_in, name)(5, 4, **options).eval()
+    edges, auto = make_graph(0, 6, 6, 20).edge_index, torch.export.Dim.DYNAMIC
+    args = (torch.randn(6, 5), edges, *more)
+    names = list(inspect.signature(conv.forward).parameters)
+    shapes = {n: None if a is None else {0: auto} for n, a in zip(names, args, strict=False)}
+    program = torch.export.export(conv, args, dynamic_shapes=shapes | {"edge_index": {1: auto}})
+    assert not program.constants
+    found = io.BytesIO()
+    torch.export.save(program, found)
+    found.seek(0)
+    loaded = torch.export.load(found).module()
+    torch.testing.assert_close(loaded(*args), conv(*args))
+    fewer = [None if a is None else a[:11] for a in more]
+    other = (torch.randn(9, 5), make_graph(1, 9, 9, 11).edge_index, *fewer)
+    torch.testing.assert_close(loaded(*other), conv(*other))
+
+
 class Two(nn.Module):
     """Two layers of a kind, on the core or PyG's."""
 
@@ -256,7 +290,7 @@ def test_to_hetero_refuses_self_loops_between_kinds() -> None:
         pyg.to_hetero(Two(drop_in, "GATConv", (-1, -1)), metadata)
 
 
-def explain(model, algorithm, x, edge_index):
+def explain(model, algorithm, x, edge_index, **more):
     torch.manual_seed(0)
     explainer = Explainer(
         model,
@@ -270,7 +304,7 @@ def explain(model, algorithm, x, edge_index):
             "return_type": "raw",
         },
     )
-    explanation = explainer(x, edge_index, index=2)
+    explanation = explainer(x, edge_index, index=2, **more)
     return {key: explanation[key] for key in ("edge_mask", "node_mask") if key in explanation}
 
 
@@ -288,6 +322,69 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
     assert "edge_mask" in results[0]
     torch.testing.assert_close(*results)
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+class Wide(nn.Module):
+    """Two attention layers with features of edges."""
+
+    def __init__(self, kind, **options) -> None:
+        super().__init__()
+        self.first = kind(5, 4, heads=2, edge_dim=3, **options)
+        self.second = kind(8, 3, heads=2, concat=False, edge_dim=3, **options)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.second(
+            self.first(x, edge_index, edge_attr=edge_attr).relu(), edge_index, edge_attr=edge_attr
+        )
+
+
+@pytest.mark.parametrize("algorithm", [GNNExplainer, AttentionExplainer])
+@pytest.mark.parametrize("name", ["TransformerConv", "SPDTransformerConv"])
+def test_explains_a_transformer_as_pyg_does(name, algorithm, edge_index) -> None:
+    """The layer with distances has none in its bias at the start."""
+    ours, theirs = Wide(getattr(drop_in, name)).eval(), Wide(pyg.TransformerConv).eval()
+    ours.load_state_dict(theirs.state_dict(), strict=False)
+    x, edge_attr = torch.randn(6, 5), torch.randn(20, 3)
+    options = {"epochs": 20} if algorithm is GNNExplainer else {}
+    results = [
+        explain(model, algorithm(**options), x, edge_index, edge_attr=edge_attr)
+        for model in (ours, theirs)
+    ]
+    assert float(results[0]["edge_mask"].std()) > 0
+    torch.testing.assert_close(*results)
+    with pytest.raises(AssertionError):  # the mask is that of these edges, in this order
+        other = explain(ours, algorithm(**options), x, edge_index.flip(1), edge_attr=edge_attr)
+        torch.testing.assert_close(other, results[0])
+
+
+@pytest.mark.parametrize("form", ["edge_index", "Neighborhood", "csr"])
+@pytest.mark.parametrize(
+    "options",
+    [{"value_encoding": True}, {"edge_dim": 3, "value_encoding": True, "concat": False}],
+    ids=str,
+)
+def test_messages_add_up_to_the_output(options, form, edge_index, sparse_forms) -> None:
+    edge_index = edge_index.unique(dim=1)[:, torch.randperm(edge_index.unique(dim=1).size(1))]
+    graph = edge_index
+    if form == "Neighborhood":
+        graph = Neighborhood.from_edge_index(edge_index, num_src=6, num_dst=6)
+    elif form == "csr":
+        graph = sparse_forms(edge_index, 6, 6)["csr"]
+    conv = drop_in.SPDTransformerConv((5, 7), 4, heads=2, **options)
+    x, edges = (torch.randn(6, 5), torch.randn(6, 7)), edge_index.size(1)
+    distance, attn_bias = torch.randint(4, (edges,)), torch.randn(edges, 2)
+    given = (x, graph, distance)
+    more = {"attn_bias": attn_bias}
+    if "edge_dim" in options:
+        more["edge_attr"] = torch.randn(edges, 3)
+    wanted, seen = conv(*given, **more), []
+    conv.register_message_forward_hook(lambda module, inputs, out: seen.append((inputs, out)))
+    torch.testing.assert_close(conv(*given, **more), wanted)
+    ((((inputs,), messages),)) = seen
+    assert messages.shape == (edges, 2, 4)
+    back, (_, alpha) = conv(*given, return_attention_weights=True, **more)
+    torch.testing.assert_close(back, wanted)
+    torch.testing.assert_close(inputs["alpha"], alpha)
 
 
 MADE_AFTER_THAT_OF_PYG = """
@@ -331,6 +428,70 @@ def test_hooks_on_messages_of_two_node_sets_are_refused_where_pyg_has_none(edge_
     conv.register_message_forward_hook(lambda *args: None)
     with pytest.raises(NotImplementedError, match="x: got a pair"):
         conv((torch.randn(6, 5), None), edge_index)
+
+
+@pytest.mark.parametrize(
+    ("name", "edge_dim"),
+    [*((name, dim) for name in ATTENTION for dim in (1, -1)), ("SPDTransformerConv", 1)],
+)
+def test_one_value_per_edge_in_a_sparse_tensor_is_a_feature(name, edge_dim, edge_index) -> None:
+    """PyG's layers refuse it or, without self-loops, ignore it."""
+    sparse = pytest.importorskip("torch_sparse")
+    edge_index = edge_index.unique(dim=1)
+    values, x = torch.randn(edge_index.size(1)), torch.randn(6, 5)
+    adj = sparse.SparseTensor.from_edge_index(edge_index, values, (6, 6)).t()
+    conv = getattr(drop_in, name)(5, 4, heads=2, edge_dim=edge_dim)
+    out = conv(x, adj)
+    torch.testing.assert_close(out, conv(x, edge_index, edge_attr=values))
+    assert not torch.allclose(out, conv(x, edge_index, edge_attr=torch.zeros_like(values)))
+
+
+class Net(nn.Module):
+    def __init__(self, conv) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.conv(x, edge_index)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", ["GCNConv", "TransformerConv"])
+def test_torchscript_compiles_the_layer_of_pyg(name, edge_index) -> None:
+    conv, x, state = getattr(drop_in, name)(5, 4), torch.randn(6, 5), torch.get_rng_state()
+    wanted = conv(x, edge_index)
+    scripted = torch.jit.script(Net(conv))
+    torch.testing.assert_close(scripted(x, edge_index), wanted)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert type(conv) is getattr(drop_in, name)
+    with torch.no_grad():  # one set of parameters
+        next(conv.parameters()).mul_(2)
+    torch.testing.assert_close(scripted(x, edge_index), conv(x, edge_index))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_takes_cached_edges_along(edge_index) -> None:
+    conv, x = drop_in.GCNConv(5, 4, cached=True), torch.randn(6, 5)
+    wanted = conv(x, edge_index)
+    torch.testing.assert_close(torch.jit.script(conv)(x, edge_index[:, :3]), wanted)
+
+
+class Doubled(drop_in.GCNConv):
+    def forward(self, x, edge_index):
+        return 2 * super().forward(x, edge_index)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("conv", "message"),
+    [
+        (Doubled(5, 4), "torch.jit.script: Doubled is a subclass of the drop-in"),
+        (drop_in.SPDTransformerConv(5, 4), "torch.jit.script: SPDTransformerConv is no layer of P"),
+    ],
+)
+def test_torchscript_refuses_what_pyg_does_not_compute(conv, message) -> None:
+    with pytest.raises(NotImplementedError, match=message):
+        torch.jit.script(Net(conv))
 
 
 @pytest.mark.parametrize("name", NAMES)
