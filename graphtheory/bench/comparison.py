@@ -89,7 +89,8 @@ class Comparison:
         """The numbers as rows of results.csv."""
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
-            set_by_hand=self.benchmark.set_by_hand, dataset=self.name, split=self.split,
+            set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
+            dataset=self.name, split=self.split,
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class Comparison:
 
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""
-        told = self.benchmark.set_by_hand
+        told = self.benchmark.set_in(model)
         others = "default" if model in self.benchmark.not_tuned() else "search"
         return f"set by hand: {told}; others {others}" if told else others
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from graphtheory.bench import fingerprints
 from graphtheory.bench.graph_spaces import SHARED, graph_space
 from graphtheory.bench.graph_trial import GraphTrial, graph_task_of, network_of, run_graph_trial
 from graphtheory.bench.measure import Measure, measure_of
+from graphtheory.bench.options import Options
 from graphtheory.bench.problem import NodeProblem, Problem, Root
 from graphtheory.bench.spaces import Space
 from graphtheory.bench.trial import Outcome
@@ -67,6 +68,17 @@ class GraphProblem(Problem):
         sizes = found.slices["x"].diff()[train]
         shared = graph_space(len(train), int(sizes.sum()))
         return fingerprints.space(shared) if model == fingerprints.NAME else shared
+
+    def checked_options(self, trials: Sequence[Any], given: Mapping[str, Any]) -> Options:
+        """Options set by hand; of a set with labels of nodes none that says what is read out."""
+        found = super().checked_options(trials, given)
+        read = found.get("readout", "token")
+        if self.graphs(0).level == "node" and read != "token":
+            raise ValueError(
+                f"readout: got {read!r}, expected none or 'token', as {self.name} has a label for "
+                "each node"
+            )
+        return found
 
     def buildable(self, trial: Any) -> Any:
         """The trial itself, after a look that its network can be built for these graphs."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphtheory.bench.finished import Finished, Settings
 from graphtheory.bench.graph_problem import problem_of
-from graphtheory.bench.options import checked_options, told_options, with_options
+from graphtheory.bench.options import ignores, told_options, with_options
 from graphtheory.bench.problem import Problem
 from graphtheory.models.zoo import COMPARED
 
@@ -128,10 +128,7 @@ class Benchmark:
         if not self.options:
             return {}
         trials = [self.chosen.get(m, self.problem.trial(m)[0]) for m in self.models]
-        found = checked_options(trials, self.options)
-        for trial in trials:
-            self.problem.buildable(with_options(trial, found))
-        return found
+        return self.problem.checked_options(trials, self.options)
 
     @cached_property
     def set_by_hand(self) -> str:
@@ -140,7 +137,16 @@ class Benchmark:
         Raises:
             ValueError: If they cannot be used.
         """
+        if not self.options:
+            return ""
         return told_options(self._by_hand, [self.trial(m)[0] for m in self.models])
+
+    def set_in(self, model: str) -> str:
+        """Those of the options set by hand that a model reads, in words; "" where none are."""
+        if not self.options:
+            return ""
+        trial, items = self.trial(model)[0], self._by_hand.items()
+        return told_options({n: v for n, v in items if not ignores(trial, n, v)})
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import torch
 
 from graphtheory.bench.finished import Settings
 from graphtheory.bench.measure import Measure, measure_of
+from graphtheory.bench.options import Options, checked_options, with_options
 from graphtheory.bench.spaces import Space, space_of
 from graphtheory.bench.trial import NodeTrial, Outcome, load, run_trial, task_of
 from graphtheory.bench.tuned import is_tuned, tuned_trial
@@ -65,6 +67,17 @@ class Problem(ABC):
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
         return is_tuned(self.key, model)
+
+    def checked_options(self, trials: Sequence[Any], given: Mapping[str, Any]) -> Options:
+        """Options set by hand as these trials have them, after a look that they can be used here.
+
+        Raises:
+            ValueError: A name that none of the trials has, or a value that cannot be used.
+        """
+        found = checked_options(trials, given)
+        for trial in trials if found else ():
+            self.buildable(with_options(trial, found))
+        return found
 
     @abstractmethod
     def buildable(self, trial: Any) -> Any:

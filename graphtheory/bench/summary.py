@@ -207,19 +207,19 @@ def rows(
     first: str,
     metric: str | Measure,
     not_tuned: Sequence[str] = (),
-    set_by_hand: str = "",
+    set_by_hand: Mapping[str, str] | None = None,
     **shared: object,
 ) -> list[Row]:
     """The same numbers as rows for the CSV file; models of `not_tuned` are marked.
 
-    With `set_by_hand`, options in words, every row has them as a parameter.
+    With `set_by_hand`, models -> options in words, the rows of a model have its own.
     """
     runs, out, measure = list(runs), [], _measure(metric)
-    if set_by_hand:
-        shared |= {"set by hand": set_by_hand}
     unit, flat = measure.row_unit, unlearned(runs)
     for model, own in by_model(runs).items():
         where = shared | {"model": model}
+        if told := (set_by_hand or {}).get(model):
+            where["set by hand"] = told
         if model in not_tuned:
             where["options"] = "defaults, not tuned"
         if model in flat:

@@ -113,7 +113,6 @@ class Train(Command):
 
     def _on_graph(self, screen: Screen) -> None:
         from graphtheory.bench.options import (
-            checked_options,
             read_options,
             told_options,
             with_options,
@@ -126,7 +125,7 @@ class Train(Command):
             problem = problem_for(self.dataset, self.data, self.split, root)
             problem.known_model(model)
             trial, epochs, patience = problem.trial(model)
-            chosen = checked_options([trial], read_options(self.set))
+            chosen = problem.checked_options([trial], read_options(self.set))
             trial = with_options(trial, chosen)
             task, batches = problem.task(trial, self.seed)
             nodes, measure = problem.num_nodes, problem.measure

@@ -84,7 +84,7 @@ class ImageReport:
 
     def rows(self) -> list[Row]:
         """House rows."""
-        shared = {"dataset": self.title}
+        shared: dict[str, Any] = {"dataset": self.title}
         out = rows(self.runs, self.first, "accuracy", **shared)
         for model in dict.fromkeys(run.model for run in self.runs):
             cost = next(run.extra["gmacs"] for run in self.runs if run.model == model)

@@ -156,6 +156,9 @@ def test_options_without_effect_are_refused() -> None:
             read_options(words)
     with pytest.raises(ValueError, match="walk is set twice, to 1 and to 2"):
         read_options(["walk=1", "walk=2"])
+    nodes = [Data(**g.to_dict() | {"y": torch.arange(len(g.x)) % 2}) for g in molecules().own]
+    with pytest.raises(ValueError, match="readout: got 'sum', expected none or 'token'"):
+        graphtheory.bench(nodes, ("gt",), options={"readout": "sum"})
     with pytest.raises(ValueError, match="budget: got 2, expected 0 beside options"):
         graphtheory.bench(molecules(), ("gt",), options={"walk": 2}, budget=2)
 
@@ -169,9 +172,17 @@ def test_tables_and_records_say_what_was_set_by_hand(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "results.json").read_text())["settings"]
     assert kept["set_by_hand"] == told and kept["models"]["gt"]["network"]["paths"] == 2
     assert kept["models"]["gcn"]["network"]["paths"] == 0
-    assert kept["models"]["gt"]["options"] == f"set by hand: {told}; others default"
-    assert {row.parameters["set by hand"] for row in found.rows()} == {told}
-    assert told in (tmp_path / "results.csv").read_text()
+    assert kept["models"]["gt"]["options"] == (
+        "set by hand: walk=4, readout=token, paths=2; others default"
+    )
+    assert {(row.parameters["model"], row.parameters["set by hand"]) for row in found.rows()} == {
+        ("gt", "walk=4, readout=token, paths=2"), ("gcn", "walk=4"),
+    }  # fmt: skip
+    unread = graphtheory.bench(molecules(), ("gcn",), options={"paths": 2}, **short | {"out": None})
+    assert "Options set by hand: paths=2 (gcn ignores paths)." in str(unread)
+    assert unread.chosen_by("gcn") == "default"
+    assert all("set by hand" not in row.parameters for row in unread.rows())
+    assert "walk=4, readout=token, paths=2" in (tmp_path / "results.csv").read_text()
     record = FinishedRuns(tmp_path / "runs.jsonl")
     same = Benchmark(molecules(), ("gt", "gcn"), 1, None, None, 1, record=record, options=options)
     assert same.count_known() == 2

@@ -15,8 +15,7 @@ from graphtheory.papers.icl import (
     figures_pruning,
     figures_tasks,
 )
-from graphtheory.papers.icl.baselines import BASELINES
-from graphtheory.papers.icl.figures_methods import Method
+from graphtheory.papers.icl.figures_methods import BASELINES, Method
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.training import Learner
 from tests.papers.conftest import Reproduced
