@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 
 # First labels that the nodes at two hops decide, where distance encoding pays; then digits, which one hop decides.
 run: $(READY)
-	@$(BIN)/graphtheory bench --dataset core-distance --seeds 3
+	@$(BIN)/graphtheory bench --dataset core-distance --seeds 3 --models gt,gt-plain,gcn-res,gat-res,sgformer,mlp
 	@$(BIN)/graphtheory bench
 
 test: $(READY)

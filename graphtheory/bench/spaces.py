@@ -146,13 +146,14 @@ SPACES: dict[str, Space] = {
         1,
         _RESIDUAL
         | {
-            "hidden": (32,),
+            "hidden": (32, 128),
+            "ffn": (False, True),
             "dropout": (0.0, 0.1),
             "lr": (0.005, 0.01),
             "weight_decay": (0.0, 5e-4),
         },
         {"attention_dropout": (0.0,), "root_weight": (True,)},
-        {"attention_dropout": (0.0,), "layers": (2, 3), "residual": (True, False)},
+        {"attention_dropout": (0.0,), "layers": (2, 3, 4, 6), "residual": (True, False)},
     ),
     "cora": _space(
         200,
