@@ -108,7 +108,7 @@ class GATConv(GATBase, pyg.GATConv):
     ) -> Any:
         """Attend; see the class for shapes."""
         if self.needs_messages():
-            edge_index = on_core.for_messages(edge_index)
+            edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
         num_dst = on_core.num_receivers(x_src, x_dst, size)

@@ -107,7 +107,7 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
     ) -> Any:
         """Attend; see the class for shapes."""
         if self.needs_messages():
-            edge_index = on_core.for_messages(edge_index)
+            edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
         x_src, x_dst = on_core.two_features(x, self.flow)
         adj = read(

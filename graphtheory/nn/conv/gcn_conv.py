@@ -124,7 +124,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
             )
         if isinstance(edge_index, Neighborhood) and edge_weight is None:
             edge_weight = edge_index.weight
-        return super().forward(x, on_core.for_messages(edge_index), edge_weight)
+        return super().forward(x, self.for_messages(edge_index), edge_weight)
 
     def _receivers(self, x: Any, size: Size) -> int | None:
         if isinstance(x, Tensor):

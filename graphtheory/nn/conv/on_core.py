@@ -39,6 +39,23 @@ class OnCore(MessagePassing):
             return True
         return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
 
+    def for_messages(self, edge_index: Any) -> Any:
+        """`edge_index` in a form that PyG accepts.
+
+        Raises:
+            NotImplementedError: If an explainer asks for it, which weighs the edges of an edge list
+                in its order, and it is a `Neighborhood`, whose edges have another.
+        """
+        if not isinstance(edge_index, Neighborhood):
+            return edge_index
+        hooks = self._message_forward_hooks.values()
+        if self.explain or any(h.__module__.startswith("torch_geometric.explain") for h in hooks):
+            raise NotImplementedError(
+                f"edge_index: got a Neighborhood in {type(self).__name__}, but explainers of PyG "
+                "weigh the edges of an edge list, in its order; pass one to the layer"
+            )
+        return edge_index.edge_index()
+
     def __prepare_scriptable__(self) -> MessagePassing:
         """PyG's layer with the same parameters, which `torch.jit.script` compiles instead.
 
@@ -188,8 +205,3 @@ def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
     """Dot products [E, H] of features [E, D] of edges and queries [N_dst, H, D], by head."""
     senders, edges = features[:, None], adj.edges_as_senders()
     return torch.cat([ops.edge_dot(q[:, None], senders, edges) for q in edge_query.unbind(1)], 1)
-
-
-def for_messages(edge_index: Any) -> Any:
-    """`edge_index` in a form that PyG accepts."""
-    return edge_index.edge_index() if isinstance(edge_index, Neighborhood) else edge_index

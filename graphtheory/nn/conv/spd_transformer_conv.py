@@ -203,7 +203,7 @@ class SPDTransformerConv(on_core.OnCore):
             edge_value = found if edge_value is None else edge_value + found
         nb = adj.neighborhood
         return self.propagate(
-            edge_list(given), size=(nb.num_src, nb.num_dst), value=value,
+            edge_list(self.for_messages(given)), size=(nb.num_src, nb.num_dst), value=value,
             alpha=adj.to_given(weights),
             edge_value=None if edge_value is None else adj.to_given(edge_value),
         )  # fmt: skip

@@ -97,7 +97,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
     ) -> Any:
         """Attend; see the class for shapes."""
         if self.needs_messages():
-            edge_index = on_core.for_messages(edge_index)
+            edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
         x_src, x_dst = on_core.two_features(x, self.flow)
         on_core.check_features("x", x_src, self.lin_key.in_channels)

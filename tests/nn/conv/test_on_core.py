@@ -324,6 +324,27 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 
+class Sorted(Two):
+    """A model that sorts its edges by receiver."""
+
+    def forward(self, x, edge_index):
+        return super().forward(x, Neighborhood.from_edge_index(edge_index, num_nodes=6))
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        *((n, GNNExplainer) for n in [*NAMES, "SPDTransformerConv"]),
+        *((n, AttentionExplainer) for n in [*ATTENTION, "SPDTransformerConv"]),
+    ],
+)
+def test_edges_in_another_order_are_not_explained(name, algorithm, edge_index) -> None:
+    """Weights of these edges would be returned as those of others."""
+    model, x = Sorted(drop_in, name).eval(), torch.randn(6, 5)
+    with pytest.raises(NotImplementedError, match=f"edge_index: got a Neighborhood in {name}"):
+        explain(model, algorithm(), x, edge_index)
+
+
 class Wide(nn.Module):
     """Two attention layers with features of edges."""
 
