@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -179,3 +180,10 @@ def test_files_are_read_without_running_them(tmp_path) -> None:
             read_graph_file(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_graph_file(tmp_path / "none.pt")
+
+
+def test_reading_a_file_leaves_what_torch_may_load(tmp_path: Path) -> None:
+    before = torch.serialization.get_safe_globals()
+    torch.save([Data(x=torch.ones(1, 1))], tmp_path / "one.pt")
+    read_graph_file(tmp_path / "one.pt")
+    assert set(torch.serialization.get_safe_globals()) == set(before)
