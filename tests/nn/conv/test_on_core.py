@@ -196,7 +196,9 @@ EXPORTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "options", "more"), EXPORTED, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "more"), EXPORTED, ids=[f"{name}-{opts}" for name, opts, _ in EXPORTED]
+)
 def test_exports_for_any_number_of_nodes_and_edges(name, options, more, make_graph) -> None:
     conv = getattr(drop_in, name)(5, 4, **options).eval()
     edges, auto = make_graph(0, 6, 6, 20).edge_index, torch.export.Dim.DYNAMIC
