@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
 from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, plain, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
+from graphtheory.graph.outside import outside
 from graphtheory.graph.sets import Sets
 
 _OF_EDGES = ("weight", "distance")  # what `replace` takes
@@ -170,7 +170,7 @@ class Neighborhood:
     def receivers(self) -> Tensor:
         """Receiver of each edge, int64 [num_edges] (cached)."""
         if self._receivers is None:
-            with _outside_inference():
+            with outside():
                 rows = torch.arange(self.num_dst, device=self.device)
                 found = torch.repeat_interleave(rows, self.degree(), output_size=self.num_edges)
                 self._store(_receivers=found)
@@ -185,7 +185,7 @@ class Neighborhood:
         """The `sets` as a few dense groups, without sets that have no edges (cached)."""
         assert self.sets is not None
         if self._groups is None:
-            with _outside_inference():
+            with outside():
                 self._store(_groups=group_sets(self.sets, self.device))
         assert self._groups is not None
         return self._groups
@@ -194,7 +194,7 @@ class Neighborhood:
         """The edge at each position of each of the `groups` (cached)."""
         groups = self.groups()
         if self._edge_places is None:
-            with _outside_inference():
+            with outside():
                 found = [edge_places(g, self.indptr, self.num_edges) for g in groups]
                 self._store(_edge_places=found)
         assert self._edge_places is not None
@@ -203,7 +203,7 @@ class Neighborhood:
     def transpose(self) -> Neighborhood:
         """The same edges by sender (cached); its `perm` is the position of each edge here."""
         if self._transpose is None:
-            with _outside_inference():
+            with outside():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         assert self._transpose is not None
         return self._transpose
@@ -290,10 +290,3 @@ class Neighborhood:
         names = ("weight", "distance", "sets" if self.blocks is None else "blocks")
         extra = [n for n in names if getattr(self, n) is not None]
         return f"Neighborhood({', '.join([facts, *extra])})"
-
-
-def _outside_inference() -> AbstractContextManager[object]:
-    """Leave inference mode: cached tensors must serve a later backward pass."""
-    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
-        return nullcontext()
-    return torch.inference_mode(False)

@@ -14,10 +14,11 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 class Operator:
     """A function on tensors that is a custom op of torch, without the price of one in a plain call.
 
-    `torch.compile`, `torch.export`, transforms of `torch.func`, modes such as torch's counter of
-    operations, and tensors of other types see the op. Between plain tensors the function runs by
-    itself under an `autograd.Function` with the same gradient: passing torch's dispatcher takes as
-    long as the attention of a thousand edges.
+    `torch.compile`, `torch.export`, modes such as torch's counter of operations, and tensors of
+    other types see the op, and so does `torch.func.vmap`, which refuses it by name. Gradients of
+    `torch.func` see a function with a gradient of their kind. Between plain tensors the function
+    runs by itself under an `autograd.Function` with the same gradient: passing torch's dispatcher
+    takes as long as the attention of a thousand edges.
 
     Args:
         name: Of the op, "graphtheory::...".
@@ -29,6 +30,7 @@ class Operator:
         self.register_fake = self.op.register_fake
         self._function = function
         self._direct: Callable[..., Any] = self.op  # which says so where there is no gradient
+        self._transformed: Callable[..., Any] = self.op
 
     def register_autograd(
         self,
@@ -38,12 +40,13 @@ class Operator:
     ) -> None:
         """As of torch's custom ops; the gradient of a list is a list or None."""
         self.op.register_autograd(backward, setup_context=setup_context)
-        self._direct = _differentiable(self._function, backward, setup_context)
+        both = _differentiable(self._function, backward, setup_context)
+        self._direct, self._transformed = both
 
     def __call__(self, *args: Any) -> Any:
         """The value of the function, differentiable."""
         if _traced(args):
-            return self.op(*args)
+            return (self._transformed if _differentiated() else self.op)(*args)
         if not _needs_grad(args):
             return self._function(*args)
         if torch.is_grad_enabled():
@@ -79,6 +82,14 @@ def _traced(args: tuple[Any, ...]) -> bool:
     return False
 
 
+def _differentiated() -> bool:
+    """Whether the innermost transform of torch.func is a gradient, which takes no op of torch's."""
+    if torch.compiler.is_compiling():
+        return False
+    found = torch._C._functorch.peek_interpreter_stack()
+    return found is not None and found.key() == torch._C._functorch.TransformType.Grad
+
+
 def _needs_grad(args: tuple[Any, ...]) -> bool:
     for a in args:  # noqa: SIM110  (as above)
         if isinstance(a, Tensor) and a.requires_grad:
@@ -92,8 +103,8 @@ def _detached(args: tuple[Any, ...]) -> list[Any]:
 
 def _differentiable(
     function: Callable[..., Any], backward: Callable[..., Any], setup: Callable[..., None]
-) -> Callable[..., Any]:
-    """The function with that gradient."""
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The function with that gradient, for plain calls and for the gradients of torch.func."""
 
     class Direct(torch.autograd.Function):
         @staticmethod
@@ -108,4 +119,11 @@ def _differentiable(
             found = found if isinstance(found, tuple) else (found,)
             return tuple(None if isinstance(g, list) else g for g in found)
 
-    return Direct.apply
+    class Transformed(Direct):
+        @staticmethod
+        def forward(*inputs: Any) -> Any:
+            return function(*_detached(inputs))
+
+        setup_context = staticmethod(setup)
+
+    return Direct.apply, Transformed.apply

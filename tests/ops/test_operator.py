@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphtheory import Neighborhood, ops
 from graphtheory.ops.operator import operator
 
 calls: list[str] = []
@@ -71,6 +72,33 @@ def test_both_ways_have_the_same_value_and_every_derivative() -> None:
     direct, through = run(scaled), run(scaled.op)
     assert all(a.equal(b) for a, b in zip(direct, through, strict=True))
     assert direct[2].equal(torch.tensor([72.0, 200.0]))  # 2 (2 * 3)^2 and 2 (2 * 5)^2
+
+
+def test_gradients_of_functions_have_every_derivative() -> None:
+    _, parts = _leaf()
+    x = torch.tensor([1.0, 2.0], requires_grad=True)  # as the parameters of a layer do
+    first = torch.func.grad(lambda x: scaled(x, parts, 2.0)[0].pow(2).sum())
+    assert first(x).equal(torch.tensor([72.0, 400.0]))
+    assert torch.func.grad(lambda x: first(x).sum())(x).equal(torch.tensor([72.0, 200.0]))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_gradients_of_functions_leave_the_neighborhood_as_it_was(again: bool) -> None:
+    nb = Neighborhood.from_edge_index(torch.randint(5, (2, 15)), num_nodes=5)
+    x = torch.randn(5, 2, 3, dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        weights = ops.edge_softmax(ops.edge_dot(x, x, nb), nb)
+        return ops.aggregate(weights, x, nb).pow(2).sum()
+
+    first = torch.func.grad(loss)
+    second = torch.func.grad(lambda x: first(x).pow(2).sum())(x)
+    if again:
+        second = torch.func.grad(lambda x: first(x).pow(2).sum())(x)
+    leaf = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+    torch.testing.assert_close(first(x), slope.detach())
+    torch.testing.assert_close(second, torch.autograd.grad(slope.pow(2).sum(), leaf)[0])
 
 
 def test_an_output_without_gradient_has_none() -> None:

@@ -22,6 +22,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import check_edge_index
+from graphtheory.graph.outside import outside
 
 Sizes = tuple[int | None, int | None]
 
@@ -240,10 +241,8 @@ _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: Adjace
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
-    """The result of `make`, usable in training even if called in inference mode."""
-    if torch.compiler.is_compiling():
-        return make()
-    with torch.inference_mode(False):
+    """The result of `make`, usable in training even if called in inference mode or torch.func."""
+    with outside():
         return make()
 
 

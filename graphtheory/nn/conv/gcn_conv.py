@@ -109,7 +109,8 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         rows = None
         if self.normalize:
             rows = self._kept_rows(edge_index, x_src.shape[self.node_dim])
-        if rows is None and self.cached and self.normalize:
+        keeps = self.cached and self.normalize and not torch.compiler.is_exporting()
+        if rows is None and keeps:
             rows = outside_inference_mode(lambda: self._rows(*args))
             self._keep(edge_index, rows, self._loops(edge_index, rows[0], one_set))
         elif rows is None:

@@ -217,6 +217,31 @@ def test_exports_for_any_number_of_nodes_and_edges(name, options, more, make_gra
     torch.testing.assert_close(loaded(*other), conv(*other))
 
 
+def test_export_leaves_no_edges_in_the_cache(edge_index) -> None:
+    conv, x = drop_in.GCNConv(5, 4, cached=True).eval(), torch.randn(6, 5)
+    program = torch.export.export(conv, (x, edge_index))
+    assert conv._cached_edge_index is None
+    torch.testing.assert_close(program.module()(x, edge_index), conv(x, edge_index))
+
+
+@pytest.mark.parametrize(("name", "options", "more"), EXPORTED, ids=str)
+def test_gradients_of_functions_are_those_of_autograd(name, options, more, edge_index) -> None:
+    conv, x = getattr(drop_in, name)(5, 4, **options), torch.randn(6, 5)
+    parameters = dict(conv.named_parameters())
+
+    def loss(parameters, x):
+        return torch.func.functional_call(conv, parameters, (x, edge_index, *more)).square().sum()
+
+    for _ in range(2):  # what the first call caches serves the second, and autograd
+        found, of_x = torch.func.grad(loss, argnums=(0, 1))(parameters, x)
+    wanted = torch.autograd.grad(
+        loss(parameters, x.requires_grad_()), [*parameters.values(), x], materialize_grads=True
+    )
+    torch.testing.assert_close([*found.values(), of_x], list(wanted))
+    with pytest.raises(RuntimeError, match=r"[Bb]atching rule not implemented for graphtheory::"):
+        torch.func.vmap(lambda x: conv(x, edge_index, *more))(x.detach().expand(2, 6, 5))
+
+
 class Two(nn.Module):
     """Two layers of a kind, on the core or PyG's."""
 

@@ -1,0 +1,24 @@
+"""Out of the mode of a call, to compute what later calls of any mode read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
+    """Leave inference mode and torch.func: what is cached must serve every later call."""
+    with torch.inference_mode(False), temporarily_clear_interpreter_stack():
+        yield
+
+
+def outside() -> AbstractContextManager[object]:
+    """`_outside` where there is something to leave."""
+    if torch.compiler.is_compiling():
+        return nullcontext()
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    return _outside() if transformed or torch.is_inference_mode_enabled() else nullcontext()
