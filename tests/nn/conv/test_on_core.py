@@ -224,7 +224,9 @@ def test_export_leaves_no_edges_in_the_cache(edge_index) -> None:
     torch.testing.assert_close(program.module()(x, edge_index), conv(x, edge_index))
 
 
-@pytest.mark.parametrize(("name", "options", "more"), EXPORTED, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "more"), EXPORTED, ids=[f"{name}-{opts}" for name, opts, _ in EXPORTED]
+)
 def test_gradients_of_functions_are_those_of_autograd(name, options, more, edge_index) -> None:
     conv, x = getattr(drop_in, name)(5, 4, **options), torch.randn(6, 5)
     parameters = dict(conv.named_parameters())
