@@ -51,7 +51,7 @@ class Measure:
     @property
     def worst(self) -> float:
         """The score of a training that diverged: no other one is worse."""
-        return 0.0 if self.higher_is_better else math.inf
+        return SCORES[self.name].worst
 
     def better(self, score: float, than: float) -> bool:
         """Whether a score is strictly better than another."""

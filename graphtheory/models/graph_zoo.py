@@ -33,7 +33,7 @@ from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 COMPARED = NAMES
 _ATTENDING = ("gt", "gt-plain")
-_TOKEN = ("token",)
+_POOLED = ("mean", "sum", "max")
 RESISTANCE_BUCKETS = 40  # of half an ohm each
 _MAX_DEGREE = 64  # larger degrees share its embedding
 Columns = int | tuple[int, ...]
@@ -192,7 +192,7 @@ def _check(name: str, config: GraphConfig) -> None:
     for option, got, known in (
         ("model", name, NAMES),
         ("norm", config.norm, ("batch", "layer")),
-        ("readout", config.readout, ("mean", "sum", "max") + _TOKEN * (name in _ATTENDING)),
+        ("readout", config.readout, (*_POOLED, "token") if name in _ATTENDING else _POOLED),
         ("local", config.local, ("gine", None)),
     ):
         if got not in known:

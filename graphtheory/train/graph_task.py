@@ -107,7 +107,9 @@ class GraphTask(AdamTask):
 
     def predict(self, batch: Batch) -> Tensor:
         """Logits, or values in their own unit."""
-        out = self(batch)
+        return self._in_their_unit(self(batch))
+
+    def _in_their_unit(self, out: Tensor) -> Tensor:
         return out * self.scale + self.shift if self.kind == "regression" else out
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -135,15 +137,10 @@ class GraphTask(AdamTask):
 
     def _score(self, out: Tensor, y: Tensor) -> float:
         if not bool(torch.isfinite(out).all()):
-            return self.worst  # the loss is not finite either, which `fit` reports
+            return self.score.worst  # the loss is not finite either, which `fit` reports
         if self.kind == "multiclass":
             out, y = out[y >= 0], y[y >= 0]
-        return self.score(out * self.scale + self.shift if self.kind == "regression" else out, y)
-
-    @property
-    def worst(self) -> float:
-        """No score is worse."""
-        return 0.0 if self.higher_is_better else float("inf")
+        return self.score(self._in_their_unit(out), y)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log the loss of a batch, for a Trainer of your own."""

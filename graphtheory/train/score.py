@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,11 @@ class Score:
 
     function: Callable[[Tensor, Tensor], float]
     higher_is_better: bool = True
+
+    @property
+    def worst(self) -> float:
+        """No score is worse: that of a training that diverged."""
+        return 0.0 if self.higher_is_better else math.inf
 
     def __call__(self, predictions: Tensor, y: Tensor) -> float:
         """The score."""
