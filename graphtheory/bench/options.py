@@ -15,6 +15,7 @@ Options = dict[str, Any]
 
 _ATTENDING, _ENCODED, _HEADS = ("gt", "gt-plain"), ("gt",), ("gt", "gt-plain", "gatv2")
 _NODE_HEADS, _ROOTS = ("gt", "gt-plain", "gat", "gat-res"), ("gat-res", "gcn-res")
+_SAMPLED = ("sampled-gcn",)
 _STACKS = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
 READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
     GraphTrial: {
@@ -26,6 +27,7 @@ READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
         "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": _ATTENDING,
         "frozen_query": _ATTENDING, "root_weight": _ATTENDING + _ROOTS, "num_buckets": _ENCODED,
         "bias_lr": _ENCODED,
+        "sampler": _SAMPLED, "share": _SAMPLED, "batch_size": _SAMPLED,
     }
     | dict.fromkeys(
         ("residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout"),
@@ -35,7 +37,7 @@ READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
 """Options that some networks ignore -> those that read them."""
 _VALUES_OF = {("readout", "token"): _ATTENDING}
 """Values that only some networks have."""
-_FROM_ONE = ("hidden", "layers", "heads", "num_buckets", "nodes_per_batch")
+_FROM_ONE = ("hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size")
 _TRUTH = {"true": True, "false": False}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from graphtheory.bench.sampling import SAMPLERS, Sampling
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NetworkConfig
@@ -15,6 +16,7 @@ from graphtheory.train import AdamOptions
 
 _NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
 _OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
+_SAMPLING = frozenset(Sampling.__dataclass_fields__)
 _INPUTS = frozenset({"degree", "row_scale"})
 
 
@@ -65,20 +67,35 @@ def make_trial(model: str, **options: Any) -> NodeTrial:
     """A trial from flat options.
 
     Raises:
-        ValueError: An option that neither the network nor the optimizer has.
+        ValueError: An option that a trial does not have.
     """
     network = {k: v for k, v in options.items() if k in _NETWORK}
     optimizer = {k: v for k, v in options.items() if k in _OPTIMIZER}
-    unknown = set(options) - set(network) - set(optimizer) - _INPUTS
+    sampling = {k: v for k, v in options.items() if k in _SAMPLING}
+    unknown = set(options) - set(network) - set(optimizer) - set(sampling) - _INPUTS
     if unknown:
-        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | _INPUTS))
+        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | _SAMPLING | _INPUTS))
         raise ValueError(f"options: unknown {sorted(unknown)[0]!r}, expected some of {known}")
     inputs = {k: v for k, v in options.items() if k in _INPUTS}
-    return NodeTrial(model, NetworkConfig(**network), AdamOptions(**optimizer), **inputs)
+    return NodeTrial(
+        model, NetworkConfig(**network), AdamOptions(**optimizer),
+        sampling=Sampling(**sampling), **inputs,
+    )  # fmt: skip
 
 
 _ATTENTION: dict[str, tuple[Any, ...]] = {"heads": (1, 4), "attention_dropout": (0.0, 0.3)}
 _GT = _ATTENTION | {"neighbors": ("1", "2"), "root_weight": (True, False)}
+
+
+_ON_SAMPLES: dict[str, tuple[Any, ...]] = {
+    "residual": (False,),
+    "layers": (2, 3),
+    "hidden": (64, 128),
+    "dropout": (0.0, 0.2, 0.5),
+    "sampler": SAMPLERS,
+    "share": (0.1, 0.3),
+}
+"""Of sampled-gcn; its own stack has no residual connections, and takes less dropout."""
 
 
 def _space(
@@ -100,6 +117,7 @@ def _space(
         "gat": _ATTENTION | no,
         "gat-res": _ATTENTION | yes,
         "mlp": others,
+        "sampled-gcn": _ON_SAMPLES,
     }
     return Space(epochs, patience, search_seeds, shared, extra, search_epochs)
 

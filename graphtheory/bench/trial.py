@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.bench.sampling import Sampling
 from graphtheory.data import graphs
 from graphtheory.data.graphs import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.models import zoo
-from graphtheory.train import AdamOptions, FitResult, FullGraph, NodeTask, fit
+from graphtheory.patterns import Compose
+from graphtheory.train import AdamOptions, FitResult, FullGraph, NodeTask, SampledLayers, fit
 from graphtheory.train.score import SCORES
 
 _SPARSE_BELOW = 0.1
@@ -31,6 +33,7 @@ class NodeTrial:
         optimizer: Options of Adam.
         degree: Give every node the logarithm of its degree as one feature more.
         row_scale: Scale rows of non-negative features that sum to more than 1 down to that.
+        sampling: What a training step sees of the graph, of a network that learns on samples.
     """
 
     model: str
@@ -38,6 +41,7 @@ class NodeTrial:
     optimizer: AdamOptions = field(default_factory=AdamOptions)
     degree: bool = False
     row_scale: bool = True
+    sampling: Sampling = field(default_factory=Sampling)
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -57,6 +61,7 @@ class NodeTrial:
             AdamOptions(**values["optimizer"]),
             values["degree"],
             values.get("row_scale", True),
+            Sampling(**values.get("sampling", {})),
         )
 
 
@@ -120,9 +125,22 @@ def task_of(trial: NodeTrial, data: Data, seed: int) -> tuple[NodeTask, FullGrap
         model = zoo.build(
             trial.model, trial.network, num_features=data.x.size(1), num_classes=classes
         )
-    batches = FullGraph(data, zoo.pattern_of(trial.model, trial.network), seed=seed)
+    batches = _batches(trial, data, seed)
     task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
     return task, batches
+
+
+def _batches(trial: NodeTrial, data: Data, seed: int) -> FullGraph:
+    """All nodes in every step; of a network that learns on samples, draws for its layers."""
+    whole = zoo.pattern_of(trial.model, trial.network)
+    if trial.model not in zoo.SAMPLED:
+        return FullGraph(data, whole, seed=seed)
+    sampling = trial.sampling
+    sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
+    return SampledLayers(
+        data, Compose(whole, sampler), trial.network.layers,
+        evaluation=whole, batch_size=sampling.batch_size, seed=seed,
+    )  # fmt: skip
 
 
 def run_trial(trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience: int) -> Outcome:

@@ -59,10 +59,11 @@ class Train(Command):
     class for each node) or of a list of Data (a class, labels or values for each graph)."""
     model: str = "gt"
     """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
-    gat-res and gcn-res (with a linear term of the node itself in each layer), sage, sgformer. Sets
-    of graphs: gt, gt-plain, gine, gcn, gatv2, mlp. Images: vit, kvt (k-nearest attention), stvit
-    (semantic tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop,
-    vig, cnn. On digits, which is both a graph and an image set, the model decides."""
+    gat-res and gcn-res (with a linear term of the node itself in each layer), sage, sgformer,
+    sampled-gcn (learns on draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs:
+    gt, gt-plain, gine, gcn, gatv2, mlp. Images: vit, kvt (k-nearest attention), stvit (semantic
+    tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop, vig, cnn. On
+    digits, which is both a graph and an image set, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: int = 0

@@ -1,9 +1,10 @@
-"""The three-layer GCN of graph topology sampling."""
+"""The GCN of graph topology sampling, of three layers or another number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +24,15 @@ class SampledGCN(nn.Module):
     All rows of B_1 are equal, and so are all rows of B_2. The initial entries are
     :math:`W, B_1 \sim N(0, 1/m_1)`, :math:`V, B_2 \sim N(0, 1/m_2)`, :math:`C \sim N(0, 1)`,
     which are meant for features of norm 1. A node with an empty row aggregates from no node: where
-    all three of its rows are empty its output is 0.
+    all three of its rows are empty its output is 0. With L - 1 widths there are L layers in the
+    same form; the weights of the third hidden layer are `W3` and `B3`, and so on.
 
     With `fixed`, the form of the theory, W and V are trained and B_1, B_2 and C keep their initial
     values. Otherwise, the form of practice, all are trained and the biases start at 0.
 
     Args:
         in_channels: Features per node, d.
-        hidden_channels: m_1 and m_2, or one number for both.
+        hidden_channels: m_1, ..., m_(L-1), or one number for both hidden layers of three.
         out_channels: Outputs per node, K.
         fixed: Whether biases and output weights keep their initial values.
         dropout: Probability, on both hidden layers in training.
@@ -38,18 +40,18 @@ class SampledGCN(nn.Module):
 
     Shapes:
         - **x:** [N, in_channels], dense or torch sparse CSR.
-        - **neighborhoods:** one with N nodes for all layers, or three, the first layer's at 0.
+        - **neighborhoods:** one with N nodes for all layers, or L, the first layer's at 0.
         - **output:** [N, out_channels].
 
     Raises:
         ValueError: If a width is below 1, dropout is outside [0, 1), or it is called with a number
-            of neighborhoods other than one or three.
+            of neighborhoods other than one or L.
         TypeError: If it is called with something other than neighborhoods.
 
     Source:
         Li (2024), eq. (5.4) and section 5.3.3. Differs: B_2 has one row per node, as the sum
         requires, where the text says m_1 rows; dropout, which section 5.4 uses, is on hidden
-        layers.
+        layers; there are three layers.
 
     Example:
         >>> from graphtheory import patterns as p
@@ -60,6 +62,8 @@ class SampledGCN(nn.Module):
         torch.Size([3, 2])
     """
 
+    W: Tensor
+    V: Tensor
     B1: Tensor
     B2: Tensor
     C: Tensor
@@ -67,7 +71,7 @@ class SampledGCN(nn.Module):
     def __init__(
         self,
         in_channels: int,
-        hidden_channels: int | tuple[int, int],
+        hidden_channels: int | tuple[int, ...],
         out_channels: int,
         *,
         fixed: bool = False,
@@ -76,11 +80,10 @@ class SampledGCN(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(hidden_channels, int):
-            hidden_channels = (hidden_channels, hidden_channels)
-        m_1, m_2 = hidden_channels
+            hidden_channels = (hidden_channels,) * (NUM_LAYERS - 1)
         for name, width in (
             ("in_channels", in_channels),
-            ("hidden_channels", min(hidden_channels)),
+            ("hidden_channels", min(hidden_channels, default=1)),
             ("out_channels", out_channels),
         ):
             if width < 1:
@@ -88,33 +91,41 @@ class SampledGCN(nn.Module):
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.fixed, self.drop = fixed, nn.Dropout(dropout)
-        self.W = nn.Parameter(torch.empty(in_channels, m_1))
-        self.V = nn.Parameter(torch.empty(m_1, m_2))
-        for name, shape in (("B1", (m_1,)), ("B2", (m_2,)), ("C", (m_2, out_channels))):
+        self.num_layers = len(hidden_channels) + 1
+        places = range(1, self.num_layers)
+        self._weights = [{1: "W", 2: "V"}.get(layer, f"W{layer}") for layer in places]
+        self._biases = [f"B{layer}" for layer in places]
+        *ends, last = pairwise((in_channels, *hidden_channels, out_channels))
+        for name, shape in zip(self._weights, ends, strict=True):
+            self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+        biases = {name: shape[1:] for name, shape in zip(self._biases, ends, strict=True)}
+        for name, sizes in (biases | {"C": last}).items():
             if fixed:
-                self.register_buffer(name, torch.empty(shape))
+                self.register_buffer(name, torch.empty(sizes))
             else:
-                self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+                self.register_parameter(name, nn.Parameter(torch.empty(sizes)))
         self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw all parameters again."""
-        m_1, m_2 = self.V.shape
-        for value, variance in (
-            (self.W, 1 / m_1), (self.V, 1 / m_2), (self.C, 1.0), (self.B1, 1 / m_1),
-            (self.B2, 1 / m_2),
-        ):  # fmt: skip
-            value.normal_(0, variance**0.5, generator=generator)
+        biases = [getattr(self, name) for name in self._biases]
+        for value in (*(getattr(self, name) for name in self._weights), self.C, *biases):
+            deviation = 1.0 if value is self.C else (1 / value.size(-1)) ** 0.5
+            value.normal_(0, deviation, generator=generator)
         if not self.fixed:
-            self.B1.zero_()
-            self.B2.zero_()
+            for bias in biases:
+                bias.zero_()
 
     def forward(self, x: Tensor, neighborhoods: Neighborhood | Sequence[Neighborhood]) -> Tensor:
         """Outputs of every node; see the class for shapes."""
-        parameters = ((self.W, self.B1), (self.V, self.B2), (self.C, None))
-        layers = [partial(_propagate, weight=weight, bias=bias) for weight, bias in parameters]
-        return three_layers(x, _three(neighborhoods), layers, self.drop)
+        hidden = zip(self._weights, self._biases, strict=True)
+        parameters = [(getattr(self, weight), getattr(self, bias)) for weight, bias in hidden]
+        layers = [
+            partial(_propagate, weight=weight, bias=bias)
+            for weight, bias in (*parameters, (self.C, None))
+        ]
+        return three_layers(x, _per_layer(neighborhoods, self.num_layers), layers, self.drop)
 
 
 def three_layers(
@@ -129,7 +140,8 @@ def three_layers(
         f_l(Z) = A_l Z W_l + B_l
 
     X [n, d] are features of the nodes that the first layer aggregates from, the neighborhoods A_1,
-    A_2 and A_3; each layer takes Z and A_l, and dropout is on h_1 and h_2.
+    A_2 and A_3; each layer takes Z and A_l, and dropout is on h_1 and h_2. Any other number of
+    layers is computed in the same way.
     """
     *hidden, last = zip(layers, neighborhoods, strict=True)
     for layer, neighborhood in hidden:
@@ -143,17 +155,17 @@ def aggregate_rows(value: Tensor, neighborhood: Neighborhood) -> Tensor:
     return ops.aggregate(None, value[:, None], neighborhood)[:, 0]
 
 
-def _three(given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhood]:
+def _per_layer(given: Neighborhood | Sequence[Neighborhood], layers: int) -> Sequence[Neighborhood]:
     if isinstance(given, Neighborhood):
-        return [given] * NUM_LAYERS
+        return [given] * layers
     parts = given if isinstance(given, Sequence) else [given]
     if strangers := [type(part).__name__ for part in parts if not isinstance(part, Neighborhood)]:
         raise TypeError(
             f"neighborhoods: got {strangers[0]}, expected one Neighborhood or a list of "
-            f"{NUM_LAYERS}; graph.neighborhood_from reads an edge_index or PyG's Data"
+            f"{layers}; graph.neighborhood_from reads an edge_index or PyG's Data"
         )
-    if len(given) != NUM_LAYERS:
-        raise ValueError(f"neighborhoods: got {len(given)}, expected one or {NUM_LAYERS}")
+    if len(given) != layers:
+        raise ValueError(f"neighborhoods: got {len(given)}, expected one or {layers}")
     return given
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.models.graph_transformer import GraphTransformer
+from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GATConv, GCNConv
 from graphtheory.patterns import (
@@ -23,8 +24,21 @@ from graphtheory.patterns import (
     SymmetricNormalize,
 )
 
-NAMES = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage", "sgformer")
+NAMES = (
+    "gt",
+    "gt-plain",
+    "gat",
+    "gcn",
+    "mlp",
+    "gat-res",
+    "gcn-res",
+    "sage",
+    "sgformer",
+    "sampled-gcn",
+)
 COMPARED = NAMES[:5]
+SAMPLED = ("sampled-gcn",)
+"""Those that take a neighborhood for each layer, and learn on draws of a sampler."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +131,7 @@ def pattern_of(name: str, config: NetworkConfig) -> Pattern:
     _check(name)
     if name in ("gt", "gt-plain"):
         return parse_neighbors(config.neighbors)
-    if name.startswith("gcn"):
+    if name.startswith("gcn") or name in SAMPLED:
         return Compose(AddSelf(), SymmetricNormalize())
     if name == "sage":
         return MeanNormalize()
@@ -167,7 +181,8 @@ def build(
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
             gat-res and gcn-res add a linear term of the node itself to each layer; sage is that
             term and the mean of the neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers`
-            graph convolutions and one layer of linear attention.
+            graph convolutions and one layer of linear attention; sampled-gcn is `SampledGCN`, which
+            also takes a sequence of neighborhoods, one for each of its `layers`.
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
@@ -181,6 +196,11 @@ def build(
         from graphtheory.models.peers import sgformer  # PyG's models take long to import
 
         return sgformer(num_features, c.hidden, num_classes, layers=c.layers, dropout=c.dropout)
+    if name in SAMPLED:
+        if c.layers < 1:
+            raise ValueError(f"num_layers: got {c.layers}, expected at least 1")
+        widths = (c.hidden,) * (c.layers - 1)
+        return SampledGCN(num_features, widths, num_classes, dropout=c.dropout)
     has_heads = not name.startswith(("gcn", "mlp", "sage"))
     if has_heads and (c.heads < 1 or c.hidden % c.heads):
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")

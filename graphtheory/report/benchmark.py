@@ -12,6 +12,7 @@ from graphtheory import plot
 from graphtheory.bench.comparison import Comparison
 from graphtheory.bench.measure import ACCURACY, Measure
 from graphtheory.bench.node_benchmark import Run
+from graphtheory.bench.options import ignores
 from graphtheory.bench.search import Judged
 from graphtheory.bench.summary import best_of, difference_table, summaries
 from graphtheory.bench.table import Table, counted, pairs
@@ -199,17 +200,20 @@ def figure_3_8(
     return bias, accuracy
 
 
+_ALWAYS = ("hidden", "layers", "lr", "sampler", "share")
+
+
 def options(trial: Any) -> str:
-    """The options of a trial on one line, those that are not what they are by default."""
+    """The options of a trial on one line that its model reads, if not what they are by default."""
     plain = type(trial)(trial.model).as_dict()
     chosen = trial.as_dict()
     if "network" not in chosen:  # trees, which have neither network nor optimizer
         return ", ".join(f"{name}={value}" for name, value in chosen.items() if name != "model")
     pairs = [
         (name, value)
-        for group in ("network", "optimizer")
-        for name, value in chosen[group].items()
-        if value != plain[group][name] or name in ("hidden", "layers", "lr")
+        for group in ("network", "optimizer", "sampling")
+        for name, value in chosen.get(group, {}).items()
+        if (value != plain[group][name] or name in _ALWAYS) and not ignores(trial, name, value)
     ]
     pairs += [("degree", True)] if chosen.get("degree") else []
     if "nodes_per_batch" in chosen:

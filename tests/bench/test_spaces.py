@@ -15,6 +15,7 @@ def flat(trial: NodeTrial) -> dict[str, object]:
     return (
         values["network"]
         | values["optimizer"]
+        | values["sampling"]
         | {name: values[name] for name in ("degree", "row_scale")}
     )
 

@@ -156,6 +156,25 @@ def test_one_or_three_neighborhoods(tiny: Tiny) -> None:
         SampledGCN(6, 5, 3)(tiny.x, [tiny.graph] * 2)
 
 
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_any_number_of_layers(layers: int, tiny: Tiny, generator: torch.Generator) -> None:
+    widths = tuple(range(4, 3 + layers))
+    model = SampledGCN(6, widths, 3, generator=generator).double()
+    names = [["W", "V", "W3", "W4"][k] for k in range(layers - 1)]
+    biases = [f"B{k + 1}" for k in range(layers - 1)]
+    assert list(model.state_dict()) == [*names, *biases, "C"]
+    graphs = [adjacency(tiny.graph)] + [tiny.graph] * (layers - 1)
+    h = tiny.x.double()
+    for weight, bias, nb in zip(names, biases, graphs, strict=False):
+        torch.nn.init.normal_(getattr(model, bias))
+        rows = nb.to_dense().double() @ h @ getattr(model, weight) + getattr(model, bias)
+        h = rows.relu()
+    expected = graphs[-1].to_dense().double() @ h @ model.C
+    torch.testing.assert_close(model(tiny.x.double(), graphs), expected)
+    with pytest.raises(ValueError, match=f"got {layers + 1}, expected one or {layers}"):
+        model(tiny.x.double(), [tiny.graph] * (layers + 1))
+
+
 @pytest.mark.parametrize("wrap", [lambda one: one, lambda one: [one] * 3])
 def test_what_is_no_neighborhood_is_refused(tiny: Tiny, wrap: Any) -> None:
     for given, kind in ((tiny.graph.edge_index(), "Tensor"), (Data(), "Data"), (None, "NoneType")):

@@ -8,7 +8,14 @@ from torch_geometric.nn import SAGEConv, SGFormer
 
 from graphtheory import Neighborhood
 from graphtheory.models import GraphTransformer, ResidualStack, Stack, zoo
-from graphtheory.models.zoo import NAMES, NetworkConfig, build, parse_neighbors, pattern_of
+from graphtheory.models.zoo import (
+    NAMES,
+    SAMPLED,
+    NetworkConfig,
+    build,
+    parse_neighbors,
+    pattern_of,
+)
 from graphtheory.nn import attention_maps
 from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample
 from tests.models.conftest import Tiny
@@ -23,7 +30,9 @@ CONFIGS = {
     "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
 }
 every_name = pytest.mark.parametrize("name", NAMES)
-every_stacked_name = pytest.mark.parametrize("name", [n for n in NAMES if n != "sgformer"])
+every_stacked_name = pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in ("sgformer", *SAMPLED)]
+)
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
@@ -222,7 +231,7 @@ def test_pattern_of_the_others() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2)
     for name in ("gat", "gat-res", "mlp"):
         assert pattern_of(name, config) == AddSelf()
-    for name in ("gcn", "gcn-res"):
+    for name in ("gcn", "gcn-res", "sampled-gcn"):
         found = pattern_of(name, config)(graph).to_dense()
         torch.testing.assert_close(found, torch.full((2, 2), 0.5))
     assert pattern_of("sage", config)(graph).to_dense().tolist() == [[0.0, 1.0], [1.0, 0.0]]
