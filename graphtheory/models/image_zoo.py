@@ -85,7 +85,7 @@ def _swin(kind: ImageKind) -> nn.Module:
 
 
 def _reduced(kind: ImageKind, first: Reducer, second: Reducer, **options: Any) -> nn.Module:
-    return ReducedViT(_vit(kind), {1: first, 2: second}, **options)
+    return ReducedViT(_vit(kind), {1: first, 2: second}, inside=False, **options)
 
 
 def _tome(kind: ImageKind) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A vision transformer that goes on with fewer tokens after some of its blocks."""
+"""A vision transformer that goes on with fewer tokens from some of its blocks on."""
 
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ class SizeBias(nn.Module):
 
 
 class ReducedViT(ViT):
-    """A `ViT` whose tokens are reduced after given blocks; a copy with the same weights.
+    """A `ViT` whose tokens are reduced in given blocks; a copy with the same weights.
 
     State dicts are those of the `ViT`. Sizes of tensors hang on the sizes of the images alone.
 
     Args:
         model: Stays as it is.
-        after: The rule after the block of that number, the first one being 1; the rule of 0 is
-            applied to the tokens that the first block gets, and reads neither attention nor keys.
+        after: The rule after the attention of the block of that number, the first one being 1; the
+            rule of 0 is applied to the tokens before the first block, and reads neither attention
+            nor keys.
         prefix: Protected tokens at the beginning; None are those that the model puts before the
             patches. The first of them is the one whose attention counts as received; without any
             it is the mean over all tokens.
         proportional: Whether a token counts in attention as many times as tokens it stands for.
+        inside: Whether tokens are reduced between attention and MLP, as published. False: after the
+            block, which computes its MLP on all tokens and the keys a second time.
 
     Raises:
         TypeError: Another kind of model, or something else than a rule.
@@ -54,9 +57,8 @@ class ReducedViT(ViT):
 
     Source:
         Liang et al. (2022), EViT; Bolya et al. (2023), Token Merging, with `proportional`.
-        Differs: tokens are reduced behind a block, there between its attention and its MLP;
-        attention and keys are those of the same block. They are computed once more, the attention
-        of the class token alone.
+        Differs: the class token's attention weights are computed from its query and all keys a
+        second time, because fused kernels do not return them.
 
     Example:
         >>> from graphtheory.models import vit_pico
@@ -74,6 +76,7 @@ class ReducedViT(ViT):
         *,
         prefix: int | None = None,
         proportional: bool = False,
+        inside: bool = True,
     ) -> None:
         nn.Module.__init__(self)  # the weights are drawn already
         if not isinstance(model, ViT):
@@ -89,7 +92,7 @@ class ReducedViT(ViT):
             raise ValueError(f"after: blocks {wrong}, expected 0..{len(self.blocks)}")
         if 0 in after and after[0].needs not in (None, "score"):
             raise ValueError(f"after: {after[0]} reads {after[0].needs}, which block 0 has not")
-        self.after, self.proportional = dict(after), proportional
+        self.after, self.proportional, self.inside = dict(after), proportional, inside
         self.prefix = len(self.embed.prefix) if prefix is None else prefix
         if proportional:
             for layer in self._layers():
@@ -127,39 +130,53 @@ class ReducedViT(ViT):
         x, grid = self.embed(images)
         x = x.view(grid.count, -1, x.size(1))
         start = torch.arange(x.size(1), device=x.device).expand(grid.count, -1)
-        now = Reduction(x, x.new_ones(x.shape[:2]), start)
+        now = Reduction(x, x.new_ones(x.shape[:2]), start, start)
         if 0 in self.after:
             now, score = self._less(now, self.after[0](x, score=score, prefix=self.prefix,
                                                        generator=generator), score)  # fmt: skip
         for i, block in enumerate(self.blocks, 1):
             assert isinstance(block, Block)
-            x, size = now.tokens, now.size
-            nodes, relation = x.flatten(0, 1), self._log_size(size, x.size(1))
-            neighborhood = token_cliques(len(x), x.size(1), x.device)
-            y = block(nodes, neighborhood, relation=relation, images=len(x), generator=generator)
-            y, rule = y.view_as(x), self.after.get(i)
-            if rule is None:
-                now = now._replace(tokens=y)
-                continue
-            seen = block.norm1(nodes)
-            found = rule(
-                y, size=size, score=score, prefix=self.prefix, generator=generator,
-                received=self._received(block, seen, size) if rule.needs == "received" else None,
-                keys=_keys(block.attention, seen).view(*x.shape[:2], -1)
-                if rule.needs == "keys" else None,
-            )  # fmt: skip
-            now, score = self._less(now, found, score)
+            now, score = self._step(block, self.after.get(i), now, score, generator)
         return now._replace(tokens=self.norm(now.tokens))
+
+    def _step(
+        self, block: Block, rule: Reducer | None, now: Reduction, score: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> tuple[Reduction, Tensor | None]:  # fmt: skip
+        """One block and its rule."""
+        x, images = now.tokens, len(now.tokens)
+        nodes, relation = x.flatten(0, 1), self._log_size(now.size, x.size(1))
+        nb = token_cliques(images, x.size(1), x.device)
+        inside = self.inside and rule is not None
+        parts: tuple[Tensor, Tensor, Tensor] | None = None
+        if inside:
+            parts = block.attention.project(block.norm1(nodes))
+            out = block.attention.attend(*parts, nb, relation=relation, generator=generator)
+            y = nodes + block.drop_path(block.scale1(out), images, generator)
+        else:
+            y = block(nodes, nb, relation=relation, images=images, generator=generator)
+        if rule is None:
+            return now._replace(tokens=y.view_as(x)), score
+        found = rule(
+            y.view_as(x), size=now.size, score=score, prefix=self.prefix, generator=generator,
+            **self._seen(rule.needs, block, nodes, now.size, parts),
+        )  # fmt: skip
+        now, score = self._less(now, found, score)
+        if inside:
+            z = block.after_attention(now.tokens.flatten(0, 1), images, generator)
+            now = now._replace(tokens=z.view_as(now.tokens))
+        return now, score
 
     @staticmethod
     def _less(
         before: Reduction, found: Reduction, score: Tensor | None
     ) -> tuple[Reduction, Tensor | None]:
-        """The reduction of both one after the other, and the score of what is left."""
+        """Both reductions one after the other, and the score of the tokens that are left."""
         if score is not None:
             many = found.tokens.size(1)
             score = pool(score * before.size, found.slot, many) / found.size
-        return found._replace(slot=follow(before.slot, found.slot)), score
+        slot, place = follow(before.slot, found.slot), follow(found.place, before.place)
+        return found._replace(slot=slot, place=place), score
 
     def _layers(self) -> list[Attention]:
         return [layer for layer in self.blocks.modules() if isinstance(layer, Attention)]
@@ -170,16 +187,36 @@ class ReducedViT(ViT):
             return None
         return size.log()[:, None].expand(-1, receivers, -1).flatten()
 
-    def _received(self, block: Block, seen: Tensor, size: Tensor) -> Tensor:
-        """Attention that each token receives, heads averaged, [B, T]."""
+    def _seen(
+        self, needs: str | None, block: Block, nodes: Tensor, size: Tensor,
+        parts: tuple[Tensor, Tensor, Tensor] | None,
+    ) -> dict[str, Tensor]:  # fmt: skip
+        """What a rule reads of a block: keys, or the attention received, heads averaged.
+
+        `parts` are query, key and value if the block has kept them.
+        """
         count, tokens = size.shape
+        layer = block.attention
+        if needs == "keys":
+            keys = _keys(layer, block.norm1(nodes)) if parts is None else parts[1].mean(1)
+            return {"keys": keys.view(count, tokens, -1)}
+        if needs != "received":
+            return {}
         rows = 1 if self.prefix else tokens
-        chosen = seen.view(count, tokens, -1)[:, :rows].flatten(0, 1)
-        weights = block.attention.weights(
-            chosen, token_bipartite(count, rows, tokens, seen.device),
-            senders=seen, relation=self._log_size(size, rows),
-        )  # fmt: skip
-        return weights.view(count, rows, tokens, -1).mean((1, 3))
+        if parts is None:
+            normed = block.norm1(nodes)
+            query, key, _ = layer.project(_first(normed, count, rows), normed)
+        else:
+            query, key = _first(parts[0], count, rows), parts[1]
+        nb = token_bipartite(count, rows, tokens, nodes.device)
+        bias = None if layer.bias is None else layer.bias(self._log_size(size, rows))
+        weights = layer.pattern.weights(query, key, nb, bias)
+        return {"received": weights.view(count, rows, tokens, -1).mean((1, 3))}
+
+
+def _first(nodes: Tensor, count: int, rows: int) -> Tensor:
+    """The first nodes of each of `count` images, [count * rows, ...]."""
+    return nodes.unflatten(0, (count, -1))[:, :rows].flatten(0, 1)
 
 
 def _keys(attention: Attention, seen: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from graphtheory.nn.nearest import NearestNeighbors
 from graphtheory.nn.patch import PatchEmbedding, PositionEmbedding
 from graphtheory.nn.path_encoding import PathEncoding
 from graphtheory.nn.reduce import unmerge
-from graphtheory.nn.reducers import Fuse, Keep, Merge
+from graphtheory.nn.reducers import Fuse, Keep, Merge, decreasing
 from graphtheory.nn.sequence_position import (
     LearnedPositions,
     PeriodicPositions,
@@ -63,5 +63,6 @@ __all__ = [
     "OverlapPool", "PatchEmbedding", "PathEncoding", "PeriodicPositions", "PositionEmbedding",
     "RelativePosition", "SPDTransformerConv", "SageMessage", "SemanticTokens",
     "SinusoidalPositions", "SumMessage", "TransformerConv", "TransformerHead", "WalkEncoding",
-    "attention_maps", "class_codes", "coded_hinge", "decode_class", "feature_encoder", "unmerge",
+    "attention_maps", "class_codes", "coded_hinge", "decode_class", "decreasing", "feature_encoder",
+    "unmerge",
 ]  # fmt: skip

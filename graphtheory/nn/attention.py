@@ -101,7 +101,20 @@ class Attention(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Attend; `generator` is the source of the dropout."""
-        query, key, value = self._project(x, senders)
+        parts = self.project(x, senders)
+        return self.attend(*parts, neighborhood, relation=relation, generator=generator)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        neighborhood: Neighborhood,
+        *,
+        relation: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """`forward` from what `project` returned, for callers that read the keys, too."""
         out = self.pattern(
             query, key, value, neighborhood, bias=self._bias(relation),
             dropout=self.dropout if self.training else 0.0, generator=generator,
@@ -110,7 +123,7 @@ class Attention(nn.Module):
 
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
-        query, key, value = self._project(x, None)
+        query, key, value = self.project(x, None)
         if neighborhood.blocks and self.bias is None and type(self.pattern) is AllSenders:
             out, weights = _on_blocks(query, key, value, neighborhood.blocks[0])
             return self.out(out.flatten(1)), weights
@@ -127,19 +140,21 @@ class Attention(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """The weights [num_edges, heads] of `forward` with the same arguments, without dropout."""
-        query, key, _ = self._project(x, senders)
+        query, key, _ = self.project(x, senders)
         return self.pattern.weights(query, key, neighborhood, self._bias(relation))
 
-    def _project(self, x: Tensor, senders: Tensor | None) -> tuple[Tensor, ...]:
+    def project(self, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Query [num_dst, H, D], key and value [num_src, H, D]."""
         shape = (self.heads, self.head_dim)
         if senders is None:
-            return self.qkv(x).view(-1, 3, *shape).unbind(1)
+            query, key, value = self.qkv(x).view(-1, 3, *shape).unbind(1)
+            return query, key, value
         parts = (self.heads * self.head_dim, 2 * self.heads * self.head_dim)
         weights = self.qkv.weight.split(parts)
         biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
         query, rest = map(nn.functional.linear, (x, senders), weights, biases)
-        return query.view(-1, *shape), *rest.view(-1, 2, *shape).unbind(1)
+        key, value = rest.view(-1, 2, *shape).unbind(1)
+        return query.view(-1, *shape), key, value
 
     def _bias(self, relation: Tensor | None) -> Bias:
         if (self.bias is None) != (relation is None):

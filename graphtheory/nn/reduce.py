@@ -17,11 +17,13 @@ class Reduction(NamedTuple):
         tokens: [B, M, dim], in the order of the tokens that they come from.
         size: Tokens that each stands for, [B, M].
         slot: Which of the M each of the T tokens went to, int64 [B, T]; -1 for one that was left.
+        place: Which of the T tokens each lies at the place of, int64 [B, M]; -1 for a fused one.
     """
 
     tokens: Tensor
     size: Tensor
     slot: Tensor
+    place: Tensor
 
 
 @dataclass(frozen=True)

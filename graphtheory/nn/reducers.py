@@ -43,7 +43,7 @@ class Keep(Reducer):
     def reduce(self, part: Part, generator: torch.Generator | None) -> Reduction:
         """See the class."""
         kept, slot = _kept(part, self.k, self.by(part, generator))
-        return Reduction(_take(part.tokens, kept), part.size.gather(1, kept), slot)
+        return Reduction(_take(part.tokens, kept), part.size.gather(1, kept), slot, kept)
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,13 @@ class Fuse(Reducer):
         kept, slot = _kept(part, self.k, received)
         tokens, size = _take(part.tokens, kept), part.size.gather(1, kept)
         if kept.size(1) == slot.size(1):
-            return Reduction(tokens, size, slot)
+            return Reduction(tokens, size, slot, kept)
         rest = slot < 0
         share = torch.where(rest, received, 0).to(tokens.dtype)
         fused = (share[:, None] @ part.tokens, torch.where(rest, part.size, 0).sum(1, keepdim=True))
         slot = torch.where(rest, kept.size(1), slot)
-        return Reduction(torch.cat([tokens, fused[0]], 1), torch.cat([size, fused[1]], 1), slot)
+        tokens, size = torch.cat([tokens, fused[0]], 1), torch.cat([size, fused[1]], 1)
+        return Reduction(tokens, size, slot, torch.nn.functional.pad(kept, (0, 1), value=-1))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class Merge(Reducer):
         many = owner.size(1) - self._count(part)
         size = part.size.new_zeros(owner.size(0), many).scatter_add(1, slot, part.size)
         share = (part.size / size.gather(1, slot)).to(part.tokens.dtype)
-        return Reduction(pool(part.tokens * share[..., None], slot, many), size, slot)
+        place = stays.int().argsort(dim=1, descending=True, stable=True)[:, :many]
+        return Reduction(pool(part.tokens * share[..., None], slot, many), size, slot, place)
 
     def _count(self, part: Part) -> int:
         patches = part.tokens.size(1) - part.prefix
@@ -147,6 +149,26 @@ class Merge(Reducer):
         gone = best.argsort(dim=1, descending=True, stable=True)[:, :count]
         into = part.prefix + 2 * partner.gather(1, gone) + 1
         return own.scatter(1, part.prefix + 2 * gone, into)
+
+
+def decreasing(r: int, layers: int) -> list[Merge]:
+    """One `Merge` per layer, from 2 r tokens linearly down to none, r in the mean.
+
+    Args:
+        r: Mean number of tokens that go in a layer.
+        layers: Number of layers.
+
+    Raises:
+        ValueError: If r is below 0.
+
+    Source: Bolya et al. (2023), Token Merging, section 4.1, the decreasing schedule.
+
+    Example:
+        >>> [rule.r for rule in decreasing(4, layers=5)]
+        [8, 6, 4, 2, 0]
+    """
+    last = max(layers - 1, 1)
+    return [Merge(2 * r * (last - i) // last) for i in range(layers)]
 
 
 def _kept(part: Part, k: int | float, score: Tensor) -> tuple[Tensor, Tensor]:

@@ -78,7 +78,9 @@ def test_it_is_our_network_with_the_same_rules(
     name: str, rules: dict[int, Reducer], proportional: bool
 ) -> None:
     theirs = made(name)
-    ours = ReducedViT(from_huggingface(theirs), rules, proportional=proportional).eval()
+    ours = ReducedViT(
+        from_huggingface(theirs), rules, proportional=proportional, inside=False
+    ).eval()
     apply(theirs, Reduce(rules, proportional))
     torch.testing.assert_close(logits(theirs), ours(pixels()), atol=1e-5, rtol=1e-5)
     with torch.no_grad():
@@ -124,7 +126,7 @@ def test_nearest_attention_goes_with_fewer_tokens() -> None:
     ours = from_huggingface(model)
     for block in ours.blocks:
         block.attention.pattern = TopK(0.5)
-    reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True)
+    reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True, inside=False)
     torch.testing.assert_close(logits(model), reduced(pixels()), atol=1e-5, rtol=1e-5)
     undo(model)
     assert torch.equal(logits(model), before)

@@ -2,10 +2,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.models import MeanToken, ReducedViT, ViT, swin_pico, vit_pico
+from graphtheory.metrics import count_macs
+from graphtheory.models import MeanToken, ReducedViT, ViT, swin_pico, vit_pico, vit_small
 from graphtheory.models.reduced_vit import _keys
 from graphtheory.nn import Attention, Fuse, Keep, Merge, attention_maps, unmerge
-from graphtheory.nn.reduce import Oracle, Reducer
+from graphtheory.nn.reduce import Oracle, Reducer, Reduction
+from graphtheory.nn.token_sets import token_cliques
 from graphtheory.patterns import TopK
 
 
@@ -31,6 +33,7 @@ def test_without_reduction_it_is_the_network(model: ViT, rule: Reducer) -> None:
 def test_tokens_get_fewer_and_images_stay_apart(model: ViT, rule: Reducer) -> None:
     reduced, order = ReducedViT(model, {2: rule, 3: rule}), torch.tensor([2, 0, 1])
     found = reduced.reduced(images())
+    assert torch.equal(found.slot.gather(1, found.place[:, :5]), torch.arange(5).expand(3, -1))
     assert found.tokens.size(1) < 13 and found.slot.shape == (3, 17)
     assert unmerge(found.tokens, found.slot).shape == (3, 17, 64)
     torch.testing.assert_close(reduced(images()[order]), reduced(images())[order])
@@ -43,6 +46,39 @@ def test_attention_of_the_class_token_decides(model: ViT) -> None:
     best = weights[:, 0, 1:].topk(4).indices.sort().values + 1
     for image in range(3):
         assert (found.slot[image] >= 0).nonzero().flatten().tolist() == [0, *best[image].tolist()]
+
+
+@pytest.mark.parametrize("rule", [Keep(0.5), Fuse(0.5), Merge(4)], ids=str)
+@torch.no_grad()
+def test_tokens_are_reduced_between_attention_and_mlp_or_after_both(
+    model: ViT, rule: Reducer
+) -> None:
+    x, block, nb = model.embed(images())[0], model.blocks[0], token_cliques(3, 17, "cpu")
+    seen = {"keys": _keys(block.attention, block.norm1(x)).view(3, 17, -1)}
+    weights = block.attention.weights(block.norm1(x), nb).view(3, 17, 17, -1)
+    seen["received"] = weights[:, 0].mean(2)
+    between, end = x + block.attention(block.norm1(x), nb), block(x, nb)
+    few, behind = (
+        rule(y.view(3, 17, -1), **{rule.needs: seen[rule.needs]}).tokens for y in (between, end)
+    )
+    place = torch.arange(17).expand(3, -1)
+    now = Reduction(x.view(3, 17, -1), torch.ones(3, 17), place, place)
+    for inside, wanted in ((True, few + block.mlp(block.norm2(few))), (False, behind)):
+        reduced = ReducedViT(model, {1: rule}, inside=inside)
+        found, _ = reduced._step(reduced.blocks[0], rule, now, None, None)
+        torch.testing.assert_close(found.tokens, wanted)
+
+
+@pytest.mark.parametrize(
+    ("rules", "published"),
+    [(dict.fromkeys((4, 7, 10), Fuse(0.7)), 3.0), (dict.fromkeys(range(1, 13), Merge(13)), 2.7)],
+)
+def test_products_of_deit_s_as_published(rules: dict[int, Reducer], published: float) -> None:
+    reduced = ReducedViT(vit_small(), rules, proportional=True).eval()
+    found = count_macs(reduced, torch.randn(1, 3, 224, 224)).total / 1e9
+    assert found == pytest.approx(published, rel=0.02)
+    behind = ReducedViT(vit_small(), rules, inside=False).eval()
+    assert count_macs(behind, torch.randn(1, 3, 224, 224)).total / 1e9 > 1.05 * found
 
 
 def test_without_a_class_token_the_mean_attention_does() -> None:
@@ -107,4 +143,4 @@ def test_a_rule_before_the_first_block_leaves_tokens_unseen(model: ViT) -> None:
 
 def test_keys_of_heads_of_any_size_are_those_of_the_layer() -> None:
     attention, seen = Attention(8, 2, head_dim=3), torch.randn(5, 8)
-    torch.testing.assert_close(_keys(attention, seen), attention._project(seen, None)[1].mean(1))
+    torch.testing.assert_close(_keys(attention, seen), attention.project(seen)[1].mean(1))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.nn import Fuse, Keep, Merge, unmerge
+from graphtheory.nn import Fuse, Keep, Merge, decreasing, unmerge
 from graphtheory.nn.reduce import Clean, Oracle, Random, Reducer, Reduction
 
 RULES = [Keep(0.5), Keep(3, Oracle()), Keep(2, Clean(torch.eye(4)[:2])), Fuse(0.5), Merge(2)]
@@ -46,6 +46,11 @@ def test_what_every_rule_fulfils(rule: Reducer, prefix: int) -> None:
         assert set(slots[slots >= 0].tolist()) == set(range(many))
         sums = [float(inputs["size"][image][slots == m].sum()) for m in range(many)]
         assert found.size[image].tolist() == sums
+        # Each lies at the place of one of its sources, a fused one at none.
+        place = found.place[image]
+        fused = isinstance(rule, Fuse)
+        assert (place < 0).tolist() == [False] * (many - fused) + [True] * fused
+        assert torch.equal(slots[place[place >= 0]], torch.arange(many - fused))
     alone = unmerge((found.size > 0).float(), found.slot)
     assert torch.equal(alone > 0, found.slot >= 0)
 
@@ -141,3 +146,10 @@ def test_bad_options_are_named() -> None:
         Keep(1.5)
     with pytest.raises(ValueError, match="received: not given, expected"):
         Fuse()(torch.ones(1, 3, 2))
+
+
+def test_a_decreasing_schedule_merges_as_many_in_all() -> None:
+    assert [rule.r for rule in decreasing(13, 12)] == [26, 23, 21, 18, 16, 14, 11, 9, 7, 4, 2, 0]
+    assert decreasing(3, 1) == [Merge(6)] and decreasing(0, 2) == [Merge(0), Merge(0)]
+    with pytest.raises(ValueError, match="r: got -2"):
+        decreasing(-1, 2)
