@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from graphtheory.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
-What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
+What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer]
 
 # Options of attention layers that change the result and are not supported.
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
@@ -57,11 +57,16 @@ def apply(model: nn.Module, what: What) -> Applied:
     config change together. Padding and later tokens that the model masks are never chosen and have
     no influence; a fraction counts only tokens that are not masked. A row without any gives zeros.
 
-    `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic` work with ViT and DeiT, whose class and
-    distillation tokens are kept; `Semantic` also with Swin, which continues with its whole grid. A
-    single rule is applied after every layer, ``{4: Keep(0.7), 7: Keep(0.7)}`` after layers 4 and 7.
-    Merged tokens are weighted in attention by the number of tokens they represent. Tokens are
-    reduced after a layer, as in `models.ReducedViT`; `hf_reduce.trace` maps old tokens to new ones.
+    `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic` work with ViT, DeiT, ViT-MSN, I-JEPA, BEiT,
+    DINOv2, DINOv3 ViT, the encoder of ViT-MAE (not `Semantic`) and the vision towers of CLIP,
+    MetaCLIP 2 and SigLIP; `Semantic` also with Swin, which continues with its whole grid. Class,
+    distillation and register tokens are kept. Heads that need every token are refused, unless
+    ``Reduce(..., restore=True)`` gives merged ones back. A single rule is applied in every layer,
+    a list one by one, ``{4: Keep(0.7), 7: Keep(0.7)}`` in layers 4 and 7, always between attention
+    and MLP, as in `models.ReducedViT`; `hf_reduce.trace` maps old tokens to new ones. Merged tokens
+    count in attention by the number of tokens they represent. Where attention depends on positions
+    (BEiT, DINOv3), a merged token has that of the token at whose place it lies; fused and semantic
+    ones have none, as the class token.
 
     Args:
         model: A model for any task, such as `ViTForImageClassification`.
@@ -75,7 +80,7 @@ def apply(model: nn.Module, what: What) -> Applied:
         TypeError: If `model` is not of `transformers`, or `what` is none of the above.
         ValueError: If the model is not supported, with the reason; it is not changed then. In a
             forward pass: if an option is not supported, such as a soft cap, sinks or the position
-            bias of T5; with token reduction, a mask or gradient checkpointing.
+            bias of T5; with token reduction, a mask.
 
     Example:
         >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
@@ -87,7 +92,7 @@ def apply(model: nn.Module, what: What) -> Applied:
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"model: got {type(model).__name__}, expected a model of transformers")
-    if isinstance(what, (Reducer, Mapping)):
+    if isinstance(what, (Reducer, Mapping, list, tuple)):
         what = Reduce(what)
     if isinstance(what, TopK):
         return _apply_topk(model, what)
@@ -95,7 +100,7 @@ def apply(model: nn.Module, what: What) -> Applied:
         expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
         raise TypeError(f"what: got {type(what).__name__}, {expected}")
     if isinstance(what, Reduce):
-        install(model, ReductionHooks(HFLayers(model), what))
+        install(model, ReductionHooks(HFLayers(model, bool(what.restore)), what))
     elif model.config.model_type == "swin":
         install(model, SwinHooks(model, what))
     else:

@@ -1,109 +1,97 @@
-"""Token reduction in ViT and DeiT of other libraries, by hooks on their layers."""
+"""Token reduction in vision transformers of other libraries, inside their own layers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
-from graphtheory.nn import Merge
-from graphtheory.nn.reduce import Reducer, follow
+from graphtheory.integrations.token_layers import Ask, Layers, Positions
+from graphtheory.nn import Keep, Merge
+from graphtheory.nn.reduce import Reducer, follow, unmerge
 
-INSTALLED = "_fewer_tokens"  # attribute of a model: its hooks
-
-
-class Layers(Protocol):
-    """Access to the layers of a library: `hf_layers.HFLayers`, `timm_layers.TimmLayers`."""
-
-    layers: list[Any]  # all layers, first to last
-    prefix: int  # number of tokens before the patches
-    base: Any  # the module to which new parameters are added
-    embedding: nn.Module  # the module that embeds the images
-    dim: int  # features per token
-    patch: tuple[int, int]  # rows and columns of a patch, in pixels
-
-    def norm(self, layer: Any, x: Tensor) -> Tensor:
-        """What the attention of a layer sees of x [B, T, C]."""
-        ...
-
-    def attention(self, layer: Any) -> nn.Module:
-        """The attention module of a layer; its first argument is the normalized tokens."""
-        ...
-
-    def heads(self, layer: Any, x: Tensor, part: int) -> Tensor:
-        """Query, key or value (part 0, 1, 2) of normalized tokens x, [B, heads, T, D]."""
-        ...
-
-    def scale(self, layer: Any) -> float:
-        """Factor of the dot products."""
-        ...
-
-    def attend(self, layer: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
-        """Output of the attention of a layer; `options` are its other arguments."""
-        ...
-
-    def release(self, layer: Any) -> None:
-        """Restore the `forward` of the attention of a layer."""
-        ...
-
-    def check(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raise if a layer is called in a way that token reduction does not support."""
-        ...
-
-    def masked(
-        self, layer: Any, args: tuple[Any, ...], options: dict[str, Any], mask: Tensor
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of a layer that add the mask [B, 1, T, T] to its logits."""
-        ...
+INSTALLED = "_fewer_tokens"  # attribute of a model: its `ReductionHooks` or others
 
 
 @dataclass(frozen=True)
 class Reduce:
-    """Token reduction after given layers.
+    """Token reduction in given layers, between attention and MLP as EViT and ToMe do.
 
     Args:
-        after: Maps the number of a layer, from 1, to the rule applied after it; a single rule is
-            applied after every layer.
+        after: Maps the number of a layer, from 1, to the rule applied after its attention; or a
+            list of rules, the first for layer 1, such as ``decreasing(13, 12)``; a single rule is
+            applied in every layer.
         proportional: Whether attention is proportional: the log of the number of tokens that a
             token represents is added to its logits. None means if a rule is a `Merge`.
+        restore: Whether every token is there again after the last layer, with the values of the
+            one that represents it, for heads that need all of them. None means if attention is
+            proportional, all rules merge or fuse, and a head averages the patches: they count in
+            the mean by the number of tokens that they represent, as in ToMe.
+        inside: Whether tokens are reduced between attention and MLP, as published; False means
+            after the layer.
 
     Example:
         >>> Reduce({4: Merge(8)}).counts_sizes
         True
     """
 
-    after: Mapping[int, Reducer] | Reducer
+    after: Mapping[int, Reducer] | Sequence[Reducer] | Reducer
     proportional: bool | None = None
+    restore: bool | None = None
+    inside: bool = True
 
     @property
     def counts_sizes(self) -> bool:
         """Whether attention is proportional."""
         if self.proportional is not None:
             return self.proportional
-        rules = [self.after] if isinstance(self.after, Reducer) else self.after.values()
-        return any(isinstance(rule, Merge) for rule in rules)
+        return any(isinstance(rule, Merge) for rule in self._given().values())
+
+    def restores(self, averages: bool) -> bool:
+        """Whether tokens are restored, in a model whose head averages the patches or not.
+
+        Raises:
+            ValueError: If they have to be, and a rule drops some.
+        """
+        dropping = [rule for rule in self._given().values() if isinstance(rule, Keep)]
+        if self.restore and dropping:
+            raise ValueError(f"restore: {dropping[0]} drops tokens, expected Merge or Fuse")
+        if self.restore is not None:
+            return self.restore
+        return averages and self.counts_sizes and not dropping
 
     def rules(self, layers: int) -> dict[int, Reducer]:
-        """The rule after each layer that has one.
+        """The rule in each layer that has one.
 
         Raises:
             TypeError: If a value is not a rule.
-            ValueError: If a layer of that number does not exist.
+            ValueError: If a layer of that number does not exist, or a rule reads the `score` of an
+                oracle, which a model does not have.
         """
         if isinstance(self.after, Reducer):
-            return dict.fromkeys(range(1, layers + 1), self.after)
-        wrong = [i for i in self.after if i not in range(1, layers + 1)]
+            rules = dict.fromkeys(range(1, layers + 1), self.after)
+        else:
+            rules = self._given()
+        wrong = [i for i in rules if i not in range(1, layers + 1)]
         if wrong:
             raise ValueError(f"after: layers {wrong}, expected 1..{layers}")
-        for rule in self.after.values():
+        for rule in rules.values():
             if not isinstance(rule, Reducer):
                 raise TypeError(f"after: got {type(rule).__name__}, expected Keep, Fuse or Merge")
-        return dict(self.after)
+            if rule.needs == "score":
+                raise ValueError(f"after: {rule} reads a score, expected a rule by attention")
+        return rules
+
+    def _given(self) -> dict[int, Reducer]:
+        if isinstance(self.after, Reducer):
+            return {1: self.after}
+        if isinstance(self.after, Mapping):
+            return dict(self.after)
+        return dict(enumerate(self.after, 1))
 
 
 class Trace(NamedTuple):
@@ -113,10 +101,14 @@ class Trace(NamedTuple):
         size: Number of tokens that each remaining token represents, [B, M].
         slot: Index of the remaining token that represents each of the T tokens, int64 [B, T]; -1
             for dropped tokens.
+        place: Index of the token at whose place each remaining one lies, int64 [B, M]; -1 for a
+            fused token. It has the position of that token where attention depends on positions,
+            a fused one that of the class token.
     """
 
     size: Tensor
     slot: Tensor
+    place: Tensor
 
 
 def trace(model: nn.Module) -> Trace:
@@ -134,14 +126,14 @@ def trace(model: nn.Module) -> Trace:
 
 
 def install(model: nn.Module, made: Any) -> None:
-    """Install hooks in a model, replacing earlier ones."""
+    """Patch a model, in place of what was installed before."""
     uninstall(model)
     made.install()
     setattr(model, INSTALLED, made)
 
 
 def uninstall(model: nn.Module) -> bool:
-    """Remove the hooks of token reduction; return whether there were any."""
+    """Undo what was installed; return whether there was anything."""
     made = getattr(model, INSTALLED, None)
     if made is not None:
         made.remove()
@@ -150,73 +142,88 @@ def uninstall(model: nn.Module) -> bool:
 
 
 class ReductionHooks:
-    """The hooks of one model, and their state during a forward pass.
+    """The patched layers of one model, and their state during a forward pass.
 
     Args:
         read: The layers of the model.
         what: The rules.
 
     Raises:
-        ValueError: As in `Reduce.rules`; the model is not changed.
+        ValueError: As in `Reduce.rules` and `Reduce.restores`; the model is not changed.
     """
 
     def __init__(self, read: Layers, what: Reduce) -> None:
-        self.read = read
+        self.read, self.what = read, what
         self.rules, self.proportional = what.rules(len(read.layers)), what.counts_sizes
-        self.handles: list[RemovableHandle] = []
+        self.restore = what.restores(read.averages)
         self.now: Trace | None = None
-        self.reduced = False
+        self.whole = 0  # tokens before the first layer
 
     def install(self) -> None:
-        """Register the hooks."""
-        self.handles.append(self.read.layers[0].register_forward_pre_hook(self.start))
-        for i, layer in enumerate(self.read.layers, 1):
-            self.handles.append(layer.register_forward_pre_hook(self.weigh, with_kwargs=True))
-            if i in self.rules:
-                hook = partial(self.reduce, i)
-                self.handles.append(layer.register_forward_hook(hook))
+        """Patch the layers."""
+        for number, layer in enumerate(self.read.layers, 1):
+            layer.forward = partial(self.run, number)
+            self.read.patch_attention(layer)
 
     def remove(self) -> None:
-        """Remove the hooks."""
-        for handle in self.handles:
-            handle.remove()
+        """Restore the layers."""
+        for layer in self.read.layers:
+            del layer.forward
+            self.read.release(layer)
 
-    def start(self, layer: nn.Module, args: tuple[Any, ...]) -> None:
-        """Before the first layer: every token represents itself."""
-        size = args[0].new_ones(args[0].shape[:2])
-        self.now = Trace(size, torch.arange(size.size(1), device=size.device).expand_as(size))
-        self.reduced = False
-
-    def weigh(
-        self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Before each layer: add the log sizes to the attention logits."""
-        self.read.check(layer, args, options)
-        if not self.proportional or not self.reduced:
-            return None
+    def run(self, number: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        """Forward of the layer of that number."""
+        layer = self.read.layers[number - 1]
+        positions = self.read.positions(layer, args, options)
+        if number == 1:
+            size = x.new_ones(x.shape[:2])
+            place = torch.arange(size.size(1), device=size.device).expand_as(size)
+            self.now, self.whole = Trace(size, place, place), x.size(1)
         assert self.now is not None
-        mask = self.now.size.log()[:, None, None].expand(-1, -1, args[0].size(1), -1)
-        return self.read.masked(layer, args, options, mask)
+        step = partial(self._step, number, positions, self.now)
+        x, *after = self.read.checkpointed(layer, step, x)
+        self.now = Trace(after[0].detach(), *after[1:])
+        if number == len(self.read.layers):
+            x = unmerge(x, self.now.slot) if self.restore else x
+            if torch.compiler.is_exporting():
+                self.now = None  # keep no tensors of a trace
+        return x
 
-    def reduce(self, number: int, layer: Any, args: tuple[Any, ...], tokens: Tensor) -> Tensor:
-        """After the layer of that number: apply its rule to its output `tokens`."""
-        rule, before = self.rules[number], self.now
-        assert before is not None
-        normed = self.read.norm(layer, args[0]) if rule.needs else args[0]
+    def _step(
+        self, number: int, positions: Positions, now: Trace, x: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Tokens after a layer, their sizes, slots and places."""
+        read, layer, rule = self.read, self.read.layers[number - 1], self.rules.get(number)
+        place = now.place if any(i < number for i in self.rules) else None
+        size = now.size if self.proportional and x.size(1) < self.whole else None
+        ask = Ask(positions, None, place, place, size, [])
+        tokens = read.first(layer, x, ask)
+        if rule is not None and self.what.inside:
+            tokens, now = self._reduced(rule, layer, tokens, now, ask)
+        tokens = read.second(layer, tokens)
+        if rule is not None and not self.what.inside:
+            tokens, now = self._reduced(rule, layer, tokens, now, ask)
+        return tokens, *now
+
+    def _reduced(
+        self, rule: Reducer, layer: Any, tokens: Tensor, before: Trace, ask: Ask
+    ) -> tuple[Tensor, Trace]:
+        """Tokens after a rule, which reads what the attention has computed."""
+        assert ask.parts is not None
+        query, key = ask.parts
         found = rule(
             tokens, size=before.size, prefix=self.read.prefix,
-            received=self._received(layer, normed) if rule.needs == "received" else None,
-            keys=self.read.heads(layer, normed, 1).mean(1) if rule.needs == "keys" else None,
+            received=self._received(layer, query, key, ask) if rule.needs == "received" else None,
+            keys=key.mean(1) if rule.needs == "keys" else None,
         )  # fmt: skip
-        self.now = Trace(found.size, follow(before.slot, found.slot))
-        self.reduced = self.reduced or found.tokens.size(1) < tokens.size(1)
-        return found.tokens
+        slot, place = follow(before.slot, found.slot), follow(found.place, before.place)
+        return found.tokens, Trace(found.size, slot, place)
 
-    def _received(self, layer: Any, normed: Tensor) -> Tensor:
+    def _received(self, layer: Any, query: Tensor, key: Tensor, ask: Ask) -> Tensor:
         """Attention received by each token, from the class token or else from all, [B, T]."""
-        queries = normed[:, :1] if self.read.prefix else normed
-        query, key = self.read.heads(layer, queries, 0), self.read.heads(layer, normed, 1)
+        query = query[:, :, :1] if self.read.prefix else query
         logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]
-        if self.proportional and self.now is not None:
-            logits = logits + self.now.size.log()[:, None, None]
+        mask = ask.mask(key)
+        if mask is not None:
+            logits = logits + mask[:, :, : query.size(2)]
         return logits.softmax(3).mean((1, 2))

@@ -1,4 +1,4 @@
-"""Semantic tokens (STViT) in ViT and DeiT of other libraries, using their own layers."""
+"""Semantic tokens (STViT) in vision transformers of other libraries, by their own layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from graphtheory.graph import Grid
-from graphtheory.integrations.hf_reduce import Layers
+from graphtheory.integrations.token_layers import Ask, Layers, Positions
 from graphtheory.nn import AveragePool, Centers
 
 
@@ -66,80 +66,93 @@ class Tokens(nn.Module):
 
 
 class SemanticHooks:
-    """The hooks of one model, and their state during a forward pass.
+    """The patched layers of one model, and their state during a forward pass.
 
     Args:
         read: The layers of the model.
         what: Which tokens, and after which layer.
 
     Raises:
-        ValueError: If the layers do not exist or `tokens` is no square; the model is not changed.
+        ValueError: If the layers do not exist, the patches lie on no grid or `tokens` is no square;
+            the model is not changed.
     """
 
     def __init__(self, read: Layers, what: Semantic) -> None:
         if not 0 <= what.base <= len(read.layers) - 2:
             raise ValueError(f"base: got {what.base}, expected 0..{len(read.layers) - 2}")
+        if read.grid_reason:
+            raise ValueError(
+                f"model: {type(read.base).__name__} has no grid of patches, which Semantic pools: "
+                f"{read.grid_reason}; expected a ViT with the same weights"
+            )
         self.parts = Tokens(what, read.dim, next(read.base.parameters())).train(read.base.training)
-        self.read = read
-        self.two = read.layers[what.base : what.base + 2]
+        self.read, self.what = read, what
+        self.patched = read.layers[what.base :]
         self.handles: list[RemovableHandle] = []
         self.size = (0, 0)
         self.patches: Tensor | None = None
-        self.senders: list[Tensor] = []
 
     def install(self) -> None:
-        """Register the hooks and add the new parameters."""
+        """Patch the layers and add the new parameters."""
         self.read.base.semantic = self.parts
-        self.handles += [
-            self.read.embedding.register_forward_pre_hook(self.record_size),
-            *(
-                layer.register_forward_pre_hook(self.read.check, with_kwargs=True)
-                for layer in self.read.layers
-            ),
-            self.two[0].register_forward_pre_hook(self.query_patches),
-            self.two[1].register_forward_pre_hook(self.query_both),
-        ]
-        for which, layer in enumerate(self.two):
-            self.read.attention(layer).forward = partial(self.attend, which)
+        hook = self.read.embedding.register_forward_pre_hook(self.record_size, with_kwargs=True)
+        self.handles.append(hook)
+        for which, layer in enumerate(self.patched):
+            layer.forward = partial(self.run, which)
+            self.read.patch_attention(layer)
 
     def remove(self) -> None:
-        """Remove the hooks and the new parameters."""
+        """Restore the layers and remove the new parameters."""
         del self.read.base.semantic
-        for layer in self.two:
+        for layer in self.patched:
+            del layer.forward
             self.read.release(layer)
         for handle in self.handles:
             handle.remove()
 
-    def record_size(self, embeddings: nn.Module, args: tuple[Any, ...]) -> None:
+    def record_size(
+        self, embeddings: nn.Module, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
         """Before the embedding: record the size of the images in patches."""
-        (height, width), patch = args[0].shape[2:], self.read.patch
+        images = args[0] if args else options["pixel_values"]
+        (height, width), patch = images.shape[2:], self.read.patch
         self.size = (height // patch[0], width // patch[1])
 
-    def query_patches(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Before the first layer: prefix and centers query prefix and patches."""
-        prefix, patches = args[0].tensor_split([self.read.prefix], 1)
-        centers = self.read.base.semantic.centres(
-            patches.flatten(0, 1), Grid(len(patches), *self.size)
-        )
-        self.patches, self.senders = patches, [args[0]]
-        tokens = centers.view(len(patches), -1, patches.size(2))
-        return (torch.cat([prefix, tokens], 1), *args[1:])
+    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        """Forward of a patched layer; `which` is 0 for the first one."""
+        layer = self.patched[which]
+        step = partial(self._step, which, self.read.positions(layer, args, options), self.size)
+        if which == 0:
+            self.patches = x[:, self.read.prefix :]
+        if which != 1:
+            return self.read.checkpointed(layer, step, x)
+        patches, self.patches = self.patches, None  # keep no tensors of this pass
+        assert patches is not None
+        return self.read.checkpointed(layer, step, x, patches)
 
-    def query_both(self, layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Before the second: prefix and tokens plus G query prefix, tokens and patches."""
-        assert self.patches is not None
-        self.senders.append(torch.cat([args[0], self.patches], 1))
-        moved = self.read.base.semantic.global_centres
-        if moved is None:
-            return args
-        prefix, tokens = args[0].tensor_split([self.read.prefix], 1)
-        return (torch.cat([prefix, tokens + moved], 1), *args[1:])
+    def _step(
+        self, which: int, positions: Positions, size: tuple[int, int], x: Tensor,
+        patches: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Prefix and semantic tokens after a layer; x has the patches in place of these at first.
 
-    def attend(self, which: int, normed: Tensor, *args: Any, **options: Any) -> Any:
-        """Cross-attention with the attention module of a layer."""
-        read, layer = self.read, self.two[which]
-        senders = read.norm(layer, self.senders[which])
-        if which == 1:
-            self.patches, self.senders = None, []  # keep no tensors of this pass
-        parts = (read.heads(layer, x, i) for i, x in enumerate((normed, senders, senders)))
-        return read.attend(layer, *parts, *args, **options)
+        Semantic tokens have no position, as the class token.
+        """
+        read, layer, semantic = self.read, self.patched[which], self.read.base.semantic
+        prefix, rest = x.tensor_split([read.prefix], 1)
+        senders, places = x, torch.arange(x.size(1), device=x.device)[None]
+        none = places.new_full((1, semantic.centres.tokens), -1)
+        if which == 0:
+            centers = semantic.centres(rest.flatten(0, 1), Grid(len(x), *size))
+            x = torch.cat([prefix, centers.view(len(x), -1, x.size(2))], 1)
+        elif patches is not None:
+            senders = torch.cat([x, patches], 1)
+            places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]
+            places = torch.cat([places[:, : read.prefix], none, places[:, read.prefix :]], 1)
+            if semantic.global_centres is not None:
+                x = torch.cat([prefix, rest + semantic.global_centres], 1)
+        rows = torch.cat([places[:, : read.prefix], none], 1)
+        if which > 1:
+            return read.second(layer, read.first(layer, x, Ask(positions, None, rows, rows)))
+        ask = Ask(positions, read.norm(layer, senders), rows, places)
+        return read.second(layer, read.first(layer, x, ask))

@@ -7,7 +7,7 @@ the code that DeiT and Swin were released with.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -88,7 +88,8 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
 
 
 def apply(
-    model: nn.Module, what: TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer]
+    model: nn.Module,
+    what: TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer],
 ) -> list[str]:
     """Patch a model of timm in place: k-NN attention or token reduction.
 
@@ -122,7 +123,7 @@ def apply(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a model of timm")
-    if isinstance(what, (Reducer, Mapping)):
+    if isinstance(what, (Reducer, Mapping, list, tuple)):
         what = Reduce(what)
     if isinstance(what, TopK):
         layers = attention_layers(model)

@@ -5,7 +5,6 @@ timm is not imported: attention is recognized by its attributes and its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -14,16 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.integrations.nearest import SWIN_MASKED, nearest_attention
+from graphtheory.integrations.token_layers import computes
 from graphtheory.modes import evaluating
 from graphtheory.patterns import TopK
 
 PATTERN = "_nearest"  # attribute of a layer: its `TopK`
 _RECORD = "_recorded_weights"  # attribute of a layer: list that collects its weights
-_PATCHED = {"forward", PATTERN}  # instance attributes that patching adds to a layer
 _FULL = TopK(1.0)
 _TABLE = "relative_position_bias_table"
 _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
-_TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
 
 
 def attention_layers(model: nn.Module) -> dict[str, Any]:
@@ -149,32 +147,7 @@ def _is_known_attention(layer: Any) -> bool:
     if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
         return False
     tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
-    return computes(layer, attend, layer.qkv.weight, tokens)
-
-
-@torch.no_grad()
-def computes(layer: Any, formula: Callable[..., Tensor], weight: Tensor, tokens: int = 5) -> bool:
-    """Whether the original forward of a layer agrees with a formula on random tokens.
-
-    The formula takes the layer and tokens [2, `tokens`, features]; `weight`, of the first linear
-    map, gives their size, dtype and device.
-    """
-    drawn = torch.Generator().manual_seed(0)
-    x = torch.randn(2, tokens, weight.size(1), generator=drawn).to(weight)
-    kept = [
-        (m, {n: vars(m).pop(n) for n in _PATCHED & vars(m).keys()} | {"training": m.training})
-        for m in layer.modules()
-    ]
-    try:
-        layer.eval()
-        found, known = type(layer).forward(layer, x), formula(layer, x)
-    except (TypeError, ValueError, RuntimeError, AttributeError):
-        return False
-    finally:
-        for part, own in kept:
-            vars(part).update(own)
-    same = found.shape == known.shape
-    return same and bool((found - known).norm() <= _TOLERANCE * found.norm())
+    return computes(layer, attend, layer.qkv.weight, tokens, layer.qkv.in_features)
 
 
 def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:

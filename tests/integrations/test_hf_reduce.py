@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.integrations.transformers import from_huggingface
+from graphtheory.metrics import count_macs
 from graphtheory.models import ReducedViT
-from graphtheory.nn import Fuse, Keep, Merge, unmerge
+from graphtheory.nn import Fuse, Keep, Merge, decreasing, unmerge
 from graphtheory.nn.reduce import Random, Reducer
 from graphtheory.patterns import TopK
 
@@ -74,18 +75,20 @@ def test_nothing_less_changes_nothing_and_undo_goes_back(name: str) -> None:
      ({1: Merge(5), 2: Merge(5)}, False)],
     ids=str,
 )  # fmt: skip
+@pytest.mark.parametrize("inside", [True, False])
 def test_it_is_our_network_with_the_same_rules(
-    name: str, rules: dict[int, Reducer], proportional: bool
+    name: str, rules: dict[int, Reducer], proportional: bool, inside: bool
 ) -> None:
     theirs = made(name)
     ours = ReducedViT(
-        from_huggingface(theirs), rules, proportional=proportional, inside=False
+        from_huggingface(theirs), rules, proportional=proportional, inside=inside
     ).eval()
-    apply(theirs, Reduce(rules, proportional))
+    apply(theirs, Reduce(rules, proportional, inside=inside))
     torch.testing.assert_close(logits(theirs), ours(pixels()), atol=1e-5, rtol=1e-5)
     with torch.no_grad():
         found = ours.reduced(pixels())
     assert torch.equal(trace(theirs).slot, found.slot)
+    assert torch.equal(trace(theirs).place, found.place)
     torch.testing.assert_close(trace(theirs).size, found.size)
 
 
@@ -126,7 +129,7 @@ def test_nearest_attention_goes_with_fewer_tokens() -> None:
     ours = from_huggingface(model)
     for block in ours.blocks:
         block.attention.pattern = TopK(0.5)
-    reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True, inside=False)
+    reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True)
     torch.testing.assert_close(logits(model), reduced(pixels()), atol=1e-5, rtol=1e-5)
     undo(model)
     assert torch.equal(logits(model), before)
@@ -153,8 +156,8 @@ def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
         ValueError, match=r"SwinModel attends in windows .* no token may be missing"
     ):
         apply(swin, Merge(2))
-    other = hf.Dinov2Model(hf.Dinov2Config(**VIT))
-    with pytest.raises(ValueError, match="got Dinov2Model of model_type 'dinov2', expected a ViT"):
+    other = hf.YolosModel(hf.YolosConfig(**VIT | {"image_size": [24, 24]}))
+    with pytest.raises(ValueError, match="got YolosModel of model_type 'yolos', expected ViT"):
         apply(other, Keep())
     with pytest.raises(ValueError, match=r"ViTForMaskedImageModeling .* every token at the end"):
         apply(hf.ViTForMaskedImageModeling(hf.ViTConfig(**VIT)), Keep())
@@ -170,3 +173,19 @@ def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     torch.testing.assert_close(logits(model), whole)
     with pytest.raises(ValueError, match="attention_mask: given, expected none"):
         model.base_model(pixels(), attention_mask=torch.ones(2, 37).tril())
+
+
+@pytest.mark.parametrize(
+    ("rules", "published"),
+    [(dict.fromkeys((4, 7, 10), Fuse(0.7)), 3.0), (Merge(13), 2.7), (decreasing(13, 12), 2.7)],
+    ids=["evit", "tome", "decreasing"],
+)
+def test_products_of_deit_s_as_published(rules: Any, published: float) -> None:
+    sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
+    model = hf.ViTForImageClassification(hf.ViTConfig(**sizes, num_labels=1000)).eval()
+    apply(model, rules)
+    found = count_macs(model, torch.randn(1, 3, 224, 224)).total / 1e9
+    if rules == decreasing(13, 12):  # fewer tokens earlier
+        assert found < 0.9 * published
+    else:
+        assert found == pytest.approx(published, rel=0.02)

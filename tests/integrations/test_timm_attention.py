@@ -200,7 +200,7 @@ def test_fewer_tokens_as_in_our_network(
 ) -> None:
     theirs = MODELS[name]()
     before = theirs(pixels())
-    reduced = ReducedViT(ours(theirs), rules, proportional=proportional, inside=False).eval()
+    reduced = ReducedViT(ours(theirs), rules, proportional=proportional).eval()
     apply(theirs, Reduce(rules, proportional))
     torch.testing.assert_close(theirs(pixels()), reduced(pixels()), atol=1e-5, rtol=1e-5)
     assert torch.equal(trace(theirs).slot, reduced.reduced(pixels()).slot)

@@ -1,0 +1,227 @@
+"""Pre-norm layers of other libraries, computed part by part, so that tokens can change inside."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+# Names of the parts of a layer in transformers, timm and the released code of DeiT.
+_NORM1 = ("layernorm_before", "layer_norm1", "norm1")
+_ATTENTION = ("attention", "self_attn", "attn")
+_NORM2 = ("layernorm_after", "layer_norm2", "norm2")
+_BRANCH1 = ("dropout", "lambda_1", "layer_scale1", "ls1", "drop_path", "drop_path1")
+_BRANCH2 = ("dropout", "lambda_2", "layer_scale2", "ls2", "drop_path", "drop_path2")
+_PATCHED = {"forward", "_nearest"}  # instance attributes that patching adds to a module
+_TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
+
+
+class Positions(NamedTuple):
+    """How attention depends on positions, for all T tokens that a model embeds.
+
+    Attributes:
+        bias: Added to the logits, [1, heads or 1, T, T], or None.
+        turn: Cosine and sine of rotary embeddings [T, head_dim], or None; 1 and 0 for tokens that
+            are no patches.
+        options: Other arguments of the attention.
+    """
+
+    bias: Tensor | None
+    turn: tuple[Tensor, Tensor] | None
+    options: dict[str, Any]
+
+
+class Ask(NamedTuple):
+    """Which tokens attend to which in one call of an attention module.
+
+    Attributes:
+        positions: Of all tokens of the model.
+        senders: Normalized tokens [B, S, dim] that are attended to; None means the same ones.
+        rows: Place of each token that attends, int64 [B or 1, T], for its position; -1, and with
+            it the position of the first token, is none. None means all tokens, in order.
+        columns: Place of each token that is attended to.
+        size: Number of tokens that each of these represents, [B, S]; None means 1.
+        parts: Receives query and key, [B, heads, tokens, head_dim].
+    """
+
+    positions: Positions
+    senders: Tensor | None = None
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+    size: Tensor | None = None
+    parts: list[Tensor] | None = None
+
+    def mask(self, like: Tensor) -> Tensor | None:
+        """What is added to the logits [B, heads, T, S], or None; `like` is the query."""
+        mask = self.positions.bias
+        if mask is not None and self.rows is not None:
+            assert self.columns is not None
+            rows, columns = self.rows.clamp(min=0), self.columns.clamp(min=0)
+            mask = mask[0][:, rows[:, :, None], columns[:, None]].transpose(0, 1)
+        if self.size is not None:
+            logs = self.size.log().to(like.dtype)[:, None, None]
+            mask = logs.expand(-1, -1, like.size(2), -1) if mask is None else mask + logs
+        return mask
+
+    def turned(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Query and key after rotary embeddings."""
+        if self.positions.turn is None:
+            return query, key
+        return self._turn(query, self.rows), self._turn(key, self.columns)
+
+    def _turn(self, x: Tensor, place: Tensor | None) -> Tensor:
+        assert self.positions.turn is not None
+        if place is None:
+            cos, sin = (t[None, None] for t in self.positions.turn)
+        else:
+            cos, sin = (t[place.clamp(min=0)][:, None] for t in self.positions.turn)
+        first, second = x.chunk(2, 3)
+        return x * cos + torch.cat([-second, first], 3) * sin
+
+
+class Layers(ABC):
+    """The layers of a model: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
+
+    Attributes:
+        layers: All layers, first to last.
+        prefix: Number of tokens before the patches.
+        base: The module to which new parameters are added.
+        embedding: The module that embeds the images.
+        dim: Features per token.
+        patch: Rows and columns of a patch, in pixels.
+        averages: Whether a head averages the patches at the end.
+        grid_reason: Why the patches lie on no grid; empty where they do.
+    """
+
+    layers: list[Any]
+    prefix: int
+    base: Any
+    embedding: Any
+    dim: int
+    patch: tuple[int, int]
+    averages = False
+    grid_reason = ""
+
+    @abstractmethod
+    def attend(self, attention: Any, x: Tensor, ask: Ask) -> Any:
+        """Forward pass of an attention module; the output, or a tuple that begins with it."""
+
+    @abstractmethod
+    def scale(self, layer: Any) -> float:
+        """Factor of the dot products of a layer."""
+
+    @abstractmethod
+    def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
+        """Positions from the arguments of a layer, besides the tokens.
+
+        Raises:
+            ValueError: If the layer is called in a way that token reduction does not support.
+        """
+
+    def patch_attention(self, layer: Any) -> None:
+        """Replace the `forward` of the attention of a layer by `attend`."""
+        attention = self.attention(layer)
+        attention.forward = _Attend(self, attention)
+
+    def release(self, layer: Any) -> None:
+        """Restore the `forward` of the attention of a layer."""
+        del self.attention(layer).forward
+
+    def checkpointed(self, layer: Any, step: Callable[..., Any], *tensors: Tensor) -> Any:
+        """``step(*tensors)``, recomputed in the backward pass where the layer says so."""
+        return step(*tensors)
+
+    def attention(self, layer: Any) -> Any:
+        """The attention module of a layer."""
+        return _part(layer, _ATTENTION)
+
+    def norm(self, layer: Any, x: Tensor) -> Tensor:
+        """Tokens x after the layer norm before attention."""
+        return _part(layer, _NORM1)(x)
+
+    def first(self, layer: Any, x: Tensor, ask: Ask) -> Tensor:
+        """Tokens x plus the attention branch of a layer."""
+        out = self.attention(layer)(self.norm(layer, x), ask)
+        return x + _branch(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
+
+    def second(self, layer: Any, x: Tensor) -> Tensor:
+        """Tokens x plus the MLP branch of a layer."""
+        return x + _branch(layer, _BRANCH2, layer.mlp(_part(layer, _NORM2)(x)))
+
+    def knows(self, layer: Any, tokens: int, **options: Any) -> bool:
+        """Whether `first` and `second` agree with the layer's own forward on random tokens."""
+        names = (_NORM1, _ATTENTION, _NORM2, ("mlp",))
+        if any(_part(layer, group) is None for group in names):
+            return False
+        attention = self.attention(layer)
+
+        def formula(layer: Any, x: Tensor) -> Tensor:
+            attention.forward = _Attend(self, attention)
+            try:
+                ask = Ask(self.positions(layer, (), dict(options)))
+                return self.second(layer, self.first(layer, x, ask))
+            finally:
+                del attention.forward
+
+        return computes(layer, formula, next(layer.mlp.parameters()), tokens, self.dim, **options)
+
+
+class _Attend:
+    """`Layers.attend` of one attention module, as its `forward`; may be copied and pickled."""
+
+    def __init__(self, read: Layers, attention: Any) -> None:
+        self.read, self.attention = read, attention
+
+    def __call__(self, x: Tensor, ask: Ask) -> Any:
+        return self.read.attend(self.attention, x, ask)
+
+
+@torch.no_grad()
+def computes(
+    layer: Any, formula: Callable[..., Tensor], like: Tensor, tokens: int, dim: int, **options: Any
+) -> bool:
+    """Whether the original forward of a module agrees with a formula on random tokens.
+
+    Args:
+        layer: The module; patches of its parts are ignored.
+        formula: Takes the module and tokens [2, `tokens`, `dim`].
+        like: Its dtype and device are those of the tokens; on the device "meta" nothing is tried.
+        tokens: Number of tokens.
+        dim: Features of a token.
+        options: Further arguments of the module.
+    """
+    if like.is_meta:
+        return True
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(2, tokens, dim, generator=drawn).to(like)
+    kept = [
+        (m, {n: vars(m).pop(n) for n in _PATCHED & vars(m).keys()} | {"training": m.training})
+        for m in layer.modules()
+    ]
+    try:
+        layer.eval()
+        found, known = type(layer).forward(layer, x, **options), formula(layer, x)
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        return False
+    finally:
+        for part, own in kept:
+            vars(part).update(own)
+    same = found.shape == known.shape
+    return same and bool((found - known).norm() <= _TOLERANCE * found.norm())
+
+
+def _part(layer: Any, names: tuple[str, ...]) -> Any:
+    """The first part of a layer that has one of these names, or None."""
+    return next((p for n in names if (p := getattr(layer, n, None)) is not None), None)
+
+
+def _branch(layer: Any, names: tuple[str, ...], x: Tensor) -> Tensor:
+    """A branch through the parts that the layer has: modules, or factors per feature."""
+    for name in names:
+        part = getattr(layer, name, None)
+        if part is not None:
+            x = part(x) if callable(part) else part * x
+    return x
