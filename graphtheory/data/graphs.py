@@ -26,6 +26,7 @@ from graphtheory.data.splits import Split, by_fraction, per_class
 __all__ = ["DatasetInfo", "GraphSet", "describe", "load", "load_graphs", "load_topology", "names"]
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
+_SPARSE = ("musae", "coauthor")  # families whose features would fill much memory
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -41,7 +42,8 @@ def load(
 
     Edges are what PyG's or ogb's class gives: both directions for Planetoid, the heterophilous,
     LINKX and MUSAE sets; directed, as published, for Actor, WebKB, genius and ogbn-arxiv. Features
-    are as published, without normalization. "facebook" has sparse features (22,470 x 4,714 would
+    are as published, without normalization; those of Photo, Computers, CS and Physics say which
+    words occur, as in PyG. "facebook", CS and Physics have sparse features (22,470 x 4,714 would
     be 424 MB dense), which `torch.nn.Linear` takes as they are; every other set has dense ones.
 
     Splits: "public" is Planetoid's; "published" has ten (seed 10 is the first again) or, for
@@ -61,8 +63,8 @@ def load(
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
 
     Shapes:
-        x [N, F] float32 (`torch.sparse_csr` for "facebook"); y [N] int64; edge_index [2, E] int64;
-        train_mask, val_mask, test_mask [N] bool.
+        x [N, F] float32 (`torch.sparse_csr` for "facebook", CS and Physics); y [N] int64;
+        edge_index [2, E] int64; train_mask, val_mask, test_mask [N] bool.
 
     Returns:
         Data with these and name, split, metric ("accuracy" or "rocauc"), num_classes and kind:
@@ -135,7 +137,7 @@ def _published(
         files.verify_counts(info, found | {"classes": _classes(data.y)})
         return _pack(data)
 
-    return _unpack(processed(info, root, cache, read), sparse=info.family == "musae")
+    return _unpack(processed(info, root, cache, read), sparse=info.family in _SPARSE)
 
 
 def _pack(data: Data) -> dict[str, Tensor]:

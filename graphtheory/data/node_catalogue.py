@@ -72,6 +72,19 @@ def _linkx(name: str, *counts: int, metric: str = "accuracy") -> DatasetInfo:
     )
 
 
+def _gnn_benchmark(family: str, name: str, file: str, *counts: int) -> DatasetInfo:
+    return DatasetInfo(
+        name,
+        family.lower(),
+        folder=f"{family}/{name}/raw",
+        files=(file,),
+        splits=("random-60-20-20", "random-20"),
+        source="https://github.com/shchur/gnn-benchmark, data/npz/",
+        citation="Shchur, Mumme, Bojchevski and Günnemann, 2018",
+        counts=_counts(*counts),
+    )
+
+
 def _ogbn(name: str, split: str, raw: tuple[str, ...], *counts: int, **other: Any) -> DatasetInfo:
     parts = ("edge", *raw, "node-label", "num-node-list", "num-edge-list")
     return DatasetInfo(
@@ -117,6 +130,12 @@ NODE_SETS = (
     _linkx("cornell5", 18_660, 1_581_554, 4735, 2),
     _linkx("penn94"),
     _linkx("genius", metric="rocauc"),
+    _gnn_benchmark("Amazon", "Photo", "amazon_electronics_photo.npz", 7650, 238_162, 745, 8),
+    _gnn_benchmark(
+        "Amazon", "Computers", "amazon_electronics_computers.npz", 13_752, 491_722, 767, 10
+    ),
+    _gnn_benchmark("Coauthor", "CS", "ms_academic_cs.npz", 18_333, 163_788, 6805, 15),
+    _gnn_benchmark("Coauthor", "Physics", "ms_academic_phy.npz", 34_493, 495_924, 8415, 5),
     DatasetInfo(
         "facebook",
         "musae",

@@ -13,6 +13,8 @@ import torch
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.datasets import (
     Actor,
+    Amazon,
+    Coauthor,
     HeterophilousGraphDataset,
     LINKXDataset,
     WebKB,
@@ -60,6 +62,14 @@ def _linkx(root: Path, info: DatasetInfo) -> Data:
     return _LINKX(str(root / "LINKXDataset"), info.name)[0]
 
 
+def _amazon(root: Path, info: DatasetInfo) -> Data:
+    return Amazon(str(root / "Amazon"), info.name)[0]
+
+
+def _coauthor(root: Path, info: DatasetInfo) -> Data:
+    return Coauthor(str(root / "Coauthor"), info.name)[0]
+
+
 def _musae(root: Path, info: DatasetInfo) -> Data:
     with np.load(root / info.folder / info.files[0], allow_pickle=False) as raw:
         y = torch.from_numpy(raw["y"]).long()
@@ -78,6 +88,8 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {
     "webkb": _webkb,
     "heterophilous": _heterophilous,
     "linkx": _linkx,
+    "amazon": _amazon,
+    "coauthor": _coauthor,
     "musae": _musae,
     "ogbn": read_ogbn,
 }
