@@ -12,6 +12,8 @@ Family = Literal[
     "webkb",
     "heterophilous",
     "linkx",
+    "amazon",
+    "coauthor",
     "musae",
     "ogbn",
     "tudataset",

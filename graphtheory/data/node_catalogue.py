@@ -72,11 +72,11 @@ def _linkx(name: str, *counts: int, metric: str = "accuracy") -> DatasetInfo:
     )
 
 
-def _gnn_benchmark(family: str, name: str, file: str, *counts: int) -> DatasetInfo:
+def _gnn_benchmark(folder: str, name: str, file: str, *counts: int) -> DatasetInfo:
     return DatasetInfo(
         name,
-        family.lower(),
-        folder=f"{family}/{name}/raw",
+        "amazon" if folder == "Amazon" else "coauthor",
+        folder=f"{folder}/{name}/raw",
         files=(file,),
         splits=("random-60-20-20", "random-20"),
         source="https://github.com/shchur/gnn-benchmark, data/npz/",
