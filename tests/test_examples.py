@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+_NEEDS = {"10_graph_in_a_database": ("duckdb",)}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -19,14 +20,19 @@ def test_example_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+    for engine in _NEEDS.get(path.stem, ()):
+        pytest.importorskip(engine, reason=f"needs {engine}, which is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [str(path)])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.strip(), "an example shows what it found"
 
 
-def test_two_processes_train_as_one_does_on_the_same_global_batch(tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "07_several_processes.py")
+@pytest.mark.parametrize("name", ["07_several_processes", "11_parts_in_several_processes"])
+def test_two_processes_train_as_one_does_on_the_same_global_batch(
+    name: str, tmp_path: Path
+) -> None:
+    script = str(ROOT / "examples" / f"{name}.py")
 
     def losses(*command: str) -> list[float]:
         told = subprocess.run(

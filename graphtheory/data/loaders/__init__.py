@@ -5,8 +5,19 @@ Example:
 """
 
 from graphtheory.data.loaders.attention_sets import AttentionSetLoader, SharedAnchors
+from graphtheory.data.loaders.folder import GraphFolder
 from graphtheory.data.loaders.layer_wise import LayerWiseLoader
 from graphtheory.data.loaders.node_sets import NodeSetLoader
+from graphtheory.data.loaders.partitions import PartitionLoader, metis
 from graphtheory.data.loaders.seeds import SeedLoader
 
-__all__ = ["AttentionSetLoader", "LayerWiseLoader", "NodeSetLoader", "SeedLoader", "SharedAnchors"]
+__all__ = [
+    "AttentionSetLoader",
+    "GraphFolder",
+    "LayerWiseLoader",
+    "NodeSetLoader",
+    "PartitionLoader",
+    "SeedLoader",
+    "SharedAnchors",
+    "metis",
+]

@@ -35,15 +35,18 @@ class SeedBatches(Dataset[Data]):
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """(nodes needed [n], the seeds first; what the batch says of them)."""
 
+    def of_seeds(self, position: Tensor) -> dict[str, Any]:
+        """What the batch says of its seeds."""
+        return {"input_id": self.input_id[position], "batch_size": len(position)}
+
     def __getitem__(self, key: Key) -> Data:
         position, epoch, place = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
         batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
-                "num_nodes": len(nodes), "n_id": nodes, "input_id": self.input_id[position],
-                "batch_size": len(position),
-            }
+                "num_nodes": len(nodes), "n_id": nodes,
+            } | self.of_seeds(position)
         )  # fmt: skip
         if self.transform is None:
             return batch

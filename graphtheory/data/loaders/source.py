@@ -32,8 +32,8 @@ def source_of(
     """Read `data`, which a loader was given.
 
     Raises:
-        TypeError: It is neither `Data` nor a pair of stores, or it is `HeteroData` and no relation
-            is named.
+        TypeError: It is neither `Data`, a `GraphFolder` nor a pair of stores, or it is
+            `HeteroData` and no relation is named.
         ValueError: No nodes, no edges, not on the CPU, an attribute that cannot be cut, or a
             relation that is not there or joins two node types.
     """
@@ -44,13 +44,18 @@ def source_of(
     source: NodeSource
     if isinstance(data, Data):
         source = OfData(data, attributes)
+    elif isinstance(data, NodeSource):
+        if attributes is not None:
+            raise TypeError("attributes: got some, expected None; name them where it is opened")
+        source = data
     elif isinstance(data, tuple) and len(data) == 2:
         from graphtheory.data.loaders.stores import OfStores
 
         source = OfStores(*data, attributes)
     else:
         raise TypeError(
-            f"data: got {type(data).__name__}, expected Data or a pair (FeatureStore, GraphStore)"
+            f"data: got {type(data).__name__}, expected Data, a GraphFolder or a pair "
+            "(FeatureStore, GraphStore)"
         )
     if source.graph.num_dst == 0:
         raise ValueError("data: has no nodes, expected at least one")

@@ -107,14 +107,16 @@ def _num_nodes(graph: GraphStore, sizes: dict[str, tuple[int, ...]]) -> int:
 
 
 def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
-    """The edges in one of the layouts that the store has them in, moved to main memory."""
+    """The edges in one of the layouts that the store has them in, on the CPU."""
     attr = graph.get_all_edge_attrs()[0]
     row, col = (torch.as_tensor(part).as_subclass(Tensor) for part in graph.get_edge_index(attr))
     row, col = row.long().cpu(), col.long().cpu()
+    if attr.layout == EdgeLayout.CSC:  # as it is, so that a mapped file stays on the disk
+        if len(col) != num_nodes + 1:
+            raise ValueError(f"data[1]: {len(col)} row pointers for {num_nodes} nodes and the end")
+        return Neighborhood(col, row, num_nodes)
     if attr.layout == EdgeLayout.CSR:
         row = _of_each_edge(row)
-    elif attr.layout == EdgeLayout.CSC:
-        col = _of_each_edge(col)
     return Neighborhood.from_edge_index(torch.stack([row, col]), num_nodes)
 
 

@@ -106,6 +106,21 @@ def test_any_layout_gives_what_data_gives(plain, load, layout, same):
     assert pair[1].read == 1
 
 
+def test_rows_that_a_store_has_already_stay_where_they_are(plain, tmp_path):
+    row, ptr = layouts(plain)["csc"][1]()
+    mapped = np.memmap(tmp_path / "rows", np.int64, "w+", shape=len(row))
+    mapped[:] = row
+    given = torch.from_numpy(mapped)
+    loader = LOADERS[0]((remote(plain)[0], RemoteGraph("csc", lambda: (given, ptr), 40)))
+    assert loader.dataset.base.indices.data_ptr() == given.data_ptr()
+    for wrong, message in (
+        (ptr[:-1], "40 row pointers for 40 nodes and the end"),
+        (ptr.flip(0), "indptr"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            LOADERS[0]((remote(plain)[0], RemoteGraph("csc", lambda w=wrong: (row, w), 40)))
+
+
 @pytest.mark.parametrize("answer", [torch.clone, lambda rows: np.asarray(rows).copy()])
 def test_only_the_rows_of_a_batch_are_asked_for(plain, answer, same):
     pair = remote(plain, answer=answer)

@@ -1,0 +1,188 @@
+"""A graph in files that are read by pages, for edges and features larger than memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphtheory.data.loaders.attributes import check_names
+from graphtheory.data.loaders.partitions import check_part
+from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import row_places, take_rows
+
+_ROWS = 65_536  # nodes that are written at a time
+_INDPTR, _INDICES, _WEIGHT, _TOLD = "edges.indptr", "edges.indices", "edges.weight", "graph.json"
+_PART, _ORIGINAL = "part", "original_id"
+Named = dict[str, Tensor]
+
+
+class GraphFolder(NodeSource):
+    """A graph that `write` left in a folder; loaders take it in place of `Data`.
+
+    Rows of edges and of attributes are memory-mapped: what a batch asks for is read from the disk,
+    and the system keeps as many pages as there is memory for. A pattern that is not applied to some
+    rows alone, such as ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes
+    a copy of all edges in memory: apply it before, as `edge_weight`, or use `PartitionLoader`,
+    which applies it to the parts of a batch.
+
+    Args:
+        folder: What `write` wrote.
+        attributes: Names of what travels with the nodes; None is all.
+
+    Attributes:
+        graph: The edges, mapped.
+        part: The part of each node, int64 [N]; zeros if it was written without.
+        original_id: The number of each node in the graph that was written, int64 [N].
+
+    Raises:
+        FileNotFoundError: No such folder, or a file of it is missing.
+        ValueError: Files that do not fit together, or an unknown attribute.
+
+    Example:
+        >>> import tempfile
+        >>> from torch_geometric.data import Data
+        >>> path = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+        >>> with tempfile.TemporaryDirectory() as there:
+        ...     kept = GraphFolder.write(path, there, part=torch.tensor([1, 0, 1]))
+        ...     kept.original_id.tolist(), kept.part.tolist(), kept.graph.edge_index().tolist()
+        ([1, 0, 2], [0, 1, 1], [[1, 0], [0, 2]])
+    """
+
+    def __init__(
+        self, folder: str | PathLike[str], attributes: Sequence[str] | None = None
+    ) -> None:
+        self.folder, self.attributes = Path(folder), attributes
+        told = json.loads((self.folder / _TOLD).read_text())
+        indptr, indices = self._mapped(_INDPTR), self._mapped(_INDICES)
+        weight = self._mapped(_WEIGHT) if told["weighted"] else None
+        nodes = len(indptr) - 1
+        edges = len(indices) if weight is None else min(len(indices), len(weight))
+        if nodes != told["nodes"] or int(indptr[-1]) != edges or edges != told["edges"]:
+            raise ValueError(
+                f"{self.folder}: {nodes} rows and {edges} edges, expected {told['nodes']} and "
+                f"{told['edges']}; write it again"
+            )
+        self.graph = Neighborhood(indptr, indices, nodes, weight=weight, validate=False)
+        self.part, self.original_id = self._mapped(_PART), self._mapped(_ORIGINAL)
+        check_names(told["attributes"], attributes)
+        names = told["attributes"] if attributes is None else attributes
+        self.whole: dict[str, Any] = told["whole"]
+        self.node = {name: self._mapped(f"x.{name}") for name in names}
+        for name, value in self.node.items():
+            if len(value) != nodes:
+                raise ValueError(f"{name}: {len(value)} rows in {self.folder}, expected {nodes}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the files itself."""
+        return type(self), (self.folder, self.attributes)
+
+    def _mapped(self, name: str) -> Tensor:
+        # "c": what is written to a page stays in this process.
+        path = self.folder / f"{name}.npy"
+        return torch.from_numpy(np.asarray(np.load(path, mmap_mode="c")))
+
+    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
+        """Their rows, and which nodes they are in the graph that was written."""
+        found = {name: take_rows(value, nodes) for name, value in self.node.items()}
+        return self.whole | found | {_ORIGINAL: self.original_id[nodes]}
+
+    @classmethod
+    def write(
+        cls,
+        data: Any,
+        folder: str | PathLike[str],
+        part: Tensor | None = None,
+        attributes: Sequence[str] | None = None,
+    ) -> GraphFolder:
+        """Write a graph with its nodes in the order of their parts, a part in one piece.
+
+        Nodes get new numbers; `original_id` of a batch has those of before. Beside the graph itself
+        about 65,536 of its rows are in memory at a time.
+
+        Args:
+            data: What `NodeSetLoader` takes. Its tensors are dense, with a row for each node;
+                numbers and strings are kept as they are.
+            folder: Made where it is missing; must be empty.
+            part: The part of each node, int64 [N], such as of `metis`; None is one for all.
+            attributes: Names of what travels with the nodes; None is all that can.
+
+        Raises:
+            FileExistsError: Something lies in the folder.
+            TypeError, ValueError: As in `NodeSetLoader`, parts of another type or shape, or an
+                attribute that is sparse or has no row for each node.
+        """
+        source, folder = source_of(data, attributes), Path(folder)
+        nodes = source.graph.num_dst
+        part = torch.zeros(nodes, dtype=torch.int64) if part is None else part
+        check_part(part, nodes)
+        order = part.argsort(stable=True)
+        whole = _whole(source.of_nodes(order[:2]), min(nodes, 2))
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileExistsError(f"folder: something lies in {folder}, expected an empty one")
+        for name, value in ((_PART, part[order]), (_ORIGINAL, order)):
+            np.save(folder / f"{name}.npy", value.numpy())
+        _write(folder, nodes, _rows_of(source, order, whole))
+        _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
+        degree = source.graph.degree()[order]
+        indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
+        told = {
+            "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
+            "weighted": source.graph.weight is not None,
+            "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
+        }  # fmt: skip
+        (folder / _TOLD).write_text(json.dumps(told))  # the last file: without it there is none
+        return cls(folder)
+
+
+def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """What the attributes of some nodes say of the whole graph; raises for what has no rows."""
+    for name, value in rows.items():
+        if name == _ORIGINAL:
+            raise ValueError(f"{name}: the folder says something else under this name; rename it")
+        if isinstance(value, Tensor) and (
+            value.layout != torch.strided or value.shape[:1] != (nodes,)
+        ):
+            raise ValueError(
+                f"{name}: {value.layout} of shape {tuple(value.shape)} for {nodes} nodes, "
+                "expected a dense row for each; name those that shall travel in `attributes`"
+            )
+    return {name: value for name, value in rows.items() if not isinstance(value, Tensor)}
+
+
+def _rows_of(source: NodeSource, order: Tensor, whole: dict[str, Any]) -> Iterator[Named]:
+    for some in order.split(_ROWS):
+        row = source.of_nodes(some)
+        yield {f"x.{name}": value for name, value in row.items() if name not in whole}
+
+
+def _edges_of(graph: Neighborhood, order: Tensor) -> Iterator[Named]:
+    new = torch.empty_like(order)
+    new[order] = torch.arange(len(order))
+    for some in order.split(_ROWS):
+        edges = row_places(graph.indptr, some)[1]
+        found = {_INDICES: new[graph.indices[edges].long()]}
+        yield found if graph.weight is None else found | {_WEIGHT: graph.weight[edges]}
+
+
+def _write(folder: Path, length: int, chunks: Iterator[Named]) -> None:
+    """One .npy file a name, with the tensors of all chunks one after the other."""
+    arrays, written = dict[str, np.ndarray](), 0
+    for chunk in chunks:
+        rows = 0
+        for name, value in chunk.items():
+            part, rows = value.detach().numpy(), len(value)
+            if name not in arrays:
+                path, shape = folder / f"{name}.npy", (length, *part.shape[1:])
+                arrays[name] = np.lib.format.open_memmap(path, "w+", part.dtype, shape)
+            arrays[name][written : written + rows] = part
+        written += rows

@@ -1,0 +1,162 @@
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphtheory.data.loaders import (
+    AttentionSetLoader,
+    GraphFolder,
+    NodeSetLoader,
+    PartitionLoader,
+    folder,
+)
+from graphtheory.patterns import LADIES, AddSelf, Compose, KHop, Sample
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(folder, "_ROWS", 7)
+
+
+@pytest.fixture
+def part():
+    return torch.randint(5, (40,), generator=torch.Generator().manual_seed(1))
+
+
+def permuted(data, order):
+    """The same graph in memory, with nodes in another order."""
+    new = torch.empty_like(order)
+    new[order] = torch.arange(len(order))
+    kept = {"x": data.x[order], "y": data.y[order], "edge_index": new[data.edge_index]}
+    if "edge_weight" in data:
+        kept["edge_weight"] = data.edge_weight
+    return Data(**kept, original_id=order)
+
+
+LOADERS = [
+    lambda data: NodeSetLoader(data, LADIES(9), 2, batch_size=7, shuffle=True),
+    lambda data: AttentionSetLoader(data, Compose(KHop(2), Sample(3), AddSelf()), batch_size=7),
+    lambda data: PartitionLoader(data, torch.arange(40) // 9, batch_size=2, shuffle=True),
+]
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("weighted", [True, False])
+def test_batches_from_files_are_those_from_memory(data, part, tmp_path, load, same, weighted):
+    if not weighted:
+        del data.edge_weight
+    data = data.sort(sort_by_row=False)  # edges of a row keep their order
+    kept = GraphFolder.write(data, tmp_path / "graph", part)
+    order = part.argsort(stable=True)
+    assert torch.equal(kept.original_id, order) and torch.equal(kept.part, part[order])
+    found = list(load(GraphFolder(tmp_path / "graph")))
+    assert same(found, list(load(permuted(data, order))))
+    assert all(torch.equal(batch.x, data.x[batch.original_id]) for batch in found)
+
+
+def test_a_part_lies_in_one_piece(data, part, tmp_path):
+    kept = GraphFolder.write(data, tmp_path, part)
+    assert kept.part.tolist() == sorted(part.tolist())
+    for batch in PartitionLoader(kept, kept.part, batch_size=1):
+        nodes = batch.n_id
+        assert nodes.tolist() == list(range(int(nodes[0]), int(nodes[0]) + len(nodes)))
+
+
+def test_nothing_is_read_whole(data, tmp_path):
+    kept = GraphFolder.write(data, tmp_path)
+    mapped = {"edges.indices": kept.graph.indices, "edges.weight": kept.graph.weight}
+    for name, tensor in (mapped | {"x.x": kept.node["x"], "part": kept.part}).items():
+        on_disk = np.load(tmp_path / f"{name}.npy", mmap_mode="r+")
+        on_disk[-1] = 17
+        assert bool((tensor[-1] == 17).all()), f"{name} is a copy in memory"
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    kept.node["x"].zero_()
+    kept.graph.weight.zero_()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_another_process_maps_the_files_itself(data, tmp_path):
+    kept = GraphFolder.write(data, tmp_path)
+    wire = pickle.dumps(GraphFolder(tmp_path, ["y"]))
+    assert len(wire) < 1000
+    again = pickle.loads(wire)
+    assert list(again.node) == ["y"] and torch.equal(again.graph.indices, kept.graph.indices)
+
+
+def test_numbers_and_strings_travel_and_a_graph_without_edges_is_one(tmp_path):
+    alone = torch.empty(2, 0, dtype=torch.int64)
+    data = Data(x=torch.eye(3), edge_index=alone, name="three", num_classes=2)
+    kept = GraphFolder.write(data, tmp_path)
+    assert kept.graph.num_edges == 0
+    (batch,) = PartitionLoader(kept, kept.part)
+    assert (batch.name, batch.num_classes) == ("three", 2) and torch.equal(batch.x, torch.eye(3))
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is(data, tmp_path):
+    sparse = Data(x=torch.eye(40).to_sparse_csr(), edge_index=data.edge_index)
+    with pytest.raises(ValueError, match=r"x: torch.sparse_csr of shape \(2, 40\) for 2 nodes"):
+        GraphFolder.write(sparse, tmp_path / "sparse")
+    for value in (torch.zeros(1), torch.tensor(3.0)):
+        data.level = value
+        with pytest.raises(ValueError, match=r"level: torch.strided of shape .* for 2 nodes"):
+            GraphFolder.write(data, tmp_path / "level")
+    del data.level
+    data.original_id = torch.arange(40)
+    with pytest.raises(ValueError, match="original_id: the folder says something else"):
+        GraphFolder.write(data, tmp_path / "named")
+    assert not (tmp_path / "sparse").exists() and not (tmp_path / "named").exists()
+    del data.original_id
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine.txt").write_text("")
+    with pytest.raises(FileExistsError, match="folder: something lies in"):
+        GraphFolder.write(data, tmp_path / "full")
+    with pytest.raises(TypeError, match="part: got"):
+        GraphFolder.write(data, tmp_path / "parts", torch.zeros(40))
+
+
+def test_what_is_no_folder_of_ours(data, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        GraphFolder(tmp_path / "nothing")
+    kept = GraphFolder.write(data, tmp_path / "graph")
+    with pytest.raises(ValueError, match="attributes: 'z' is none of the data's"):
+        GraphFolder(tmp_path / "graph", ["z"])
+    with pytest.raises(TypeError, match="attributes: got some, expected None"):
+        NodeSetLoader(kept, LADIES(3), 1, attributes=["x"])
+    np.save(tmp_path / "graph/edges.indices.npy", np.zeros(3, dtype=np.int64))
+    with pytest.raises(ValueError, match="40 rows and 3 edges, expected 40 and 90; write it again"):
+        GraphFolder(tmp_path / "graph")
+    told = json.loads((tmp_path / "graph/graph.json").read_text())
+    assert told["attributes"] == ["x", "y"]
+
+
+def resident(path):
+    """Bytes of a mapped file that this process holds."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line[0].isupper():
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            found += int(line.split()[1]) * 1024
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc")
+def test_a_batch_of_one_part_reads_its_pages_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "_ROWS", 65_536)
+    draw, nodes = torch.Generator().manual_seed(0), 100_000
+    part = torch.randint(50, (nodes,), generator=draw)
+    edges = torch.randint(nodes, (2, 20 * nodes), generator=draw)
+    GraphFolder.write(Data(edge_index=edges, x=torch.zeros(nodes, 8)), tmp_path, part)
+    kept = GraphFolder(tmp_path)
+    files = {name: tmp_path / f"{name}.npy" for name in ("edges.indices", "x.x")}
+    size = {name: path.stat().st_size for name, path in files.items()}
+    batch = next(iter(PartitionLoader(kept, kept.part, input_nodes=[nodes // 2])))
+    assert abs(batch.num_nodes - nodes / 50) < 300
+    for name, path in files.items():
+        assert 0 < resident(path) < 0.1 * size[name], name
+    kept.graph.indices.sum()
+    assert resident(files["edges.indices"]) > 0.9 * size["edges.indices"]
