@@ -5,7 +5,7 @@ Source: Li (2024), section B.1.1, under its definitions and the nearest others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,13 +98,34 @@ class Diagnosis:
         where = {"dataset": self.name, "moment": moment}
         found = _discriminative(x, y, moment)
         classes = int(y.max()) + 1
-        for c in range(classes):
-            share = 100 * float(found[y == c].double().mean())
-            yield Row.of("discriminative share", share, "%", **where, group=c + 1)
+        yield from _shares(found, y, where)
         pattern = y.where(found, torch.full_like(y, -1))
         rings = count_by_distance(graph, pattern, classes, max_distance=self.max_distance)
         for region, counts in (("ring", rings), ("ball", rings.within())):
             yield from _core(counts, y, where | {"region": region})
+
+
+def discriminative_shares(
+    dataset: str, x: Tensor, y: Tensor, moments: Sequence[str] = MOMENTS
+) -> list[Row]:
+    """The rows of a diagnosis that need neither edges nor nodes without features.
+
+    Args:
+        dataset: Name in the rows.
+        x: Features [N, d].
+        y: Classes [N]; -1 for none.
+        moments: As of a `Diagnosis`.
+    """
+    about = [{"dataset": dataset, "moment": moment} for moment in moments]
+    return [
+        row for where in about for row in _shares(_discriminative(x, y, where["moment"]), y, where)
+    ]
+
+
+def _shares(found: Tensor, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
+    for c in range(int(y.max()) + 1):
+        share = 100 * float(found[y == c].double().mean())
+        yield Row.of("discriminative share", share, "%", **where, group=c + 1)
 
 
 def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:

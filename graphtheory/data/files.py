@@ -47,17 +47,20 @@ def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Pat
     return {f"{info.folder}/{name}": folder / name for name in (*info.files, *present)}
 
 
-def locate_topology(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Path]:
+def locate_topology(
+    info: DatasetInfo, root: str | PathLike[str] | None, *more: str
+) -> dict[str, Path]:
     """Those files of a Planetoid set that hold no features, wherever they lie under `root`.
 
     Args:
         info: A Planetoid set.
         root: Folder that holds Planetoid/<name>/raw or Planetoid_<name>_partial.
+        more: Ends of the names of other files that are needed, such as ".tx".
 
     Raises:
-        FileNotFoundError: Neither folder has all five.
+        FileNotFoundError: Neither folder has all of them.
     """
-    parts = (".y", ".ally", ".ty", ".graph", ".test.index")
+    parts = (".y", ".ally", ".ty", ".graph", ".test.index", *more)
     needed = replace(info, files=tuple(n for n in info.files if n.endswith(parts)))
     partial = Path(root or "") / f"Planetoid_{info.name}_partial"
     if root is not None and all((partial / name).is_file() for name in needed.files):

@@ -23,7 +23,16 @@ from graphtheory.data.processed import processed
 from graphtheory.data.sources import READERS
 from graphtheory.data.splits import Split, by_fraction, per_class
 
-__all__ = ["DatasetInfo", "GraphSet", "describe", "load", "load_graphs", "load_topology", "names"]
+__all__ = [
+    "DatasetInfo",
+    "GraphSet",
+    "describe",
+    "load",
+    "load_graphs",
+    "load_known",
+    "load_topology",
+    "names",
+]
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _SPARSE = ("musae", "coauthor")  # families whose features would fill much memory
@@ -121,6 +130,36 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     data.name, data.split, data.metric = info.name, "public", info.metric
     data.num_classes = int(data.y.max()) + 1
     return data
+
+
+def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
+    """Features and labels of the nodes whose features are at hand, without edges.
+
+    These are all nodes of a graph; of a Planetoid set whose file allx is missing the training nodes
+    and the test nodes of the public split, in this order: 1,060 of PubMed.
+
+    Args:
+        name: One of `names("node")`.
+        root: Folder with the raw files, as `load` or `load_topology` takes it.
+
+    Raises:
+        ValueError: Unknown name.
+        FileNotFoundError: Raw files are missing.
+        DamagedFileError: A raw file is not the published one.
+    """
+    try:
+        data = load(name, root)
+        return Data(x=data.x, y=data.y)
+    except FileNotFoundError as missing:
+        info = describe(name)
+        if info.family != "planetoid":
+            raise
+        try:
+            found = files.locate_topology(info, root, ".x", ".tx")
+        except FileNotFoundError:
+            raise missing from None
+    with files.staged(found, files.digests(found, all_pinned=True)) as private:
+        return planetoid.known_nodes(private / info.folder, info.name)
 
 
 def _classes(y: Tensor) -> int:

@@ -146,6 +146,14 @@ NODE_SETS = (
         citation="Rozemberczki, Allen and Sarkar, Journal of Complex Networks, 2021",
         counts=_counts(22_470, 341_825, 4714, 4),
     ),
+    DatasetInfo(
+        "PascalVOC-SP-1G",
+        "superpixels",
+        folder="LRGB/pascalvoc-sp/raw",
+        files=("train.pickle",),
+        source="PyG's LRGBDataset: the second training graph of PascalVOC-SP",
+        citation="Dwivedi et al., NeurIPS 2022; Li, thesis, 2024, section B.1.3",
+    ),
     _ogbn("arxiv", "time", ("node-feat", "node_year"), 169_343, 1_166_243, 128, 40),
     _ogbn("products", "sales_ranking", ("node-feat",), 2_449_029, 123_718_280, 100, 47),
     _ogbn(

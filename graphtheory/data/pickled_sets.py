@@ -52,21 +52,33 @@ def read_superpixels(root: Path, info: DatasetInfo) -> dict[str, Tensor]:
         root: Private folder with copies of the raw files.
         info: "PascalVOC-SP".
     """
-    parts = []
-    for part in _PARTS:
-        graphs = safe_pickle.read(root / info.folder / f"{part}.pickle", _KNOWN)
-        parts.append(
-            [
-                Data(
-                    x=torch.as_tensor(x).float(),
-                    edge_index=torch.as_tensor(edge_index).long(),
-                    edge_attr=torch.as_tensor(edge_attr).float(),
-                    y=torch.as_tensor(y).long().view(-1),
-                )
-                for x, edge_attr, edge_index, y in graphs
-            ]
+    return _joined([_superpixels(root / info.folder / f"{part}.pickle") for part in _PARTS])
+
+
+def read_second_superpixels(root: Path, info: DatasetInfo) -> Data:
+    """The second training graph as one graph with labeled nodes, its own classes from 0 on.
+
+    Args:
+        root: Private folder with copies of the raw files.
+        info: "PascalVOC-SP-1G".
+
+    Source: Li (2024), section B.1.3.
+    """
+    graph = _superpixels(root / info.folder / info.files[0])[1]
+    y = graph.y.unique(return_inverse=True)[1]
+    return Data(x=graph.x, edge_index=graph.edge_index, y=y)
+
+
+def _superpixels(path: Path) -> list[Data]:
+    return [
+        Data(
+            x=torch.as_tensor(x).float(),
+            edge_index=torch.as_tensor(edge_index).long(),
+            edge_attr=torch.as_tensor(edge_attr).float(),
+            y=torch.as_tensor(y).long().view(-1),
         )
-    return _joined(parts)
+        for x, edge_attr, edge_index, y in safe_pickle.read(path, _KNOWN)
+    ]
 
 
 def _joined(parts: list[list[Data]]) -> dict[str, Tensor]:

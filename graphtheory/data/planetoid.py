@@ -89,6 +89,19 @@ def topology(folder: Path, name: str) -> Data:
     )
 
 
+def known_nodes(folder: Path, name: str) -> Data:
+    """Features and labels of the training nodes and the test nodes, without ind.<name>.allx.
+
+    Args:
+        folder: Where ind.<name>.{x, tx} lie beside the five files that `topology` reads.
+        name: "Cora", "CiteSeer" or "PubMed".
+    """
+    parts = (torch.from_numpy(_part(folder, name, part).toarray()) for part in ("x", "tx"))
+    train, test = (part.float() for part in parts)
+    nodes = torch.cat([torch.arange(len(train)), _test_index(folder, name)])
+    return Data(x=torch.cat([train, test]), y=topology(folder, name).y[nodes])
+
+
 class PinnedPlanetoid(Planetoid):
     """PyG's `Planetoid` with the restricted reader in the place of `pickle.load`."""
 

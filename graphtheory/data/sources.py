@@ -23,6 +23,7 @@ from torch_geometric.utils import to_undirected
 
 from graphtheory.data.catalogue import DatasetInfo
 from graphtheory.data.ogbn import read_ogbn
+from graphtheory.data.pickled_sets import read_second_superpixels
 from graphtheory.data.planetoid import PinnedPlanetoid
 
 
@@ -92,4 +93,5 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {
     "coauthor": _coauthor,
     "musae": _musae,
     "ogbn": read_ogbn,
+    "superpixels": read_second_superpixels,
 }

@@ -3,6 +3,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -222,6 +223,27 @@ def test_topology_without_features(name: str, data_root: Path, untouched: None) 
     if name == "Cora":
         full = graphs.load("Cora", data_root)
         assert all(torch.equal(data[key], full[key]) for key in ("y", "edge_index", *MASKS))
+
+
+def test_nodes_whose_features_are_at_hand(data_root: Path, tmp_path: Path) -> None:
+    cora, full = graphs.load_known("Cora", data_root), graphs.load("Cora", data_root)
+    assert torch.equal(cora.x, full.x) and torch.equal(cora.y, full.y)
+    folder = tmp_path / "Planetoid_Cora_partial"
+    folder.mkdir()
+    for part in ("x", "tx", "y", "ty", "ally", "graph", "test.index"):
+        name = f"ind.cora.{part}"
+        shutil.copyfile(data_root / "Planetoid/Cora/raw" / name, folder / name)
+    some = graphs.load_known("cora", tmp_path)
+    nodes = torch.cat([full[mask].nonzero().flatten() for mask in ("train_mask", "test_mask")])
+    assert len(some.y) == 1140 and some.y.bincount().tolist() == full.y[nodes].bincount().tolist()
+    test = np.loadtxt(folder / "ind.cora.test.index", dtype=np.int64)
+    order = torch.cat([nodes[:140], torch.from_numpy(test)])
+    assert torch.equal(some.x, full.x[order]) and torch.equal(some.y, full.y[order])
+    (folder / "ind.cora.tx").unlink()
+    with pytest.raises(FileNotFoundError, match="Cora: 8 of 8 raw files are missing"):
+        graphs.load_known("Cora", tmp_path)
+    with pytest.raises(FileNotFoundError, match="Actor: 12 of 12"):
+        graphs.load_known("Actor", tmp_path)
 
 
 def test_topology_is_for_planetoid_only(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch_geometric.datasets import ZINC, LRGBDataset
 
 from graphtheory.data.files import DamagedFileError
 from graphtheory.data.graph_sets import load_graphs
+from graphtheory.data.graphs import load
 
 PARTS = ("train", "val", "test")
 
@@ -69,6 +70,22 @@ def test_superpixels_are_pygs(tmp_path: Path, generator: torch.Generator) -> Non
         for name in ("x", "edge_index", "edge_attr", "y"):
             assert torch.equal(made[2 + offset][name], theirs[offset][name])
     assert made.val_index.tolist() == [2, 3]
+
+
+def test_the_second_training_graph_alone(tmp_path: Path, generator: torch.Generator) -> None:
+    folder = tmp_path / "LRGB/pascalvoc-sp/raw"
+    folder.mkdir(parents=True)
+    graphs = []
+    for size, classes in ((6, [0, 1]), (40, [0, 15, 18])):
+        edges = torch.randint(size, (2, 90), generator=generator)
+        x, edge_attr = (torch.rand(n, k, generator=generator) for n, k in ((size, 14), (90, 2)))
+        y = [classes[node % len(classes)] for node in range(size)]
+        graphs.append((x.double(), edge_attr.double(), edges, y))
+    (folder / "train.pickle").write_bytes(pickle.dumps(graphs))
+    made = load("pascalvoc-sp-1g", tmp_path, cache=tmp_path / "cache")
+    assert torch.equal(made.x, graphs[1][0].float()) and torch.equal(made.edge_index, graphs[1][2])
+    assert made.num_classes == 3 and made.y.tolist() == [node % 3 for node in range(40)]
+    assert int(made.train_mask.sum()) == 24
 
 
 class Dangerous:

@@ -13,7 +13,7 @@ import torch
 from graphtheory import plot
 from graphtheory.bench.rows import Row
 from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import load, run_trial
+from graphtheory.bench.trial import NodeTrial, load, run_trial
 from graphtheory.bench.tuned import tuned_trial
 from graphtheory.data.graphs import Data
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
@@ -84,6 +84,19 @@ class Distances(Grid):
     epochs: int = 150
     patience: int = 40
 
+    def trial(self, network: Network) -> NodeTrial:
+        """The options of a network."""
+        return make_trial(
+            "gt", row_scale=self.row_scale, layers=1, hidden=64, heads=1, dropout=0.5,
+            root_weight=False, project=True, lr=0.01, weight_decay=5e-4, bias_lr=0.05,
+            num_buckets=self.num_buckets, neighbors=self.seen_by(network),
+            frozen_query=network.kind == CONTROL,
+        )  # fmt: skip
+
+    def seen_by(self, network: Network) -> str:
+        """What its nodes attend to, as `zoo.NetworkConfig` writes it."""
+        return f"{'all' if network.z < 0 else f'={network.z}'}:{self.samples}"
+
 
 def on_dataset(grid: Distances, dataset: str, root: Path | None) -> Distances:
     """The grid on a graph."""
@@ -92,14 +105,11 @@ def on_dataset(grid: Distances, dataset: str, root: Path | None) -> Distances:
 
 
 def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
-    """The test accuracy; of "b" the bias at each distance, and the share of the largest class."""
-    nodes = "all" if network.z < 0 else f"={network.z}"
-    trial = make_trial(
-        "gt", row_scale=grid.row_scale, layers=1, hidden=64, heads=1, dropout=0.5,
-        root_weight=False, project=True, lr=0.01, weight_decay=5e-4, bias_lr=0.05,
-        num_buckets=grid.num_buckets, neighbors=f"{nodes}:{grid.samples}",
-        frozen_query=network.kind == CONTROL,
-    )  # fmt: skip
+    """The test accuracy; of "b" the bias at each distance, and the share of the largest class.
+
+    The bias is that of the last layer, averaged over the heads.
+    """
+    trial = grid.trial(network)
     data = _loaded(grid.dataset, grid.root, seed, trial.row_scale)
     outcome = run_trial(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
     if network.kind != BIAS:
@@ -107,7 +117,7 @@ def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
     else:
         common = torch.bincount(data.y[data.train_mask]).argmax()
         share = float((data.y[data.test_mask] == common).float().mean())
-        table = outcome.model.bucket_bias_table()[0, :, 0].tolist()
+        table = outcome.model.bucket_bias_table()[-1].mean(-1).tolist()
         found = [(MAJORITY, -1, share), *((BIAS, z, b) for z, b in enumerate(table))]
     return [{"kind": kind, "z": z, "seed": seed, "value": value} for kind, z, value in found]
 

@@ -132,7 +132,8 @@ def by_labels(measured: Measurements) -> dict[float, tuple[float, dict[str, list
     return out
 
 
-def _show_labels(grid: Labels, measured: Measurements) -> Shown:
+def show_labels(grid: Labels, measured: Measurements) -> Shown:
+    """A line for each number of labels, with paired differences."""
     lines, rows = [], []
     for share, (labels, of) in by_labels(measured).items():
         gains = (_points(gain(of["gt"], of[model])) for model in MODELS[1:])
@@ -157,7 +158,8 @@ def best_with_encoding(grid: Labels, measured: Measurements) -> Verdict:
     )
 
 
-def _draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
+def draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
+    """Test score over the number of labels."""
     counts = {share: round(labels) for share, (labels, _) in by_labels(measured).items()}
     return accuracy_over_labels(
         [  # splits differ by a node
@@ -172,7 +174,8 @@ def _on_labels(grid: Labels, dataset: str, root: Path | None) -> Labels:
     return replace(grid, dataset=dataset, root=root, recipes=tuned(dataset))
 
 
-def _quick_labels(grid: Labels) -> Labels:
+def quick_labels(grid: Labels) -> Labels:
+    """One split for few epochs."""
     recipes = tuple(replace(recipe, epochs=_QUICK_EPOCHS) for recipe in grid.recipes)
     return replace(grid, seeds=1, recipes=recipes)
 
@@ -261,7 +264,7 @@ def _quick_encoding(grid: Encoding) -> Encoding:
 FIGURES = (
     Figure(
         "fig-3-9", "accuracy over the number of labels: with encoding, without, GCN",
-        Labels(), scores, _show_labels, (best_with_encoding,), _draw_labels, _quick_labels,
+        Labels(), scores, show_labels, (best_with_encoding,), draw_labels, quick_labels,
         DataSets("Cora"), _on_labels,
     ),
     Figure(

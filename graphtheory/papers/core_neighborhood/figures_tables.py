@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphtheory.bench.diagnose import MOMENTS, Diagnosis
+from graphtheory.bench.diagnose import MOMENTS, Diagnosis, discriminative_shares, load_graph
 from graphtheory.bench.rows import Row
+from graphtheory.data.graphs import load_known
 from graphtheory.papers.core_neighborhood.thesis_tables import Compared, beside, verdicts
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, unrecorded
@@ -15,6 +16,7 @@ from graphtheory.report.diagnosis import pictures, share_table
 from graphtheory.report.table import Table
 
 _EXACT = 0.01  # of a number that is printed with two digits
+_SHARE, _KNOWN = "discriminative share", "nodes with features"
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,18 @@ class Diagnosed(Grid):
 
 
 def diagnosis(grid: Diagnosed) -> list[Measured]:
-    """The result rows of the diagnosis as plain values."""
+    """The result rows of the diagnosis as plain values.
+
+    Where some nodes have no features at hand, as in a PubMed without its file allx, the shares of
+    discriminative nodes are those of the others.
+    """
     chosen = Diagnosis(grid.dataset, grid.root, grid.max_distance, moments=grid.moments)
-    return [asdict(row) for row in chosen.run()]
+    rows = chosen.run()
+    if grid.moments and not any(row.name == _SHARE for row in rows):
+        known = load_known(grid.dataset, grid.root)
+        rows.append(Row.of(_KNOWN, len(known.y), "nodes", dataset=chosen.name))
+        rows += discriminative_shares(chosen.name, known.x, known.y, grid.moments)
+    return [asdict(row) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class Printed:
         """By class where there is a number for each, else every definition."""
         every, found = _read(measured), self._compared(measured)
         own = [row for row in every if row.name in self.wanted]
-        if found and own[0].name == "discriminative share":
+        if found and own[0].name == _SHARE:
             return Shown(share_table(own, beside(every)), own, own_names=True)
         heads = ("quantity", "found", "thesis", "difference", "definition")
         lines = [
@@ -77,7 +88,9 @@ class Printed:
         stated = "; ".join(_told(one) for one in found if one.stated)
         nearer = [_told(one) for one in found if one.closest and not one.stated]
         also = "".join(f" Of other definitions the closest: {told}." for told in nearer)
-        return Verdict(f"As printed: {stated}.{also}")
+        known = [row for row in _read(measured) if row.name == _KNOWN]
+        of = "".join(f" Of the {row.value:,.0f} nodes whose features are at hand." for row in known)
+        return Verdict(f"As printed: {stated}.{also}{of}", known)
 
     def picture(self, grid: Diagnosed, measured: Measurements, title: str) -> Any:
         """That of the diagnosis."""
@@ -97,7 +110,7 @@ def _read(measured: Measurements) -> list[Row]:
 def _told(one: Compared) -> str:
     told = f"{one.what}: {one.found}, thesis {one.thesis}"
     if one.difference is None:
-        return told
+        return ": ".join(filter(None, (told, one.verdict)))
     return f"{told}, {'found' if one.difference < _EXACT else f'off by {one.difference:.2f}'}"
 
 
@@ -105,17 +118,24 @@ def _quick(grid: Diagnosed) -> Diagnosed:
     return replace(grid, max_distance=min(3, grid.max_distance))
 
 
-def _table(figure: str, summary: str, printed: Printed, grid: Diagnosed, *datasets: str) -> Figure:
+def _without_features(name: str, root: Path | None) -> Any:
+    return load_graph(name, root, seed=0)
+
+
+def _table(
+    figure: str, summary: str, printed: Printed, grid: Diagnosed, *datasets: str, read: Any = None
+) -> Figure:
     return Figure(
         figure, summary, grid, diagnosis, printed.show, (printed.agrees,),
-        printed.picture if printed.drawn else None, _quick, DataSets(datasets[0], datasets),
+        printed.picture if printed.drawn else None, _quick,
+        DataSets(datasets[0], datasets, read=read),
     )  # fmt: skip
 
 
 def _shares(figure: str, table: str, dataset: str) -> Figure:
     return _table(
         figure, "discriminative nodes of each class",
-        Printed(table, ("discriminative share",), "shares"), Diagnosed(max_distance=1), dataset,
+        Printed(table, (_SHARE,), "shares"), Diagnosed(max_distance=1), dataset, read=load_known,
     )  # fmt: skip
 
 
@@ -124,18 +144,20 @@ FIGURES = (
     _table(
         "fig-b-5", "winning margin over the distance",
         Printed("fig. B.5", ("normalised margin", "pooled margin", "reach"), "margin"),
-        Diagnosed(), "Cora", "PubMed", "Actor",
+        Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
     ),
     _shares("table-b-1", "B.1", "Cora"),
     _shares("table-b-2", "B.2", "PubMed"),
     _shares("table-b-3", "B.3", "Actor"),
+    _shares("table-b-4", "B.4", "PascalVOC-SP-1G"),
     _table(
         "table-b-5", "nodes with a winning margin above 0", Printed("B.5", ("positive margin",)),
-        Diagnosed(), "Cora", "PubMed", "Actor",
+        Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
     ),
     _table(
         "table-b-6", "sizes of the graphs",
         Printed("B.6", ("nodes", "edges", "classes", "features")), _NO_FEATURES, "Actor", "PubMed",
+        "PascalVOC-SP-1G", read=_without_features,
     ),
     _table(
         "table-b-8", "how even the classes are",

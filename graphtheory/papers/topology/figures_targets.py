@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 from typing import Any
@@ -39,6 +39,11 @@ class Lowest:
         """Whether it is lowest where it is claimed to be, in 95 of 100 resamples."""
         return self.at == claimed and self.share >= SURE
 
+    def became(self, claimed: Pair) -> str:
+        """What was found of that, in words."""
+        found = "holds" if self.holds(claimed) else "direction only" if self.at == claimed else ""
+        return became(found or False, self.of)
+
     def __str__(self) -> str:
         """Where, and how sure that is."""
         if self.at is None:
@@ -64,7 +69,11 @@ def best_sampler(measured: Measurements) -> dict[Pair, Lowest]:
 
 def _lowest(measured: Measurements, key: str, measure: str = "error") -> Lowest:
     last = sorted(at_most("labels", measured), key=lambda row: row["seed"])
-    by = {p: [row[measure] for row in mine] for p, mine in _by_pair(last, key).items()}
+    return lowest_of({p: [row[measure] for row in mine] for p, mine in _by_pair(last, key).items()})
+
+
+def lowest_of(by: Mapping[Pair, Sequence[float]]) -> Lowest:
+    """The pair with the lowest mean of its values, one for each seed in the same order."""
     pairs = list(by)
     whole, drawn = means(dict(enumerate(by.values())))
     first, of = int(whole.argmin()), len(by[pairs[0]])
@@ -103,10 +112,9 @@ class BestTargets:
         told = []
         for learner, best in ratio.items():
             claim = self._claim(next(row for row in mine if row["learner"] == learner))
-            word = "holds" if best.holds(claim) else "direction only" if best.at == claim else False
             told.append(
                 f"{learner}: lowest over the variance on {best}, claimed {pair(claim)}: "
-                f"{became(word, grid.seeds)}; itself on {plain[learner]}."
+                f"{best.became(claim)}; itself on {plain[learner]}."
             )
         matched = best_sampler(mine)
         own = sum(best.at == p for p, best in matched.items())

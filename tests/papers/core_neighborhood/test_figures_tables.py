@@ -1,10 +1,13 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from graphtheory.bench.rows import Row
+from graphtheory.data.graphs import load_known
 from graphtheory.papers.core_neighborhood.figures_tables import FIGURES, diagnosis
 from graphtheory.papers.figure import Figure
+from graphtheory.structure import discriminative_nodes
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 
@@ -40,3 +43,26 @@ def test_found_beside_printed() -> None:
     assert "mean (nodes): 386.86, thesis 386.86, found; " in made.verdict
     assert "largest gap (nodes): 400.00, thesis 431.14, off by 31.14." in made.verdict
     assert made.picture is not None
+
+
+def test_shares_of_the_nodes_whose_features_are_at_hand(data_root: Path) -> None:
+    if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
+        pytest.skip("needs a PubMed without ind.pubmed.allx")
+    figure = BY_ID["table-b-2"]
+    grid = figure.settings("PubMed", data_root)
+    made = figure.report(grid, diagnosis(grid))
+    known = load_known("PubMed", data_root)
+    found = discriminative_nodes(known.x, known.y)
+    shares = [100 * float(found[known.y == c].double().mean()) for c in range(3)]
+    uncentered = [r.value for r in made.rows if r.parameters.get("moment") == "uncentred"]
+    assert uncentered == pytest.approx(shares)
+    assert "Of the 1,060 nodes whose features are at hand." in made.verdict
+    assert ("nodes with features", 1060) in {(row.name, row.value) for row in made.rows}
+
+
+def test_sizes_need_no_features(data_root: Path) -> None:
+    figure = BY_ID["table-b-6"]
+    grid = figure.settings("PubMed", data_root)
+    verdict = figure.report(grid, diagnosis(grid)).verdict
+    assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
+    assert figure.data.read("PubMed", data_root) is not None

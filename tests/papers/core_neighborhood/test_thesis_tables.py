@@ -66,6 +66,35 @@ def test_figure_is_read_where_half_of_the_nodes_reach() -> None:
     assert shape.difference is None
 
 
+def shape(dataset: str, curve: list[float]) -> str:
+    where = {"dataset": dataset, "moment": "covariance", "region": "ring"}
+    rows = [
+        Row.of(name, value, "1", **where, distance=z)
+        for z, margin in enumerate(curve, 1)
+        for name, value in (("normalised margin", margin), ("reach", 100.0))
+    ]
+    share = PRINTED[dataset]["share"]
+    rows += [
+        Row.of("discriminative share", s, "%", dataset=dataset, moment="covariance", group=c)
+        for c, s in enumerate(share, 1)
+    ]
+    return next(v.verdict for v in verdicts(rows) if v.table == "fig. B.5" and v.difference is None)
+
+
+def test_shapes_of_the_margin_have_verdicts() -> None:
+    assert shape("PubMed", [0.5, 0.3, 0.2]) == "holds"
+    told = shape("PubMed", [0.5, 0.3, 0.2, 0.3, 0.1])
+    assert told == "in part, it falls at every step up to z = 3"
+    assert shape("PubMed", [0.3, 0.5, 0.2]) == "not found"
+    assert shape("PascalVOC-SP-1G", [0.3, 0.5, 0.2]) == ""
+
+
+def test_nearly_flat_is_a_gap_of_a_twentieth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRINTED, "PubMed", PRINTED["PubMed"] | {"shape": "nearly flat"})
+    assert shape("PubMed", [0.02, 0.01, 0.05]) == "holds"
+    assert shape("PubMed", [0.02, 0.01, 0.07]) == "not found"
+
+
 def test_other_graphs_have_nothing_to_compare() -> None:
     assert verdicts(Diagnosis("karate", max_distance=2).run()) == []
     assert verdicts([]) == []
