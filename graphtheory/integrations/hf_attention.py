@@ -14,17 +14,19 @@ from transformers.utils import output_capturing
 
 from graphtheory.integrations.hf_layers import HFLayers
 from graphtheory.integrations.hf_reduce import Reduce, ReductionHooks, install, uninstall
+from graphtheory.integrations.hf_saved import NEAREST, from_pretrained, saves
 from graphtheory.integrations.hf_semantic import Semantic, SemanticHooks
-from graphtheory.integrations.hf_swin import SwinHooks
+from graphtheory.integrations.hf_swin import SwinHooks, attend_windows, swin2_attention
 from graphtheory.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.nn.reduce import Reducer
 from graphtheory.patterns import TopK
 
 What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer]
 
+__all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
+
 # Options of attention layers that change the result and are not supported.
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
-_NEAREST = "_nearest_attention"  # attribute of a model: its `_Nearest`
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ def apply(model: nn.Module, what: What) -> Applied:
     be applied.
 
     `TopK` works with every model that uses `AttentionInterface`: ViT, DeiT, Swin, DINOv2, CLIP,
-    GPT-2 and others. It changes the attention implementation in the config, so models that share a
-    config change together. Padding and later tokens that the model masks are never chosen and have
-    no influence; a fraction counts only tokens that are not masked. A row without any gives zeros.
+    GPT-2 and others, and with Swin v2. It changes the attention implementation in the config, so
+    models that share a config change together. Padding and later tokens that the model masks are
+    never chosen and have no influence; a fraction counts only tokens that are not masked. A row
+    without any gives zeros.
 
     `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic` work with ViT, DeiT, ViT-MSN, I-JEPA, BEiT,
     DINOv2, DINOv3 ViT, the encoder of ViT-MAE (not `Semantic`) and the vision towers of CLIP,
@@ -105,6 +108,7 @@ def apply(model: nn.Module, what: What) -> Applied:
         install(model, SwinHooks(model, what))
     else:
         install(model, SemanticHooks(HFLayers(model), what))
+    saves(model)
     return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
 
 
@@ -126,28 +130,35 @@ def undo(model: nn.Module) -> None:
     Raises:
         ValueError: If nothing was applied to this model.
     """
-    nearest = vars(model).pop(_NEAREST, None)
+    nearest = vars(model).pop(NEAREST, None)
     if not uninstall(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
     for config, kind in () if nearest is None else nearest.before:
         config._attn_implementation_internal = kind
+    for layer in () if nearest is None else swin2_attention(model):
+        del layer.forward
+    saves(model)
 
 
 def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
     parts = list(_parts(model))
     for part in parts:
-        if not part._can_set_attn_implementation():
+        if not part._can_set_attn_implementation() and part.config.model_type != "swinv2":
             raise ValueError(
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
                 "transformers (AttentionInterface), expected one that does"
             )
-    earlier = getattr(model, _NEAREST, None)
+    earlier = getattr(model, NEAREST, None)
     before = tuple((p.config, p.config._attn_implementation) for p in parts)
     before = before if earlier is None else earlier.before
     name = _register(pattern)
-    setattr(model, _NEAREST, _Nearest(pattern, before))
+    setattr(model, NEAREST, _Nearest(pattern, before))
     for part in parts:
-        part.config._attn_implementation_internal = name
+        if part.config.model_type != "swinv2":
+            part.config._attn_implementation_internal = name
+    for layer in swin2_attention(model):
+        layer.forward = partial(attend_windows, layer, pattern=pattern)
+    saves(model)
     names = (type(part).__name__ for part in parts)
     return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
 

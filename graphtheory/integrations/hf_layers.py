@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -94,9 +96,9 @@ class HFLayers(Layers):
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """Relative position biases of BEiT, rotary embeddings of DINOv3."""
         options = dict(options)
-        bias = args[0] if args else options.pop("attention_mask", None)
-        if bias is not None and getattr(self.base, "shared_position_bias", None) is None:
-            raise ValueError("attention_mask: given, expected none where tokens get fewer")
+        mask = args[0] if args else options.pop("attention_mask", None)
+        # Otherwise a mask of nothing, which transformers makes under torch.export: see `guard`.
+        bias = None if getattr(self.base, "shared_position_bias", None) is None else mask
         wide = options.pop("interpolate_pos_encoding", False)
         height, width = options.pop("resolution", None) or (0, 0)
         table = getattr(layer, "relative_position_bias", None)
@@ -110,11 +112,21 @@ class HFLayers(Layers):
             turn = (torch.cat([first, turn[0]]), torch.cat([0 * first, turn[1]]))
         return Positions(bias, turn, options)
 
+    def guard(self) -> RemovableHandle:
+        """Refuse a mask that the caller of the model gives."""
+        return self.base.register_forward_pre_hook(_refuse_mask, with_kwargs=True)
+
     def checkpointed(self, layer: Any, step: Callable[..., Any], *tensors: Tensor) -> Any:
         """``step(*tensors)``, by the function of ``gradient_checkpointing_enable`` if it is on."""
         if layer.training and getattr(layer, "gradient_checkpointing", False):
             return layer._gradient_checkpointing_func(step, *tensors)
         return step(*tensors)
+
+
+def _refuse_mask(tower: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    named = zip(list(signature(tower.forward).parameters), args, strict=False)
+    if (dict(named) | options).get("attention_mask") is not None:
+        raise ValueError("attention_mask: given, expected none where tokens get fewer")
 
 
 def heads(attention: Any, x: Tensor, part: int) -> Tensor:

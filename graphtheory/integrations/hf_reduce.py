@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from graphtheory.integrations.token_layers import Ask, Layers, Positions
 from graphtheory.nn import Keep, Merge
@@ -156,17 +157,21 @@ class ReductionHooks:
         self.read, self.what = read, what
         self.rules, self.proportional = what.rules(len(read.layers)), what.counts_sizes
         self.restore = what.restores(read.averages)
+        self.handle: RemovableHandle | None = None
         self.now: Trace | None = None
         self.whole = 0  # tokens before the first layer
 
     def install(self) -> None:
         """Patch the layers."""
+        self.handle = self.read.guard()
         for number, layer in enumerate(self.read.layers, 1):
             layer.forward = partial(self.run, number)
             self.read.patch_attention(layer)
 
     def remove(self) -> None:
         """Restore the layers."""
+        if self.handle is not None:
+            self.handle.remove()
         for layer in self.read.layers:
             del layer.forward
             self.read.release(layer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt
@@ -65,6 +67,22 @@ class Tokens(nn.Module):
         self.to(like.device, like.dtype)
 
 
+def add_tokens(base: nn.Module, parts: Tokens) -> None:
+    """Make the new parameters a submodule, and warn of optimizers that will not train them."""
+    base.semantic = parts
+    new, old = [n for n, _ in parts.named_parameters()], {id(p) for p in base.parameters()}
+    for found in gc.get_objects() if new else ():
+        if not issubclass(type(found), torch.optim.Optimizer):
+            continue
+        if any(id(p) in old for group in found.param_groups for p in group["params"]):
+            warnings.warn(
+                f"optimizer: this {type(found).__name__} was made before `apply` and does not hold "
+                f"semantic.{', semantic.'.join(new)}, which it will not train; make it afterwards, "
+                "or use add_param_group",
+                stacklevel=4,
+            )
+
+
 class SemanticHooks:
     """The patched layers of one model, and their state during a forward pass.
 
@@ -94,9 +112,9 @@ class SemanticHooks:
 
     def install(self) -> None:
         """Patch the layers and add the new parameters."""
-        self.read.base.semantic = self.parts
+        add_tokens(self.read.base, self.parts)
         hook = self.read.embedding.register_forward_pre_hook(self.record_size, with_kwargs=True)
-        self.handles.append(hook)
+        self.handles += [handle for handle in (hook, self.read.guard()) if handle is not None]
         for which, layer in enumerate(self.patched):
             layer.forward = partial(self.run, which)
             self.read.patch_attention(layer)
@@ -143,8 +161,8 @@ class SemanticHooks:
         senders, places = x, torch.arange(x.size(1), device=x.device)[None]
         none = places.new_full((1, semantic.centres.tokens), -1)
         if which == 0:
-            centers = semantic.centres(rest.flatten(0, 1), Grid(len(x), *size))
-            x = torch.cat([prefix, centers.view(len(x), -1, x.size(2))], 1)
+            centers = semantic.centres(rest.flatten(0, 1), Grid(x.size(0), *size))
+            x = torch.cat([prefix, centers.view(x.size(0), -1, x.size(2))], 1)
         elif patches is not None:
             senders = torch.cat([x, patches], 1)
             places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]

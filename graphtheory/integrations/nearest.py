@@ -52,6 +52,8 @@ def nearest_attention(
     groups = query.size(1) // key.size(1)
     key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))
     mask = _additive_mask(mask, query, key, causal, masked_from)
+    if torch.compiler.is_exporting():
+        return _dense(query, key, value, mask, pattern, scale, dropout, with_weights)
     if mask is not None and isinstance(pattern.k, float):
         mask = _mask_not_chosen(mask, pattern, query, key, scale)
     (count, heads, dst, _), src, dtype = query.shape, key.size(2), query.dtype
@@ -64,6 +66,20 @@ def nearest_attention(
         return out, None
     weights = pattern.weights(query, key, nb, bias, scale)
     return out, weights.view(count, dst, src, heads).permute(0, 3, 1, 2).to(dtype)
+
+
+def _dense(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, pattern: TopK,
+    scale: float | None, dropout: float, with_weights: bool,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """The same by its definition, which `torch.export` can trace without our operations."""
+    scale = query.size(3) ** -0.5 if scale is None else scale
+    logits = scale * query.float() @ key.float().transpose(2, 3)
+    logits = logits if mask is None else logits + mask.float()
+    weights = torch.where(pattern.mask(logits.detach()), logits, -torch.inf).softmax(3)
+    weights = weights.nan_to_num(0.0).to(query.dtype)  # rows without a key
+    out = torch.nn.functional.dropout(weights, dropout) @ value
+    return out.transpose(1, 2), weights if with_weights else None
 
 
 def _additive_mask(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
@@ -120,6 +121,10 @@ class Layers(ABC):
         Raises:
             ValueError: If the layer is called in a way that token reduction does not support.
         """
+
+    def guard(self) -> RemovableHandle | None:
+        """Refuse arguments of the model that no layer sees."""
+        return None
 
     def patch_attention(self, layer: Any) -> None:
         """Replace the `forward` of the attention of a layer by `attend`."""

@@ -1,7 +1,7 @@
 """Hugging Face transformers: convert its models to ours, or patch them in place.
 
-`apply`, `undo` and `Applied` come from `hf_attention`, which alone requires transformers to be
-installed.
+`apply`, `undo`, `from_pretrained` and `Applied` come from `hf_attention`, which alone requires
+transformers to be installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Reduce", "Semantic", "from_huggingface", "load_huggingface", "trace"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Applied", "apply", "undo"):
+    if name not in ("Applied", "apply", "from_pretrained", "undo"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from graphtheory.integrations import hf_attention
 

@@ -122,7 +122,9 @@ class MaskPool(OnGrid):
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
         """Centers [B, M, dim]."""
         cut = (grid.height, grid.width, self.side, self.overlap)
-        place = _windows(*cut, x.device)  # [M, k, k]
+        # A trace of torch.export may neither fill nor use the cache.
+        windows_of = _windows.__wrapped__ if torch.compiler.is_exporting() else _windows
+        place = windows_of(*cut, x.device)  # [M, k, k]
         with_zero = nn.functional.pad(x, (0, 0, 0, 1))
         windows = with_zero.index_select(1, place.flatten()).view(-1, *place.shape[1:], x.size(2))
         logits = self.logits(windows).view(grid.count, self.tokens, -1)

@@ -169,7 +169,7 @@ def pool(values: Tensor, slot: Tensor, many: int) -> Tensor:
     """Sum of the values of each slot, [B, many, ...] of [B, T, ...]; those left are in no sum."""
     place = torch.where(slot < 0, many, slot)
     place = place.view(*slot.shape, *(1,) * (values.dim() - 2)).expand_as(values)
-    out = values.new_zeros(len(values), many + 1, *values.shape[2:])
+    out = values.new_zeros(values.size(0), many + 1, *values.shape[2:])
     return out.scatter_add(1, place, values)[:, :many]
 
 

@@ -141,7 +141,7 @@ class Merge(Reducer):
         """The token whose place each takes, itself for most; int64 [B, T]."""
         keys = part.tokens if part.keys is None else part.keys
         keys = torch.nn.functional.normalize(keys[:, part.prefix :].detach().float(), dim=2)
-        own = torch.arange(part.tokens.size(1), device=keys.device).expand(len(keys), -1)
+        own = torch.arange(part.tokens.size(1), device=keys.device).expand(keys.size(0), -1)
         count = self._count(part)
         if not count:
             return own

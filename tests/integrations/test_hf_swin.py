@@ -108,3 +108,31 @@ def test_bad_options_are_named() -> None:
         apply(model, Semantic(tokens=5, base=1))
     with pytest.raises(ValueError, match="to a Swin Semantic, which gives all tokens back"):
         apply(model, Merge(2))
+
+
+@torch.no_grad()
+def test_nearest_attention_in_windows_of_swin_v2() -> None:
+    sizes = {"embed_dim": 8, "depths": [1, 2], "num_heads": [1, 2], "window_size": 4}
+    model = hf.Swinv2ForImageClassification(
+        hf.Swinv2Config(**sizes, image_size=32, patch_size=2, num_labels=5)
+    ).eval()
+    draw = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
+    images = pixels()
+    before = model(images, output_attentions=True)
+    apply(model, TopK(1.0))
+    whole = model(images, output_attentions=True)
+    torch.testing.assert_close(whole.logits, before.logits, atol=1e-5, rtol=1e-5)
+    for one, two in zip(whole.attentions, before.attentions, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
+    apply(model, TopK(0.5))
+    half = copy.deepcopy(model)(images, output_attentions=True)
+    for some, of in zip(half.attentions, whole.attentions, strict=True):
+        assert torch.equal((some > 0).sum(3), ((of > 1e-12).sum(3) + 1) // 2)  # of its own region
+    first, plain = half.attentions[0], whole.attentions[0]
+    kept = torch.where(plain >= plain.topk(8, 3).values[..., -1:], plain, 0)
+    torch.testing.assert_close(first, kept / kept.sum(3, keepdim=True), atol=1e-5, rtol=1e-5)
+    undo(model)
+    assert torch.equal(model(images).logits, before.logits)
+    assert all("forward" not in vars(m) for m in model.modules())
