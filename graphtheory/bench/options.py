@@ -27,7 +27,7 @@ READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
         "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": _ATTENDING,
         "frozen_query": _ATTENDING, "root_weight": _ATTENDING + _ROOTS, "num_buckets": _ENCODED,
         "bias_lr": _ENCODED,
-        "sampler": _SAMPLED, "share": _SAMPLED, "batch_size": _SAMPLED,
+        "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
     }
     | dict.fromkeys(
         ("residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout"),
@@ -37,7 +37,7 @@ READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
 """Options that some networks ignore -> those that read them."""
 _VALUES_OF = {("readout", "token"): _ATTENDING}
 """Values that only some networks have."""
-_FROM_ONE = ("hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size")
+_FROM_ONE = ("hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout")
 _TRUTH = {"true": True, "false": False}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
@@ -116,6 +116,8 @@ def with_options(trial: Any, options: Options) -> Any:
                     f"{name}: got true, expected residual={shown(residual)} beside it; the "
                     f"{trial.model} here has residual={shown(not residual)}"
                 )
+        if "fanout" in read and changed.sampling.batch_size is None:
+            raise ValueError(f"fanout: got {read['fanout']}, expected a batch_size beside it")
     return changed
 
 

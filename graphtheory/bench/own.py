@@ -103,7 +103,8 @@ class OwnNodes(NodeProblem):
 
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        return tuned_trial(self.key, model)
+        trial, epochs, patience = tuned_trial(self.key, model)
+        return trial.fitting(self.own.num_edges), epochs, patience
 
     @property
     def num_nodes(self) -> int:

@@ -161,7 +161,8 @@ class NodeProblem(Problem):
 
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        return tuned_trial(self.key, model, self.split)
+        trial, epochs, patience = tuned_trial(self.key, model, self.split)
+        return trial.fitting(dict(describe(self.name).counts).get("edges", 0)), epochs, patience
 
     def task(self, trial: NodeTrial, seed: int) -> tuple[Task, Source]:
         """The task of a trial and its batches."""

@@ -15,9 +15,11 @@ _GROUPS = 5
 
 @dataclass(frozen=True)
 class Sampling:
-    """A sampler of every layer of every step, and the labeled nodes of a step.
+    """The labeled nodes of a step, and how the nodes that they aggregate from are drawn.
 
-    The mean of all samplers is the graph's own matrix A, with which evaluation is.
+    Networks of `zoo.SAMPLED` draw by a sampler for each layer in every step, whose mean is the
+    graph's own matrix A. Others see the whole graph, or with a `batch_size` the neighbors that
+    PyG's NeighborLoader draws, `fanout` of each node and layer. Evaluation is on the whole graph.
 
     Args:
         sampler: degree-groups (of up to five groups of similar degree the same share of each),
@@ -27,6 +29,7 @@ class Sampling:
             for a node, in units of the average number of neighbors, rounded to 1 or more. In
             (0, 1].
         batch_size: Labeled nodes of a step; None is all of them.
+        fanout: Neighbors of a node and layer, of networks without a sampler of their own.
 
     Raises:
         ValueError: An unknown sampler, or a number out of its range.
@@ -35,6 +38,7 @@ class Sampling:
     sampler: str = "degree-groups"
     share: float = 0.1
     batch_size: int | None = None
+    fanout: int = 10
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -44,6 +48,8 @@ class Sampling:
         UniformNodes(share=self.share)  # which checks the share
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size: got {self.batch_size}, expected 1 or more, or None")
+        if self.fanout < 1:
+            raise ValueError(f"fanout: got {self.fanout}, expected 1 or more")
 
     def pattern(self, degree: Tensor) -> Pattern:
         """The sampler for a graph whose nodes have these degrees, int64 [N]."""

@@ -17,7 +17,7 @@ from graphtheory.train import AdamOptions
 _NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
 _OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
 _SAMPLING = frozenset(Sampling.__dataclass_fields__)
-_INPUTS = frozenset({"degree", "row_scale"})
+_INPUTS = frozenset({"degree", "row_scale", "undirected"})
 
 
 @dataclass(frozen=True)

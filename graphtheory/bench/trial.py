@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -17,10 +17,18 @@ from graphtheory.data.graphs import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.models import zoo
 from graphtheory.patterns import Compose
-from graphtheory.train import AdamOptions, FitResult, FullGraph, NodeTask, SampledLayers, fit
-from graphtheory.train.score import SCORES
+from graphtheory.train import (
+    AdamOptions,
+    FitResult,
+    FullGraph,
+    NodeTask,
+    SampledGraph,
+    SampledLayers,
+    fit,
+)
 
 _SPARSE_BELOW = 0.1
+_EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,9 @@ class NodeTrial:
         optimizer: Options of Adam.
         degree: Give every node the logarithm of its degree as one feature more.
         row_scale: Scale rows of non-negative features that sum to more than 1 down to that.
-        sampling: What a training step sees of the graph, of a network that learns on samples.
+        sampling: What a training step sees of the graph, of networks that learn on samples.
+        undirected: Give the graph both directions of each edge; None does so where it is the custom
+            for a set whose edges are directed as published (ogbn-arxiv).
     """
 
     model: str
@@ -42,11 +52,19 @@ class NodeTrial:
     degree: bool = False
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
+    undirected: bool | None = None
 
     @property
     def inputs(self) -> dict[str, bool]:
-        """What `load` does to the features."""
-        return {"degree": self.degree, "row_scale": self.row_scale}
+        """What `load` does to features and edges."""
+        found = {"degree": self.degree, "row_scale": self.row_scale}
+        return found if self.undirected is None else found | {"undirected": self.undirected}
+
+    def fitting(self, edges: int) -> NodeTrial:
+        """Itself, in batches of labeled nodes for a graph of more edges than a step should hold."""
+        if edges <= _EDGES_AT_ONCE or self.sampling.batch_size is not None:
+            return self
+        return replace(self, sampling=replace(self.sampling, batch_size=_BATCH))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a log."""
@@ -62,6 +80,7 @@ class NodeTrial:
             values["degree"],
             values.get("row_scale", True),
             Sampling(**values.get("sampling", {})),
+            values.get("undirected"),
         )
 
 
@@ -85,13 +104,16 @@ class Outcome:
     constant: float | None = None
 
 
-def prepare(data: Data, *, degree: bool = False, row_scale: bool = True) -> Data:
+def prepare(
+    data: Data, *, degree: bool = False, row_scale: bool = True, undirected: bool = False
+) -> Data:
     """Features as a network gets them: sparse where mostly zero, and with `row_scale` rows scaled.
 
     Rows that sum to more than 1 then sum to 1; rows that sum to less, and features with negative
-    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardized.
+    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardized. With
+    `undirected` both directions of each edge.
     """
-    data = data.clone()
+    data = graphs.both_ways(data) if undirected else data.clone()
     x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
     if row_scale and bool((x >= 0).all()):
         x = x / x.sum(1, keepdim=True).clamp(min=1)
@@ -114,6 +136,7 @@ def load(
     dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, **inputs: bool
 ) -> Data:
     """A data set's split, prepared; `inputs` are the options of `prepare`."""
+    inputs = {"undirected": graphs.describe(dataset).both_ways} | inputs
     return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
 
 
@@ -126,16 +149,27 @@ def task_of(trial: NodeTrial, data: Data, seed: int) -> tuple[NodeTask, FullGrap
             trial.model, trial.network, num_features=data.x.size(1), num_classes=classes
         )
     batches = _batches(trial, data, seed)
-    task = NodeTask(model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer)
+    task = NodeTask(
+        model, num_classes=classes, metric=data.metric, optimizer=trial.optimizer,
+        kind=_kind(data), evaluator=data.get("evaluator"),
+    )  # fmt: skip
     return task, batches
 
 
+def _kind(data: Data) -> str:
+    return "multilabel" if data.y.dim() == 2 else "multiclass"
+
+
 def _batches(trial: NodeTrial, data: Data, seed: int) -> FullGraph:
-    """All nodes in every step; of a network that learns on samples, draws for its layers."""
-    whole = zoo.pattern_of(trial.model, trial.network)
+    """All nodes in every step, or what `trial.sampling` says; evaluation is on all nodes."""
+    whole, sampling = zoo.pattern_of(trial.model, trial.network), trial.sampling
     if trial.model not in zoo.SAMPLED:
-        return FullGraph(data, whole, seed=seed)
-    sampling = trial.sampling
+        if sampling.batch_size is None:
+            return FullGraph(data, whole, seed=seed)
+        return SampledGraph(
+            data, whole, num_neighbors=[sampling.fanout] * trial.network.layers,
+            batch_size=sampling.batch_size, seed=seed,
+        )  # fmt: skip
     sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
     return SampledLayers(
         data, Compose(whole, sampler), trial.network.layers,
@@ -147,9 +181,7 @@ def run_trial(trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience:
     """Train once; everything random follows from `seed`."""
     task, batches = task_of(trial, data, seed)
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    return Outcome(
-        result, task.evaluated, batches, trainable(task.model), _constant(data, task.metric)
-    )
+    return Outcome(result, task.evaluated, batches, trainable(task.model), _constant(data, task))
 
 
 def trainable(model: torch.nn.Module) -> int:
@@ -157,12 +189,12 @@ def trainable(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def _constant(data: Data, metric: str) -> float | None:
+def _constant(data: Data, task: NodeTask) -> float | None:
     test = data.get("test_mask")
     if test is None:
         return None
     train, y = data.y[data.train_mask], data.y[test]
-    return constant_score(SCORES[metric], "multiclass", train, y, int(data.num_classes))
+    return constant_score(task.score, task.kind, train, y, task.num_classes)
 
 
 def constant_score(

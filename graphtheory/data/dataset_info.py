@@ -51,10 +51,12 @@ class DatasetInfo:
         citation: Who published it.
         counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored
             directions. A mismatch means a damaged file or another release.
-        kind: Of sets of graphs: "multiclass" for one class each, "multilabel" for labels that are
-            true, false or missing, "regression" for real values that may be missing.
+        kind: "multiclass" for one class each, "multilabel" for labels that are true, false or
+            missing; of sets of graphs also "regression" for real values that may be missing.
         level: Of sets of graphs: "graph" or "node", what carries a label.
-        evaluator: Name for `ogb.graphproppred.Evaluator`, None where ogb has none.
+        evaluator: Name for ogb's `Evaluator` of graphs or nodes, None where ogb has none.
+        both_ways: Whether networks are by custom trained on both directions of its edges, which
+            are directed as published.
         features: Of sets of graphs: what `x` and `edge_attr` are.
         aliases: Other names of it.
     """
@@ -73,6 +75,7 @@ class DatasetInfo:
     kind: Kind = "multiclass"
     level: Literal["graph", "node"] = "graph"
     evaluator: str | None = None
+    both_ways: bool = False
     features: str = ""
     aliases: tuple[str, ...] = ()
 

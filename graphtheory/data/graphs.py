@@ -15,6 +15,7 @@ import scipy.sparse
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from graphtheory.data import embedded, files, planetoid
 from graphtheory.data.catalogue import DatasetInfo, describe, known_seed, names
@@ -26,6 +27,7 @@ from graphtheory.data.splits import Split, by_fraction, per_class
 __all__ = [
     "DatasetInfo",
     "GraphSet",
+    "both_ways",
     "describe",
     "load",
     "load_graphs",
@@ -77,7 +79,8 @@ def load(
 
     Returns:
         Data with these and name, split, metric ("accuracy" or "rocauc"), num_classes and kind:
-        "multiclass", or "multilabel" for ogbn-proteins, whose y is float [N, 112].
+        "multiclass", or "multilabel" for ogbn-proteins, whose y is float [N, 112]; for OGB's sets
+        also evaluator, the name of ogb's `Evaluator`.
 
     Raises:
         ValueError: Unknown name or split; the message lists the known ones.
@@ -99,6 +102,19 @@ def load(
     data.update(dict(zip(_MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
     data.kind, data.num_classes = info.kind, _classes(data.y)
+    if info.evaluator is not None:
+        data.evaluator = info.evaluator
+    return data
+
+
+def both_ways(data: Data) -> Data:
+    """The graph with both directions of each edge, each once.
+
+    Args:
+        data: With edge_index and without attributes of edges.
+    """
+    data = data.clone()
+    data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
     return data
 
 

@@ -100,6 +100,7 @@ def _ogbn(name: str, split: str, raw: tuple[str, ...], *counts: int, **other: An
         source=f"https://ogb.stanford.edu, {name}.zip unpacked and its folder renamed",
         citation="Hu et al., NeurIPS 2020",
         counts=_counts(*counts),
+        evaluator=f"ogbn-{name}",
         **other,
     )
 
@@ -154,7 +155,9 @@ NODE_SETS = (
         source="PyG's LRGBDataset: the second training graph of PascalVOC-SP",
         citation="Dwivedi et al., NeurIPS 2022; Li, thesis, 2024, section B.1.3",
     ),
-    _ogbn("arxiv", "time", ("node-feat", "node_year"), 169_343, 1_166_243, 128, 40),
+    _ogbn(
+        "arxiv", "time", ("node-feat", "node_year"), 169_343, 1_166_243, 128, 40, both_ways=True
+    ),
     _ogbn("products", "sales_ranking", ("node-feat",), 2_449_029, 123_718_280, 100, 47),
     _ogbn(
         "proteins", "species", ("edge-feat", "node_species"), 132_534, 79_122_504, 8, 112,

@@ -12,7 +12,9 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def check_data(data: Data) -> None:
-    """Features finite, labels 0 or more where they are used, masks one a node and apart.
+    """Features finite, labels in their range where they are used, masks one a node and apart.
+
+    Labels are a class of each node, int64 [N], or several of each, float [N, T] of 0, 1 or NaN.
 
     Raises:
         TypeError: Something is missing or of the wrong type.
@@ -29,10 +31,12 @@ def check_data(data: Data) -> None:
     for name, mask in masks.items():
         _check_mask(name, mask, data.x.size(0))
     _check_apart(masks)
-    if data.y.dtype != torch.int64 or data.y.shape != data.train_mask.shape:
+    several = data.y.is_floating_point() and data.y.dim() == 2
+    one = data.y.dtype == torch.int64 and data.y.dim() == 1
+    if not (one or several) or len(data.y) != len(data.train_mask):
         raise ValueError(
             f"data.y: {data.y.dtype} of shape {tuple(data.y.shape)}, expected int64 "
-            f"[{data.x.size(0)}]"
+            f"[{data.x.size(0)}], or float [{data.x.size(0)}, T] of several labels"
         )
     check_classes(data, None)
 
@@ -40,9 +44,14 @@ def check_data(data: Data) -> None:
 def check_classes(data: Data, num_classes: int | None) -> None:
     """Labels of the nodes in some mask are in 0..num_classes-1; None is without upper limit.
 
+    Of several labels there are `num_classes`, each 0, 1 or NaN.
+
     Raises:
         ValueError: How many are not, and the first.
     """
+    if data.y.dim() == 2:
+        _check_labels(data.y, num_classes)
+        return
     used = torch.stack([data[name] for name in MASKS if data.get(name) is not None]).any(0)
     bad = used & (data.y < 0)
     if num_classes is not None:
@@ -53,6 +62,18 @@ def check_classes(data: Data, num_classes: int | None) -> None:
         raise ValueError(
             f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
             f"node {node} with {int(data.y[node])}; expected {limit}"
+        )
+
+
+def _check_labels(y: Tensor, num_labels: int | None) -> None:
+    if num_labels not in (None, y.size(1)):
+        raise ValueError(f"data.y: {y.size(1)} labels of each node, expected {num_labels}")
+    bad = ~((y == 0) | (y == 1) | y.isnan())
+    if bool(bad.any()):
+        first = bad.nonzero()[0]
+        raise ValueError(
+            f"data.y: {int(bad.sum())} labels are neither 0, 1 nor NaN, the first at "
+            f"{first.tolist()} with {float(y[tuple(first)]):g}"
         )
 
 

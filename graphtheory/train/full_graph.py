@@ -35,9 +35,9 @@ class FullGraph(Source):
     same draw, or what `evaluation` makes of the graph, such as `patterns.Effective` of the pattern.
 
     Args:
-        data: A graph with x [N, F], y int64 [N], edge_index [2, E] (row 0 sends), train_mask and
-            val_mask, and where there is a test test_mask, Bool [N] and disjoint. Nodes outside the
-            masks may have any label.
+        data: A graph with x [N, F], y int64 [N] (of several labels float [N, T]: 0, 1 or NaN),
+            edge_index [2, E] (row 0 sends), train_mask and val_mask, and where there is a test
+            test_mask, Bool [N] and disjoint. Nodes outside the masks may be of any class.
         pattern: Who aggregates from whom, given the graph; None is the graph itself.
         seed: Of the random pattern, 0 or more.
         evaluation: What evaluation sees in place of a random pattern; None is the same pattern.

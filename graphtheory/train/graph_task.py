@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch_geometric.data import Batch
 
 from graphtheory.train.contract import Evaluation
 from graphtheory.train.graph_sets import Parts
+from graphtheory.train.losses import LOSSES, Kind, Loss, known_metric
 from graphtheory.train.score import SCORES, Score, ogb_score
 from graphtheory.train.task import AdamOptions, AdamTask
-
-Kind = Literal["multiclass", "multilabel", "regression"]
-Loss = Callable[[Tensor, Tensor], Tensor]
-METRICS: dict[str, tuple[str, ...]] = {
-    "multiclass": ("accuracy", "f1", "rocauc"),
-    "multilabel": ("rocauc", "ap"),
-    "regression": ("rmse", "mae"),
-}
 
 
 class GraphTask(AdamTask):
@@ -82,7 +70,7 @@ class GraphTask(AdamTask):
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
         super().__init__(model, optimizer)
-        self.kind, self.num_classes, self.metric = kind, num_outputs, _metric(kind, metric)
+        self.kind, self.num_classes, self.metric = kind, num_outputs, known_metric(kind, metric)
         if num_outputs < (2 if kind == "multiclass" else 1):
             raise ValueError(f"num_outputs: got {num_outputs}, too few for {kind}")
         if statistics is not None and kind != "regression":
@@ -92,7 +80,7 @@ class GraphTask(AdamTask):
         self.register_buffer("scale", torch.where(scale > 0, scale, 1.0))
         self.score: Score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
         self.higher_is_better = self.score.higher_is_better
-        self.loss: Loss = loss or _LOSSES.get(self.metric, _LOSSES[kind])
+        self.loss: Loss = loss or LOSSES.get(self.metric, LOSSES[kind])
 
     def forward(self, batch: Batch) -> Tensor:
         """Outputs: logits, or values in units of their standard deviation."""
@@ -145,31 +133,3 @@ class GraphTask(AdamTask):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log the loss of a batch, for a Trainer of your own."""
         self.log("val_loss", self.loss(self(batch), self._target(batch.y)), batch_size=batch.count)
-
-
-def _metric(kind: str, metric: str | None) -> str:
-    if kind not in METRICS:
-        raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")
-    if metric is not None and metric not in METRICS[kind]:
-        raise ValueError(
-            f"metric: got {metric!r}, expected one of {', '.join(METRICS[kind])} for {kind} labels"
-        )
-    return metric or METRICS[kind][0]
-
-
-def _known(loss: Loss) -> Loss:
-    """The mean over labels that are not NaN."""
-
-    def mean(out: Tensor, y: Tensor) -> Tensor:
-        known = ~y.isnan()
-        return loss(out[known], y[known].to(out.dtype))
-
-    return mean
-
-
-_LOSSES: dict[str, Loss] = {
-    "multiclass": partial(cross_entropy, ignore_index=-1),
-    "multilabel": _known(binary_cross_entropy_with_logits),
-    "regression": _known(nn.functional.mse_loss),
-    "mae": _known(nn.functional.l1_loss),
-}

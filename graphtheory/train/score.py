@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -115,30 +116,37 @@ SCORES: dict[str, Score] = {
 
 
 def ogb_score(name: str) -> Score:
-    """The score of ogb's `Evaluator` for a set of graphs.
+    """The score of ogb's `Evaluator` for a set of graphs, or for the nodes of a graph.
 
     Args:
-        name: Such as "ogbg-molesol".
+        name: Such as "ogbg-molesol" or "ogbn-arxiv".
 
     Raises:
         ValueError: If ogb has no such set.
     """
+    part = "nodeproppred" if name.startswith("ogbn-") else "graphproppred"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ogb's imports
-        from ogb.graphproppred import Evaluator
+        module = import_module(f"ogb.{part}")
     try:
-        evaluator = Evaluator(name)
+        evaluator = module.Evaluator(name)
     except ValueError as error:
         raise ValueError(
-            f"evaluator: got {name!r}, expected a set of graphs that ogb has"
+            f"evaluator: got {name!r}, expected a set of graphs or nodes that ogb has"
         ) from error
     metric = evaluator.eval_metric
 
     def score(predictions: Tensor, y: Tensor) -> float:
+        given = {"y_true": y.double(), "y_pred": predictions.double()}
+        if metric == "acc":  # of a class each
+            given = {"y_true": y[:, None], "y_pred": predictions.argmax(1, keepdim=True)}
         try:
-            found = evaluator.eval({"y_true": y.double(), "y_pred": predictions.double()})
+            found = evaluator.eval(given)
         except RuntimeError as error:  # no label of which both classes occur
             raise ValueError(f"evaluator={name!r}: {error}") from error
         return float(found[metric])
 
-    return Score(score, SCORES[metric].higher_is_better)
+    return Score(score, SCORES[_OGB_NAMES.get(metric, metric)].higher_is_better)
+
+
+_OGB_NAMES = {"acc": "accuracy"}

@@ -1,4 +1,4 @@
-"""Node classification as a Lightning module."""
+"""Classes and labels of nodes as a Lightning module."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.train.batch import NodeBatch
 from graphtheory.train.contract import Evaluation, Task
-from graphtheory.train.score import SCORES
+from graphtheory.train.losses import LOSSES
+from graphtheory.train.score import SCORES, Score, ogb_score
 
-METRICS = ("accuracy", "rocauc")  # of one graph's nodes
+METRICS = {"multiclass": ("accuracy", "rocauc"), "multilabel": ("rocauc", "ap")}
+"""Scores of one graph's nodes."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,15 @@ class AdamTask(Task):
 
 
 class NodeTask(AdamTask):
-    r"""Cross-entropy on the masked nodes: :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`.
+    r"""Classes or labels of the nodes of one graph: the mean loss over the masked nodes.
+
+    ==============  =========================  ===============================================
+    kind            y of a node                loss
+    ==============  =========================  ===============================================
+    multiclass      int64                      cross-entropy,
+                                               :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`
+    multilabel      float [T], 0, 1 or NaN     binary cross-entropy of each label that is not NaN
+    ==============  =========================  ===============================================
 
     Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
     `test` where it evaluates. Edge of the domain: a batch without masked nodes has no loss and is
@@ -106,12 +115,17 @@ class NodeTask(AdamTask):
     Args:
         model: `model(x, neighborhood) -> logits [num_dst, num_classes]`; for batches with `layers`
             a model that takes a sequence of them.
-        num_classes: C, at least 2.
-        metric: "accuracy", or "rocauc" for two classes.
+        num_classes: C, at least 2; of several labels T, at least 1.
+        metric: "accuracy", or "rocauc" for two classes; of several labels "rocauc" or "ap", the
+            mean over the labels.
         optimizer: Step sizes and decay.
+        kind: "multiclass" or "multilabel".
+        evaluator: Name of the set whose `Evaluator` of ogb computes the score in the metric's
+            place, such as "ogbn-arxiv".
 
     Raises:
-        ValueError: Unknown metric, fewer than two classes, or "rocauc" with more than two.
+        ValueError: Unknown kind or metric, too few classes, "rocauc" with more than two, or a set
+            that ogb does not know.
     """
 
     num_classes: int
@@ -123,14 +137,22 @@ class NodeTask(AdamTask):
         num_classes: int,
         metric: str = "accuracy",
         optimizer: AdamOptions = AdamOptions(),
+        kind: str = "multiclass",
+        evaluator: str | None = None,
     ) -> None:
         super().__init__(model, optimizer)
-        if metric not in METRICS:
-            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(METRICS)}")
-        if num_classes < 2 or (metric == "rocauc" and num_classes != 2):
-            expected = "2" if metric == "rocauc" else "2 or more"
+        if kind not in METRICS:
+            raise ValueError(f"kind: got {kind!r}, expected one of {sorted(METRICS)}")
+        if metric not in METRICS[kind]:
+            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(METRICS[kind])}")
+        least = 1 if kind == "multilabel" else 2
+        two = kind == "multiclass" and metric == "rocauc"
+        if num_classes < least or (two and num_classes != 2):
+            expected = "2" if two else f"{least} or more"
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
-        self.num_classes, self.metric = num_classes, metric
+        self.num_classes, self.metric, self.kind = num_classes, metric, kind
+        self.loss = LOSSES[kind]
+        self.score: Score = SCORES[metric] if evaluator is None else ogb_score(evaluator)
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Logits [num_dst, num_classes]."""
@@ -146,22 +168,27 @@ class NodeTask(AdamTask):
 
     def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
         """Loss on `batch.mask`."""
-        return cross_entropy(self(batch)[batch.mask], batch.y[batch.mask])
+        return self.loss(self(batch)[batch.mask], batch.y[batch.mask])
 
     @torch.no_grad()
     def evaluate(self, batch: NodeBatch) -> Evaluation:
         """Loss and scores of one forward pass in evaluation mode; the mode before comes back."""
         was_training = self.training
         self.eval()
-        logits, score = self(batch), SCORES[self.metric]
+        logits = self(batch)
         self.train(was_training)
         val, y = logits[batch.mask], batch.y[batch.mask]
         test = batch.test_mask
         return Evaluation(
-            float(cross_entropy(val, y)),
-            score(val, y),
-            None if test is None else score(logits[test], batch.y[test]),
+            float(self.loss(val, y)),
+            self._score(val, y),
+            None if test is None else self._score(logits[test], batch.y[test]),
         )
+
+    def _score(self, logits: Tensor, y: Tensor) -> float:
+        if not bool(torch.isfinite(logits).all()):
+            return self.score.worst  # the loss is not finite either, which `fit` reports
+        return self.score(logits, y)
 
     def validation_step(self, batch: NodeBatch, batch_idx: int) -> None:
         """Log what `evaluate` finds, for a Trainer of your own."""

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from graphtheory.bench.node_benchmark import Benchmark
-from graphtheory.bench.options import ignores
+from graphtheory.bench.options import ignores, with_options
+from graphtheory.bench.problem import NodeProblem
 from graphtheory.bench.sampling import SAMPLERS, Sampling
 from graphtheory.bench.spaces import make_trial
 from graphtheory.bench.trial import NodeTrial, load, run_trial, task_of
 from graphtheory.models import SampledGCN, zoo
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
 from graphtheory.report.benchmark import options
-from graphtheory.train import FullGraph, SampledLayers
+from graphtheory.train import FullGraph, SampledGraph, SampledLayers
 
 WHOLE = Compose(AddSelf(), SymmetricNormalize())
 TRIAL = make_trial("sampled-gcn", hidden=8, layers=3, dropout=0.0, share=0.4)
@@ -63,15 +64,37 @@ def test_the_network_is_that_of_the_chapter() -> None:
 
 
 @pytest.mark.parametrize("model", zoo.NAMES)
-def test_only_networks_on_samples_read_how_they_are_drawn(model: str) -> None:
+def test_networks_read_what_concerns_them(model: str) -> None:
     data, small = load("karate", None, None, 0), {"hidden": 8, "heads": 2, "layers": 2}
-    plain = make_trial(model, **small)
-    batch = task_of(plain, data, 0)[1].train_batch(0)
-    for name, value in (("sampler", "uniform"), ("share", 0.9), ("batch_size", 3)):
-        changed = task_of(make_trial(model, **small, **{name: value}), data, 0)[1].train_batch(0)
-        same = torch.equal(batch.neighborhood.indices, changed.neighborhood.indices)
-        assert same == ignores(plain, name), name
-    assert (type(task_of(plain, data, 0)[1]) is FullGraph) == ignores(plain, "sampler")
+
+    def first(**options: Any) -> tuple[type, list[int]]:
+        found = task_of(make_trial(model, **small, **options), data, 0)[1]
+        batch = next(iter(found.train_dataloader()))
+        return type(found), batch.neighborhood.indices.tolist()
+
+    plain, batched = first(), first(batch_size=3)
+    sampled = model in zoo.SAMPLED
+    assert plain[0] is (SampledLayers if sampled else FullGraph)
+    assert batched[0] is (SampledLayers if sampled else SampledGraph) and batched != plain
+    other = make_trial(model)
+    for name, value in (("sampler", "uniform"), ("share", 0.9)):
+        assert (plain == first(**{name: value})) == ignores(other, name), name
+    assert (batched == first(batch_size=3, fanout=1)) == ignores(other, "fanout")
+    assert not ignores(other, "batch_size")
+
+
+def test_large_graphs_are_trained_on_in_batches() -> None:
+    trial = make_trial("gt")
+    assert trial.fitting(10_000_000) is trial
+    assert trial.fitting(10_000_001).sampling == Sampling(batch_size=1024)
+    chosen = make_trial("gt", batch_size=7)
+    assert chosen.fitting(10**9) is chosen
+    for name, size in (("ogbn-products", 1024), ("ogbn-proteins", 1024), ("ogbn-arxiv", None)):
+        for model in ("gt", "sampled-gcn"):
+            assert NodeProblem(name).trial(model)[0].sampling.batch_size == size
+    with pytest.raises(ValueError, match="fanout: got 5, expected a batch_size beside it"):
+        with_options(trial, {"fanout": 5})
+    assert with_options(trial, {"fanout": 5, "batch_size": 9}).sampling.fanout == 5
 
 
 def test_it_learns_from_samples_in_steps_and_again_the_same() -> None:
@@ -96,7 +119,10 @@ def test_options_go_through_a_line_of_text_and_the_command() -> None:
     bench = Benchmark("karate", ("sampled-gcn", "gcn"), options=words)
     assert bench.trial("sampled-gcn")[0].sampling == Sampling("fastgcn", 0.25)
     assert bench.trial("gcn")[0].sampling == Sampling()
-    assert "sampler=fastgcn" in bench.set_in("sampled-gcn") and bench.set_in("gcn") == ""
+    assert (
+        "sampler=fastgcn" in bench.set_in("sampled-gcn")
+        and bench.set_in("gcn") == "batch_size=none"
+    )
     told = options(bench.trial("sampled-gcn")[0])
     assert "sampler=fastgcn, share=0.25" in told and "residual" not in told
     assert "sampler" not in options(bench.trial("gcn")[0])
@@ -109,6 +135,7 @@ def test_options_go_through_a_line_of_text_and_the_command() -> None:
         ({"share": 0.0}, "share: got 0.0, expected a share of the nodes, in"),
         ({"share": 1.5}, "share: got 1.5"),
         ({"batch_size": 0}, "batch_size: got 0, expected 1 or more"),
+        ({"batch_size": 4, "fanout": 0}, "fanout: got 0, expected 1 or more"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(given: dict[str, Any], message: str) -> None:

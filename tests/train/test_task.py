@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from lightning import Trainer
+from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch_geometric.data import Data
 
@@ -96,6 +97,71 @@ def test_options_out_of_range(options: dict[str, float], message: str) -> None:
 def test_task_refuses(classes: int, metric: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NodeTask(nn.Linear(1, 1), num_classes=classes, metric=metric)
+
+
+def several(data: Data) -> Data:
+    """The same graph with four labels a node, some of them missing."""
+    draw = torch.Generator().manual_seed(0)
+    data.y = torch.randint(2, (len(data.x), 4), generator=draw).float()
+    data.y[torch.rand(data.y.shape, generator=draw) < 0.2] = torch.nan
+    return data
+
+
+def test_several_labels_of_a_node(data: Data, one_layer: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    data = several(data)
+    model = one_layer(classes=4).eval()
+    task = NodeTask(model, num_classes=4, metric="rocauc", kind="multilabel").eval()
+    whole = FullGraph(data)
+    whole.check_classes(4)
+    batch = whole.train_batch(0)
+    out, y = task(batch)[data.train_mask], data.y[data.train_mask]
+    known = ~y.isnan()
+    expected = -torch.where(y == 1, out.sigmoid(), 1 - out.sigmoid()).log()[known].mean()
+    torch.testing.assert_close(task.training_step(batch, 0), expected)
+    found = task.evaluate(whole.evaluation_batch())
+    val, labels = task(batch)[data.val_mask].detach(), data.y[data.val_mask]
+    by_label = []
+    for k in range(4):
+        there = ~labels[:, k].isnan()
+        by_label.append(roc_auc_score(labels[there, k], val[there, k]))
+    assert found.val == pytest.approx(sum(by_label) / 4)
+    nn.init.constant_(model.linear.weight, torch.inf)
+    assert task.evaluate(whole.evaluation_batch()).val == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "labels", "message"),
+    [
+        (2.0, 4, r"data.y: 1 labels are neither 0, 1 nor NaN, the first at \[3, 1\] with 2"),
+        (1.0, 5, "data.y: 4 labels of each node, expected 5"),
+    ],
+)
+def test_labels_that_are_none(data: Data, value: float, labels: int, message: str) -> None:
+    data = several(data)
+    data.y[3, 1] = value
+    with pytest.raises(ValueError, match=message):
+        FullGraph(data).check_classes(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "classes"),
+    [("ogbn-arxiv", "multiclass", 4), ("ogbn-proteins", "multilabel", 112)],
+)
+def test_scores_of_nodes_are_those_of_ogb(name: str, kind: str, classes: int) -> None:
+    metric = {"multiclass": "accuracy", "multilabel": "rocauc"}[kind]
+    task = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind, evaluator=name)
+    draw = torch.Generator().manual_seed(0)
+    out = torch.randn(50, classes, generator=draw)
+    y = torch.randint(4, (50,), generator=draw)
+    if kind == "multilabel":
+        y = torch.randint(2, (50, classes), generator=draw).float()
+    ours = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind)
+    assert task.score(out, y) == pytest.approx(ours.score(out, y)) and task.score is not ours.score
+    with pytest.raises(ValueError, match="evaluator: got 'ogbn-nothing', expected a set"):
+        NodeTask(nn.Identity(), num_classes=3, evaluator="ogbn-nothing")
+    with pytest.raises(ValueError, match="kind: got 'regression', expected one of"):
+        NodeTask(nn.Identity(), num_classes=3, kind="regression")
 
 
 def test_logits_of_another_shape_are_refused(data: Data, one_layer: type[nn.Module]) -> None:
