@@ -99,12 +99,17 @@ class OwnNodes(NodeProblem):
 
     def space(self, model: str) -> Space:
         """That of any graph without a space of its own."""
-        return DEFAULT
+        return self.in_batches(DEFAULT)
+
+    @property
+    def num_edges(self) -> int:
+        """All of them."""
+        return int(self.own.num_edges)
 
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
         trial, epochs, patience = tuned_trial(self.key, model)
-        return trial.fitting(self.own.num_edges), epochs, patience
+        return trial.fitting(self.num_edges), epochs, patience
 
     @property
     def num_nodes(self) -> int:

@@ -145,7 +145,17 @@ class NodeProblem(Problem):
 
     def space(self, model: str) -> Space:
         """What the search may choose from, for every model."""
-        return space_of(self.name)
+        return self.in_batches(space_of(self.name))
+
+    @property
+    def num_edges(self) -> int:
+        """Its edges, 0 where they are not known before it is read."""
+        return dict(describe(self.name).counts).get("edges", 0)
+
+    def in_batches(self, space: Space) -> Space:
+        """The space itself, of a large graph with the nodes of a step as `trial` has them."""
+        size = NodeTrial("gcn").fitting(self.num_edges).sampling.batch_size
+        return space if size is None else space.along("batch_size", size)
 
     def buildable(self, trial: NodeTrial) -> NodeTrial:
         """The trial itself, after a look that its network can be built."""
@@ -162,7 +172,7 @@ class NodeProblem(Problem):
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
         trial, epochs, patience = tuned_trial(self.key, model, self.split)
-        return trial.fitting(dict(describe(self.name).counts).get("edges", 0)), epochs, patience
+        return trial.fitting(self.num_edges), epochs, patience
 
     def task(self, trial: NodeTrial, seed: int) -> tuple[Task, Source]:
         """The task of a trial and its batches."""

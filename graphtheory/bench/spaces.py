@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -41,6 +41,10 @@ class Space:
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
     search_epochs: int | None = None
     make: Callable[..., Any] | None = None
+
+    def along(self, name: str, value: Any) -> Space:
+        """The same with one option of every network set to a value."""
+        return replace(self, shared=self.shared | {name: (value,)})
 
     def candidates(self, model: str, budget: int) -> list[Any]:
         """`budget` different trials, drawn uniformly.

@@ -122,7 +122,7 @@ class Train(Command):
         from graphtheory.train import CheckpointError, fit
 
         model, root = self.model, data_root(self.root)
-        with refusing():
+        with refusing(ValueError, TypeError, OSError, ImportError):
             problem = problem_for(self.dataset, self.data, self.split, root)
             problem.known_model(model)
             trial, epochs, patience = problem.trial(model)

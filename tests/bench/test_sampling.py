@@ -9,7 +9,7 @@ from graphtheory.bench.node_benchmark import Benchmark
 from graphtheory.bench.options import ignores, with_options
 from graphtheory.bench.problem import NodeProblem
 from graphtheory.bench.sampling import SAMPLERS, Sampling
-from graphtheory.bench.spaces import make_trial
+from graphtheory.bench.spaces import make_trial, space_of
 from graphtheory.bench.trial import NodeTrial, load, run_trial, task_of
 from graphtheory.models import SampledGCN, zoo
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
@@ -92,6 +92,9 @@ def test_large_graphs_are_trained_on_in_batches() -> None:
     for name, size in (("ogbn-products", 1024), ("ogbn-proteins", 1024), ("ogbn-arxiv", None)):
         for model in ("gt", "sampled-gcn"):
             assert NodeProblem(name).trial(model)[0].sampling.batch_size == size
+            candidates = NodeProblem(name).space(model).candidates(model, 3)
+            assert {trial.sampling.batch_size for trial in candidates} == {size}
+    assert NodeProblem("Cora").space("gt") is space_of("Cora")
     with pytest.raises(ValueError, match="fanout: got 5, expected a batch_size beside it"):
         with_options(trial, {"fanout": 5})
     assert with_options(trial, {"fanout": 5, "batch_size": 9}).sampling.fanout == 5

@@ -75,8 +75,8 @@ class AttentionSetLoader(SeedLoader):
     becomes of attributes is as in `NodeSetLoader`.
 
     Args:
-        data: `Data`, `HeteroData` with `edge_type`, or a pair (FeatureStore, GraphStore) of one
-            node type and without weights.
+        data: `Data`, `HeteroData` with `edge_type`, a `GraphFolder`, or a pair (FeatureStore,
+            GraphStore) of one node type and without weights.
         pattern: A pattern, such as ``Compose(KHop(2), Sample(60), AddSelf())``, or
             ``Compose(Sample(20, whole_graph=True), AddSelf())``, which cost what the seeds' rows
             cost (`on_rows`); or `SharedAnchors`.

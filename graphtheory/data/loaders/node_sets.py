@@ -47,8 +47,8 @@ class NodeSetLoader(SeedLoader):
     everything gives the aggregation of the whole graph.
 
     Args:
-        data: `Data`, `HeteroData` with `edge_type`, or a pair (FeatureStore, GraphStore) of one
-            node type and without weights.
+        data: `Data`, `HeteroData` with `edge_type`, a `GraphFolder`, or a pair (FeatureStore,
+            GraphStore) of one node type and without weights.
         pattern: Who aggregates from whom; a sampler, perhaps at the end of a `Compose`.
         num_layers: At least 1.
         input_nodes: The seeds, ids or a Bool mask; None is all nodes.
