@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 from scipy.stats import spearmanr
 
@@ -40,7 +39,7 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
 )
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.stats import Correlation, means
+from graphtheory.papers.stats import SURE
 from graphtheory.report.table import Table, percent_mean
 
 _EPOCHS, _PATIENCE = 150, 40
@@ -122,31 +121,24 @@ def _show_distances(grid: PrintedDistances, measured: Measurements) -> Shown:
     return Shown(Table("accuracy beside the learned bias", heads, lines, words=0, note=note), rows)
 
 
-def followed(accuracy: dict[int, list[float]], b: dict[int, list[float]]) -> Correlation:
-    """Spearman's correlation over z of accuracy and b, each at every z a value of each seed."""
-    (whole, every), (whole_b, every_b) = (  # the same seeds are drawn in both
-        means({float(z): of[z] for z in accuracy}) for of in (accuracy, b)
-    )
-    rho = float(spearmanr(whole, whole_b)[0])
-    low, high = np.quantile(
-        [spearmanr(*pair)[0] for pair in zip(every, every_b, strict=True)], (0.025, 0.975)
-    )
-    return Correlation(rho, float(low), float(high))
-
-
 def same_trend_and_peak(grid: PrintedDistances, measured: Measurements) -> Verdict:
-    """Whether accuracy rises with b_z over z, and whether both peak at the same z."""
+    """Whether accuracy rises with b_z over z, and whether both peak at the same z.
+
+    The trend is that of the means over the seeds; the P-value, one-sided, takes distances for
+    independent.
+    """
     found, accuracy = summary(measured), curve(measured, MODEL)
-    follows = followed(accuracy, curve(measured, BIAS))
-    alone = fmean(curve(measured, CONTROL)[0])
-    shares = [100 * fmean(of) for of in accuracy.values()]
+    shares = {z: 100 * fmean(of) for z, of in accuracy.items()}
+    b = [found[BIAS][z] for z in shares]
+    rho, p = spearmanr(list(shares.values()), b, alternative="greater")
+    alone = 100 * fmean(curve(measured, CONTROL)[0])
     peaks = found[MODEL]["peak"], found["b_peak"]
     return Verdict(
-        f"Spearman's correlation of accuracy and b_z over z is {follows}, claimed to have the same "
-        f"trend: {became(follows.direction == 'rises', grid.seeds)}; accuracy peaks at z = "
+        f"Spearman's correlation of accuracy and b_z over z is {rho:.2f} (p = {p:.2g}), claimed to "
+        f"have the same trend: {became(bool(p < 1 - SURE), grid.seeds)}; accuracy peaks at z = "
         f"{peaks[0]}, b_z at z = {peaks[1]}, claimed at the same: "
-        f"{became(peaks[0] == peaks[1], grid.seeds)}. Accuracy is {min(shares):.1f} to "
-        f"{max(shares):.1f} %, that of the node alone {100 * alone:.1f} %."
+        f"{became(peaks[0] == peaks[1], grid.seeds)}. Accuracy is {min(shares.values()):.1f} to "
+        f"{max(shares.values()):.1f} %, that of the node alone {alone:.1f} %."
     )
 
 

@@ -33,7 +33,7 @@ class Classes(Grid):
 
     targets: tuple[str, ...] = axis("target", (CLASS, EXPERIMENTS))  # what is fitted
     p_stars: tuple[Pair, ...] = axis("p_star", PAIRS)  # p* of A*
-    sizes: tuple[int, ...] = axis("size", (1, 4, 16, 64))  # p_1 = p_2
+    sizes: tuple[int, ...] = axis("size", (1, 4, 16))  # p_1 = p_2
     seeds: int = axis("seed", 3)
     first: int = 0
     p_hat: Pair = (0.9, 0.1)  # p^ of the targets
