@@ -1,5 +1,6 @@
 """Fewer tokens in the vision models of `transformers`, against their own layers and formulas."""
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -232,3 +233,9 @@ def test_models_that_need_every_token_are_refused_with_the_reason(
     with pytest.raises(ValueError, match=reason):
         apply(model, what)
     assert all("forward" not in vars(m) for m in model.modules())
+
+
+def test_the_table_of_the_docs_is_what_the_script_prints(zoo: ModuleType) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "transformers.md").read_text()
+    rows, reasons = zoo.table(("forward", "train", "undo")).split("\n\n")
+    assert rows in page and reasons in page and "fails" not in rows
