@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from tyro.constructors import PrimitiveConstructorSpec
 
 from graphtheory import Neighborhood, causal, cliques, neighbor_lists
 
@@ -65,6 +67,26 @@ GRAPHS: dict[str, Callable[[], Neighborhood]] = {
     "vit": lambda: cliques([197] * 32),
     "sentences": lambda: sentences(64),
 }
+
+Graph = Literal[tuple(GRAPHS)]  # an unknown name is a line and exit code 2, before anything runs
+
+
+def _shape(given: list[str]) -> str:
+    if not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", given[0]):
+        raise ValueError(f"got {given[0]!r}, expected heads x features of a head, such as 8x16")
+    return given[0]
+
+
+Shape = Annotated[
+    str,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="HEADSxFEATURES",
+        instance_from_str=_shape,
+        is_instance=lambda value: isinstance(value, str),
+        str_from_instance=lambda value: [value],
+    ),
+]
 
 
 def settings(

@@ -18,11 +18,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import torch
 import tyro
 from _gpu import Job, Step, attempted, extra_memory, milliseconds, results_of, runnable
 from _gpu_attention import DTYPES, GRAPHS, Case, contestants, step
+from _graphs import Shape
 from _rows import green, ratios, save, show
 from torch import Tensor
 
@@ -123,9 +125,9 @@ def jobs(
 
 
 def main(
-    graphs: tuple[str, ...] = tuple(GRAPHS),
-    shapes: tuple[str, ...] = ("4x64", "8x16", "1x128"),
-    dtypes: tuple[str, ...] = tuple(DTYPES),
+    graphs: tuple[Literal[tuple(GRAPHS)], ...] = tuple(GRAPHS),
+    shapes: tuple[Shape, ...] = ("4x64", "8x16", "1x128"),
+    dtypes: tuple[Literal[tuple(DTYPES)], ...] = tuple(DTYPES),
     repeats: int = 30,
     compiled: int = 3,
     seconds: float = 450.0,

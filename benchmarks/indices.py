@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import tyro
-from _graphs import settings
+from _graphs import Graph, Shape, settings
 from _rows import ratios, save, seconds, show
 from ops import draw
 from torch import Tensor
@@ -55,8 +55,8 @@ def measure(
 
 
 def main(
-    graphs: tuple[str, ...] = ("molecules", "pubmed", "k16", "arxiv"),
-    shapes: tuple[str, ...] = ("8x16",),
+    graphs: tuple[Graph, ...] = ("molecules", "pubmed", "k16", "arxiv"),
+    shapes: tuple[Shape, ...] = ("8x16",),
     threads: int = 2,
     repeats: int = 15,
     out: Path | None = None,

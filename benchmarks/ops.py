@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import tyro
-from _graphs import GRAPHS, gathered, settings
+from _graphs import GRAPHS, Graph, Shape, gathered, settings
 from _rows import ratios, save, seconds, show
 from torch import Tensor
 from torch_geometric.nn import GATConv, TransformerConv
@@ -204,8 +204,8 @@ def measure(
 
 
 def main(
-    graphs: tuple[str, ...] = tuple(GRAPHS),
-    shapes: tuple[str, ...] = ("8x16", "4x64", "1x128"),
+    graphs: tuple[Graph, ...] = tuple(GRAPHS),
+    shapes: tuple[Shape, ...] = ("8x16", "4x64", "1x128"),
     threads: int = 2,
     repeats: int = 9,
     compiled: bool = True,

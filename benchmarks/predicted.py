@@ -11,8 +11,10 @@ speed of a copy and `anew` at the speed of a gather; both speeds are the first r
 
 from __future__ import annotations
 
+from typing import Literal
+
 import tyro
-from _graphs import GRAPHS, gathered
+from _graphs import GRAPHS, Graph, Shape, gathered
 
 from graphtheory import Neighborhood
 
@@ -42,9 +44,9 @@ def line(graph: str, nb: Neighborhood, shape: str, dtype: str, copy: float, gath
 
 
 def main(
-    graphs: tuple[str, ...] = ("pubmed", "arxiv", "molecules"),
-    shapes: tuple[str, ...] = ("4x64", "8x16"),
-    dtypes: tuple[str, ...] = tuple(SIZES),
+    graphs: tuple[Graph, ...] = ("pubmed", "arxiv", "molecules"),
+    shapes: tuple[Shape, ...] = ("4x64", "8x16"),
+    dtypes: tuple[Literal[tuple(SIZES)], ...] = tuple(SIZES),
     copy: float = 4.8,
     gather: float = 2.4,
 ) -> None:

@@ -336,6 +336,10 @@ def main(
     torch.set_num_threads(threads)
     about = {"batch_size": batch_size, "threads": threads}
     if part == "train":
+        try:
+            graphs.describe(dataset)
+        except ValueError as error:
+            sys.exit(str(error))
         named = {"dataset": dataset, "root": root and str(root)}
         rows = train_rows(about | named, seeds, epochs)
     else:

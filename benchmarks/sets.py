@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 import tyro
+from _graphs import Shape
 from _rows import ratios, save, seconds, show
 from ops import Attention, assert_equal, draw, step
 from topk import attention_of
@@ -65,7 +66,7 @@ def times(about: dict, repeats: int) -> list[Row]:
 
 def main(
     tokens: tuple[int, ...] = (4, 8, 16, 32, 64, 128, 197, 256, 512, 1024),
-    shapes: tuple[str, ...] = ("8x16", "4x64", "1x128"),
+    shapes: tuple[Shape, ...] = ("8x16", "4x64", "1x128"),
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16"),
     threads: int = 2,
     repeats: int = 7,

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
 from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, plain, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
-from graphtheory.graph.outside import outside
+from graphtheory.graph.outside import for_training, outside
 from graphtheory.graph.sets import Sets
 
 _OF_EDGES = ("weight", "distance")  # what `replace` takes
@@ -80,9 +80,9 @@ class Neighborhood:
                 raise TypeError(f"{name}: got {type(tensor).__name__}, expected an int64 tensor")
         num_dst = indptr.size(0) - 1
         self._store(
-            indptr=indptr, indices=indices, num_dst=num_dst,
-            num_src=num_dst if num_src is None else num_src,
-            weight=weight, distance=distance, perm=perm, sets=sets,
+            indptr=for_training(indptr), indices=for_training(indices), num_dst=num_dst,
+            num_src=num_dst if num_src is None else num_src, weight=for_training(weight),
+            distance=for_training(distance), perm=for_training(perm), sets=sets,
         )  # fmt: skip
         if validate and not torch.compiler.is_compiling():
             check_structure(self)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
+from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 
@@ -22,3 +23,13 @@ def outside() -> AbstractContextManager[object]:
         return nullcontext()
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     return _outside() if transformed or torch.is_inference_mode_enabled() else nullcontext()
+
+
+def for_training(tensor: Tensor | None) -> Tensor | None:
+    """The tensor; of one made in inference mode, which no backward pass can save, a copy."""
+    if torch.compiler.is_compiling() or not isinstance(tensor, Tensor):
+        return tensor
+    if not tensor.is_inference():
+        return tensor
+    with outside():
+        return tensor.clone()

@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from graphtheory import Neighborhood, bipartite, causal, cliques
+from graphtheory import Neighborhood, bipartite, causal, cliques, ops
 from graphtheory.graph import Sets
 from graphtheory.ops import aggregate
+from graphtheory.patterns import AddSelf
 
 # 1 and 2 send to 0 (2 twice), 0 sends to 2, 3 has a loop; 1 receives from nobody.
 EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
@@ -407,3 +408,16 @@ def test_a_batch_that_is_pinned_or_cloned_keeps_it(nb: Neighborhood) -> None:
     cloned = Data(neighborhood=nb).clone().neighborhood
     assert torch.equal(cloned.to_dense(), nb.to_dense())
     cannot_be_changed(cloned)
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+def test_what_inference_makes_serves_training(backend: str) -> None:
+    with torch.inference_mode():
+        edges = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        made = Neighborhood.from_edge_index(edges, 3, weight=torch.ones(3))
+        made = [made, AddSelf()(made), Neighborhood(torch.tensor([0, 1, 1]), edges[0, :1])]
+    for nb in made:
+        x = torch.ones(nb.num_src, 1, 1, requires_grad=True)
+        ops.attention(x, x, x, nb, backend=backend).sum().backward()
+        ops.aggregate(None, x, nb, backend=backend).sum().backward()
+        assert x.grad is not None and x.grad.isfinite().all()
