@@ -45,7 +45,8 @@ class ContrastiveRecipe:
     """How features of a data set are learned.
 
     Attributes:
-        dataset: One of `data.image_sets.names`; with `graph` the name of a graph.
+        dataset: One of `data.image_sets.names`, or a folder of images by class, whose classes are
+            for scoring alone; with `graph` the name of a graph.
         root: Folder with the raw files.
         graph: Whether the samples are nodes of a graph and not images.
         encoder: "cnn", "resnet18", "resnet50" or "vit"; a graph has a 2-layer GCN.
@@ -59,6 +60,7 @@ class ContrastiveRecipe:
         lr: Step size at the beginning: SGD's on images, Adam's on a graph.
         weight_decay: L2 coefficient.
         limit: Batches an epoch, at most; None is all.
+        image_size: Rows and columns that images of a folder are brought to; None leaves them.
     """
 
     dataset: str = "digits"
@@ -75,6 +77,7 @@ class ContrastiveRecipe:
     lr: float = 0.1
     weight_decay: float = 1e-3
     limit: int | None = None
+    image_size: int | None = None
 
 
 GRAPH = ContrastiveRecipe(
@@ -84,12 +87,16 @@ GRAPH = ContrastiveRecipe(
 """The recipe of graphs."""
 
 
-def recipe_for(dataset: str, root: Path | None, head: str = TRANSFORMER) -> ContrastiveRecipe:
+def recipe_for(
+    dataset: str, root: Path | None, head: str = TRANSFORMER, *, size: int | None = None
+) -> ContrastiveRecipe:
     """The recipe of a data set, by its name; "digits" is images.
 
     An epoch of larger images is 20 batches, so that they take as many steps as "digits";
     "facebook", with eight times the nodes of Cora, has two thirds of its steps.
     """
+    if image_sets.is_folder(dataset):
+        return ContrastiveRecipe(dataset, root, head=head, image_size=size)
     if dataset.lower() not in image_sets.names():
         epochs = 100 if dataset.lower() == LARGE else GRAPH.epochs
         return replace(GRAPH, dataset=dataset, root=root, head=head, epochs=epochs)
@@ -165,7 +172,7 @@ def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 
 
 def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
-    found = image_sets.load(recipe.dataset, recipe.root)
+    found = image_sets.load(recipe.dataset, recipe.root, size=recipe.image_size)
     images, y = found.training()
     split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]

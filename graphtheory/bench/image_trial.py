@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphtheory.data.image_sets import ImageSet, validation_split
+from graphtheory.bench.options import checked_options, with_options
+from graphtheory.data.image_sets import ImageSet, describe, is_folder
 from graphtheory.metrics import count_macs
 from graphtheory.models import image_zoo
+from graphtheory.models.image_zoo import ImageNetwork
 from graphtheory.train import Augmentation, FitResult, ImageData, ImageTask, Recipe, fit
 from graphtheory.train.score import accuracy
 from graphtheory.train.watch import EpochRow
@@ -27,12 +29,14 @@ class ImageTrial:
         recipe: How it learns.
         batch_size: Images of a batch.
         drop_path: Probability that an image skips the last block in training.
+        network: Sizes of the network.
     """
 
     model: str
     recipe: Recipe
     batch_size: int = 128
     drop_path: float = 0.0
+    network: ImageNetwork = ImageNetwork()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a log."""
@@ -57,29 +61,55 @@ _TRIALS = {
 }
 
 
-def image_trial(dataset: str, model: str, epochs: int | None = None) -> ImageTrial:
+_FOLDER = ImageTrial("vit", Recipe(epochs=30, lr=2e-3, augment=Augmentation(crop=2)), 64)
+_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
+
+
+def image_trial(
+    dataset: str, model: str, epochs: int | None = None, options: Mapping[str, Any] | None = None
+) -> ImageTrial:
     """The trial of a model on a data set, by the recipe that all models share there.
 
+    Where a run would have fewer than 500 steps, batches are halved down to 8 images: a network
+    that begins with random weights needs steps above all.
+
     Args:
-        dataset: Name of an image set, as `ImageSet.info` has it.
+        dataset: Name of an image set or a folder of images, as `image_sets.load` takes it. A folder
+            has a recipe of its own, which mirrors and blends no image.
         model: One of `image_zoo.NAMES`.
         epochs: In place of the recipe's own number.
+        options: Values in the place of those of the recipe and the network, by name, such as
+            {"lr": 0.001, "depth": 8}; text is read as the type of the option.
+
+    Raises:
+        ValueError: An unknown option, or a value that it does not take.
     """
-    trial = replace(_TRIALS[dataset], model=model)
-    if epochs is None:
-        return trial
-    return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
+    info = describe(dataset)
+    shared = _FOLDER if is_folder(dataset) else _TRIALS[info.name]
+    trial = replace(shared, model=model)
+    given = checked_options([trial], options or {})
+    if epochs is not None:
+        trial = replace(trial, recipe=replace(trial.recipe, epochs=epochs))
+    count = round(0.9 * dict(info.counts)["images"])
+    while (
+        trial.batch_size > _LEAST_BATCH
+        and trial.recipe.epochs * (count // trial.batch_size) < _STEPS
+    ):
+        trial = replace(trial, batch_size=trial.batch_size // 2)
+    return with_options(trial, given)
 
 
 def prepare(trial: ImageTrial, images: ImageSet, seed: int) -> tuple[ImageTask, ImageData]:
     """The task and its data; weights, order and validation images follow from `seed`."""
     pixels, y = images.training()
-    train, val = validation_split(y, seed)
+    train, val = images.split(y, seed)
     classes = dict(images.info.counts)["classes"]
     data = ImageData(
         pixels, y, train, val, name=images.info.name, batch_size=trial.batch_size, seed=seed
     )
-    kind = image_zoo.ImageKind(pixels.size(2), pixels.size(1), classes, trial.drop_path)
+    kind = image_zoo.ImageKind(
+        pixels.size(2), pixels.size(1), classes, trial.drop_path, trial.network
+    )
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
         model = image_zoo.build(trial.model, kind)

@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from graphtheory.bench.graph_trial import GraphTrial
 from graphtheory.bench.trial import NodeTrial
 
 Options = dict[str, Any]
@@ -16,14 +15,31 @@ Options = dict[str, Any]
 _ATTENDING, _ENCODED, _HEADS = ("gt", "gt-plain"), ("gt",), ("gt", "gt-plain", "gatv2")
 _NODE_HEADS, _ROOTS = ("gt", "gt-plain", "gat", "gat-res"), ("gat-res", "gcn-res")
 _SAMPLED = ("sampled-gcn",)
+_REDUCING = ("evit", "tome", "random-drop")
+_VITS = ("vit", "kvt", "stvit", *_REDUCING)
+_FIXED = (
+    "model",
+    "epochs",
+    "dataset",
+    "root",
+    "graph",
+    "encoder",
+    "head",
+    "image_size",
+)  # set otherwise
 _STACKS = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
-READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
-    GraphTrial: {
+READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "ImageTrial": {
+        "width": (*_VITS, "swin", "vig"), "depth": (*_VITS, "vig"), "heads": _VITS,
+        "patch": (*_VITS, "swin", "vig"), "tokens": ("stvit",), "k": ("kvt", "vig"),
+        "keep": _REDUCING, "drop_path": (*_VITS, "swin", "vig"),
+    },
+    "GraphTrial": {
         "heads": _HEADS, "attention_dropout": _HEADS, "neighbors": _ATTENDING, "local": _ATTENDING,
         "num_buckets": _ENCODED, "value_encoding": _ENCODED, "paths": _ENCODED,
         "resistance": _ENCODED, "bias_lr": _ENCODED,
     },
-    NodeTrial: {
+    "NodeTrial": {
         "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": _ATTENDING,
         "frozen_query": _ATTENDING, "root_weight": _ATTENDING + _ROOTS, "num_buckets": _ENCODED,
         "bias_lr": _ENCODED,
@@ -34,10 +50,13 @@ READ_BY: dict[type, dict[str, tuple[str, ...]]] = {
         _STACKS,
     ),
 }  # fmt: skip
-"""Options that some networks ignore -> those that read them."""
+"""By the kind of trial: options that some networks ignore -> those that read them."""
 _VALUES_OF = {("readout", "token"): _ATTENDING}
 """Values that only some networks have."""
-_FROM_ONE = ("hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout")
+_FROM_ONE = (
+    "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
+    "depth", "patch", "tokens",
+)  # fmt: skip
 _TRUTH = {"true": True, "false": False}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
@@ -69,8 +88,8 @@ def known_options(trial: Any) -> dict[str, Any]:
     for field in fields(trial):
         value = getattr(trial, field.name)
         if is_dataclass(value):
-            found |= get_type_hints(type(value))
-        elif field.name != "model":
+            found |= known_options(value)
+        elif field.name not in _FIXED:
             found[field.name] = hints[field.name]
     return found
 
@@ -102,13 +121,7 @@ def with_options(trial: Any, options: Options) -> Any:
             other options.
     """
     read = {name: value for name, value in options.items() if not ignores(trial, name, value)}
-    changes: dict[str, Any] = {name: v for name, v in read.items() if hasattr(trial, name)}
-    for field in fields(trial):
-        part = getattr(trial, field.name)
-        if is_dataclass(part):
-            own = {f.name: read[f.name] for f in fields(part) if f.name in read}
-            changes[field.name] = replace(part, **own)  # type: ignore[type-var]
-    changed = replace(trial, **changes)
+    changed = _replaced(trial, read)
     if isinstance(trial, NodeTrial):
         for name, residual in (("ffn", True), ("project", False)):
             if read.get(name) and changed.network.residual != residual:
@@ -121,9 +134,21 @@ def with_options(trial: Any, options: Options) -> Any:
     return changed
 
 
+def _replaced(part: Any, read: Options) -> Any:
+    """A dataclass with these values in the place of its own, and in those that it holds."""
+    changes = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            changes[field.name] = _replaced(value, read)
+        elif field.name in read:
+            changes[field.name] = read[field.name]
+    return replace(part, **changes)
+
+
 def ignores(trial: Any, name: str, value: Any = None) -> bool:
     """Whether the model of a trial does not read an option, or does not have that value of it."""
-    readers = READ_BY.get(type(trial), {}).get(name) or _VALUES_OF.get((name, value))
+    readers = READ_BY.get(type(trial).__name__, {}).get(name) or _VALUES_OF.get((name, value))
     return name not in known_options(trial) or (readers is not None and trial.model not in readers)
 
 
@@ -131,6 +156,7 @@ def told_options(options: Options, trials: Sequence[Any] = ()) -> str:
     """Options in words, and which of the models of `trials` ignore some.
 
     Example:
+        >>> from graphtheory.bench.graph_trial import GraphTrial
         >>> told_options({"walk": 16, "paths": 5}, [GraphTrial("gt"), GraphTrial("gcn")])
         'walk=16, paths=5 (gcn ignores paths)'
     """

@@ -54,7 +54,11 @@ class Bench(Command):
     """
 
     dataset: str = "digits"
-    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
+    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them. Or a
+    folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
+    image_size: Count = None
+    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
+    are, which have to be squares of one size."""
     data: File = None
     """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
     class for each node) or of a list of Data (a class, labels or values for each graph)."""
@@ -84,7 +88,8 @@ class Bench(Command):
     own number."""
     set: Settings = ()
     """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. A model
+    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
+    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7. A model
     without such an option is left as it is, and the output says so. An unknown name is answered
     with the list of all."""
     distances: Count = None
@@ -107,9 +112,9 @@ class Bench(Command):
             raise RefusedError("--models: no name, expected one or more separated by commas")
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
-            if self.set:
-                raise RefusedError(f"--set: got {','.join(self.set)}, expected none for images")
             bench_images(screen, self, models)
+        elif self.image_size is not None:
+            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
         else:
             self._on_graphs(screen, models)
 

@@ -58,6 +58,7 @@ def _prepared(
     """The benchmark and its folder, after all that can be refused."""
     from graphtheory.bench.image_benchmark import ImageBenchmark
     from graphtheory.bench.node_benchmark import FinishedRuns
+    from graphtheory.bench.options import read_options
     from graphtheory.data import image_sets
 
     for name in ("patience", "distances", "search_log"):
@@ -65,7 +66,7 @@ def _prepared(
             raise RefusedError(f"--{name.replace('_', '-')}: not for images")
     root, seeds = data_root(command.root), command.seeds or SEEDS
     with refusing():
-        info = image_sets.load(command.dataset, root).info
+        info = image_sets.load(command.dataset, root, size=command.image_size).info
         info.known_split(command.split)
         out = command.out or Path(f"runs/bench-{info.name}-images")
         out.mkdir(parents=True, exist_ok=True)
@@ -73,15 +74,19 @@ def _prepared(
             for earlier in ("runs.jsonl", *(f"{m}-{s}" for m in models for s in range(seeds))):
                 set_aside(screen, out / earlier)
         bench = ImageBenchmark(
-            info.name, models, seeds, root=root, epochs=command.epochs,
+            command.dataset, models, seeds, root=root, epochs=command.epochs,
+            image_size=command.image_size, options=read_options(command.set),
             record=FinishedRuns(out / "runs.jsonl"), kept=_keep(screen),
         )  # fmt: skip
+        if told := bench.set_by_hand:
+            screen.say(f"Set by hand: {told}.")
         say_known(screen, bench)
     return bench, out
 
 
 def _keep(screen: Screen) -> Any:
     def keep(trial: Any, images: Any, task: Any, outcome: Any, folder: str) -> None:
-        Finished(trial, images, task, outcome).write(Path(folder), screen.command)
+        seed = int(folder.rpartition("-")[2])
+        Finished(trial, images, task, outcome, seed).write(Path(folder), screen.command)
 
     return keep

@@ -37,7 +37,7 @@ def learn(asked: Train, screen: Screen) -> None:
     at_least(0, seed=asked.seed)
     at_least(1, epochs=asked.epochs, threads=asked.threads)
     recipe = _recipe(asked)
-    named = f"{recipe.dataset}-{recipe.encoder}-{recipe.head}-{asked.seed}"
+    named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")
     refuse_earlier(out, asked.resume)
     with refusing(ValueError, TypeError, OSError, ImportError):
@@ -62,16 +62,19 @@ def learn(asked: Train, screen: Screen) -> None:
 
 def _recipe(asked: Train) -> ContrastiveRecipe:
     from graphtheory.bench import contrastive as c
+    from graphtheory.bench.options import checked_options, read_options, with_options
 
     kinds(asked.dataset)
-    recipe = c.recipe_for(asked.dataset, data_root(asked.root))
+    recipe = c.recipe_for(asked.dataset, data_root(asked.root), size=asked.image_size)
     heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
     head = known("--head", asked.head, heads)
     encoder = recipe.encoder
     if asked.model != type(asked).model:  # the default is a model of another task
         names = ("gcn",) if recipe.graph else ("cnn", "resnet18", "resnet50", "vit")
         encoder = known("--model", asked.model, names)
-    return replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
+    recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
+    with refusing():
+        return with_options(recipe, checked_options([recipe], read_options(asked.set)))
 
 
 def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[str, Any]) -> None:

@@ -82,6 +82,8 @@ def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
         catalogue.key(name): image_catalogue.describe(name) for name in image_catalogue.names()
     }
     found = [IMAGES] if catalogue.key(dataset) in images else []
+    if not found and Path(dataset).is_dir() and not _is_graph(dataset, root):
+        return (IMAGES,)
     try:
         task = catalogue.describe(dataset, root).task
     except ValueError:
@@ -92,6 +94,16 @@ def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
                 catalogue.lookup(dataset, {**graphs, **images})
         return tuple(found)
     return (GRAPHS if task == "graph" else GRAPH, *found)
+
+
+def _is_graph(name: str, root: Path | None) -> bool:
+    """Whether a graph or a set of graphs has that name."""
+    from graphtheory.data import catalogue
+
+    try:
+        return bool(catalogue.describe(name, root))
+    except ValueError:
+        return False
 
 
 def problem_for(dataset: str, data: Path | None, split: str | None, root: Path | None) -> Problem:

@@ -39,8 +39,8 @@ class Train(Command):
     data set, else defaults; all models for images share the recipe of their data set. Every epoch
     leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
     with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt,
-    best.ckpt, history.csv and result.json; of images also predictions.csv, and pictures/ of what
-    the model makes of the first test image.
+    best.ckpt, history.csv and result.json; of images also report.html, predictions.csv, and
+    pictures/ of what the model makes of the first test image.
 
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
     """
@@ -53,7 +53,11 @@ class Train(Command):
     """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
     infomax."""
     dataset: str = "digits"
-    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them."""
+    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them. Or a
+    folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
+    image_size: Count = None
+    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
+    are, which have to be squares of one size."""
     data: File = None
     """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
     class for each node) or of a list of Data (a class, labels or values for each graph)."""
@@ -82,8 +86,10 @@ class Train(Command):
     number. Not for images."""
     set: Settings = ()
     """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001. An
-    unknown name is answered with the list of all."""
+    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
+    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7; of a
+    contrastive task temperature=0.5,lr=0.03,depth=3. An unknown name is answered with
+    the list of all."""
     threads: Count = None
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
@@ -95,7 +101,6 @@ class Train(Command):
 
             if self.data is not None:
                 raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
-            self._refuse_options("a contrastive task")
             return learn(self, screen)
         if self.head != type(self).head:
             raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
@@ -103,14 +108,11 @@ class Train(Command):
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         root = data_root(self.root)
         if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
-            self._refuse_options("images")
             train_on_images(screen, self)
+        elif self.image_size is not None:
+            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
         else:
             self._on_graph(screen)
-
-    def _refuse_options(self, where: str) -> None:
-        if self.set:
-            raise RefusedError(f"--set: got {','.join(self.set)}, expected none for {where}")
 
     def _on_graph(self, screen: Screen) -> None:
         from graphtheory.bench.options import (

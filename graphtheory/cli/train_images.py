@@ -39,6 +39,7 @@ def refuse_earlier(out: Path, resume: bool) -> None:
 def train_on_images(screen: Screen, command: Train) -> None:
     """Train, score once on the test images, draw, print, write."""
     from graphtheory.bench.image_trial import image_trial, prepare, run
+    from graphtheory.bench.options import checked_options, read_options, told_options
     from graphtheory.data import image_sets
     from graphtheory.train import CheckpointError
 
@@ -46,21 +47,25 @@ def train_on_images(screen: Screen, command: Train) -> None:
         raise RefusedError("--patience: not for images, whose recipe has a number of epochs")
     root = data_root(command.root)
     with refusing(ValueError, TypeError, OSError, ImportError):
-        images = image_sets.load(command.dataset, root)
+        images = image_sets.load(command.dataset, root, size=command.image_size)
         split, name = images.info.known_split(command.split), images.info.name
-        trial = image_trial(name, command.model, command.epochs)
+        given = read_options(command.set)
+        trial = image_trial(command.dataset, command.model, command.epochs, given)
+        by_hand = told_options(checked_options([trial], given), [trial])
         task, data = prepare(trial, images, command.seed)
     out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
     refuse_earlier(out, command.resume)
     screen.say(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
     screen.say(f"{trial.recipe}, batches of {trial.batch_size}")
+    if by_hand:
+        screen.say(f"Set by hand: {by_hand}.")
     with (
         told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
         refusing(CheckpointError, ValueError, OSError),
         threads(command.threads, MANY),
     ):
         outcome = run(task, data, images, seed=command.seed, out_dir=out, resume=command.resume)
-        finished = Finished(trial, images, task, outcome)
+        finished = Finished(trial, images, task, outcome, command.seed)
         drawn = finished.write(out, screen.command)
     screen.say(finished.line())
     screen.say(
@@ -69,7 +74,8 @@ def train_on_images(screen: Screen, command: Train) -> None:
     )
     more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
     screen.say(
-        f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json, predictions.csv{more}."
+        f"Written to {out}: report.html, last.ckpt, best.ckpt, history.csv, result.json, "
+        f"predictions.csv{more}."
     )
 
 
@@ -82,12 +88,14 @@ class Finished:
         images: On what.
         task: What came out.
         outcome: How well it did.
+        seed: Of the run.
     """
 
     trial: ImageTrial
     images: ImageSet
     task: ImageTask
     outcome: ImageOutcome
+    seed: int
 
     def line(self) -> str:
         """Scores."""
@@ -103,10 +111,11 @@ class Finished:
         return asdict(self.outcome.fit) | numbers
 
     def write(self, out: Path, command: str) -> list[str]:
-        """result.json, predictions.csv and pictures; names of the pictures."""
+        """report.html, result.json, predictions.csv and pictures; names of the pictures."""
         from graphtheory.bench.image_pictures import pictures
         from graphtheory.bench.rows import Environment
         from graphtheory.plot import save
+        from graphtheory.report.image_run import run_page
 
         kept = {
             "command": command, "data": _files(self.images), "options": self.trial.as_dict(),
@@ -116,6 +125,9 @@ class Finished:
         text = "\n".join(self.outcome.rows()) + "\n"
         (out / "predictions.csv").write_text(text, encoding="utf-8")
         drawn = pictures(self.task, self.images.test().pixels[0])
+        title = _named(self.images)
+        page = run_page(title, self.trial, self.outcome, drawn, self.seed, command)
+        page.save(out / "report.html")
         if drawn:
             (out / "pictures").mkdir(exist_ok=True)
         for name, figure in drawn.items():
@@ -132,5 +144,11 @@ def _files(images: ImageSet) -> str:
     info = images.info
     if info.embedded:
         return "scikit-learn's digits"
+    if not info.files:
+        counts = dict(info.counts)
+        return (
+            f"{info.folder}, {counts['images']:,} + {counts['test images']:,} images of "
+            f"{counts['classes']} classes"
+        )
     more = f" and {len(info.files) - 1} more" if len(info.files) > 1 else ""
     return f"{info.folder}/{info.files[0]}{more}"

@@ -28,6 +28,7 @@ Family = Literal[
     "cifar-pickles",
     "cifar-jpeg",
     "cifar-pixels",
+    "folder",
 ]
 Kind = Literal["multiclass", "multilabel", "regression"]
 

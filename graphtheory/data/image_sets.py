@@ -18,17 +18,28 @@ from torch import Generator, Tensor
 
 from graphtheory.data import files
 from graphtheory.data.catalogue import DatasetInfo, known_seed
-from graphtheory.data.image_catalogue import describe, names
+from graphtheory.data.image_catalogue import describe as _describe
+from graphtheory.data.image_catalogue import is_known, names
 from graphtheory.data.image_files import (
     read_cifar_batch,
     read_cifar_jpeg,
     read_cifar_pixels,
     read_idx,
 )
+from graphtheory.data.image_folder import Listing, listed, read_images
 from graphtheory.data.processed import processed
 from graphtheory.data.splits import stratified
 
-__all__ = ["ImageSet", "Images", "describe", "load", "names", "validation_split"]
+__all__ = [
+    "FolderImages",
+    "ImageSet",
+    "Images",
+    "describe",
+    "is_folder",
+    "load",
+    "names",
+    "validation_split",
+]
 
 _Arrays = tuple[np.ndarray, np.ndarray]
 _GRAY_LEVELS = 16  # of scikit-learn's digits
@@ -77,6 +88,15 @@ class ImageSet:
         """
         return self._part("test")
 
+    @property
+    def sha256(self) -> str | None:
+        """Of a folder of images: of the names and sizes of its files; None of a set by name."""
+        return None
+
+    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Positions of training images to learn from and to validate with; `validation_split`."""
+        return validation_split(y, seed)
+
     def _part(self, part: str) -> Images:
         expected = dict(self.info.counts)["images" if part == "train" else "test images"]
         info = replace(
@@ -95,11 +115,69 @@ class ImageSet:
         return Images(**processed(info, self.root, self.cache, read))
 
 
+@dataclass(frozen=True)
+class FolderImages(ImageSet):
+    """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
+
+    Args:
+        files: What lies there; see `image_folder.listed`.
+        size: Rows and columns that every image is brought to; None leaves them as they are.
+    """
+
+    files: Listing | None = None
+    size: int | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of the names and sizes of all files, hexadecimal."""
+        return self._files.sha256
+
+    def training(self) -> Images:
+        """All images that may be trained on or validated with."""
+        return self._read(self._files.train + self._files.val)
+
+    def test(self) -> Images:
+        """The test images, for a final score and nothing else."""
+        return self._read(self._files.test)
+
+    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Validation images are those of the folder val, without it drawn by seed."""
+        if not self._files.val:
+            return super().split(y, seed)
+        return torch.arange(len(y)).tensor_split([len(self._files.train)])  # type: ignore[return-value]
+
+    @property
+    def _files(self) -> Listing:
+        assert self.files is not None
+        return self.files
+
+    def _read(self, files: tuple[tuple[Path, int], ...]) -> Images:
+        return Images(**read_images(files, self.size))
+
+
+def is_folder(name: str) -> bool:
+    """Whether an image set is meant by its folder: a folder that is there, and no known name."""
+    return not is_known(name) and Path(name).is_dir()
+
+
+def describe(name: str) -> DatasetInfo:
+    """What is known about an image set, without a look into its files.
+
+    Args:
+        name: One of `names()`, or a folder of images by class.
+
+    Raises:
+        ValueError: If the name is unknown, or the folder has no classes.
+    """
+    return listed(name).info if is_folder(name) else _describe(name)
+
+
 def load(
     name: str,
     root: str | PathLike[str] | None = None,
     *,
     cache: str | PathLike[str] | None = None,
+    size: int | None = None,
 ) -> ImageSet:
     """Find an image set; its images are read when they are asked for.
 
@@ -108,18 +186,29 @@ def load(
     that were published on CIFAR-10.
 
     Args:
-        name: One of `names()`; case does not matter.
+        name: One of `names()`, whose case does not matter, or a folder of images by class, as
+            torchvision's `ImageFolder` takes them; see `image_folder.listed`.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
+        size: Of a folder of images: the rows and columns that each is brought to, of a square
+            around its middle. None leaves them as they are.
 
     Raises:
-        ValueError: Unknown name; the message lists the known ones.
+        ValueError: Unknown name; the message lists the known ones. A size of a set by name, or
+            below 1.
         FileNotFoundError: Raw files are missing; the message says which, and where they go.
 
     Example:
         >>> load("digits").training().pixels.shape
         torch.Size([1437, 1, 8, 8])
     """
+    if size is not None and (size < 1 or not is_folder(name)):
+        raise ValueError(
+            f"size: got {size}, expected 1 or more pixels, of a folder of images alone"
+        )
+    if is_folder(name):
+        found = listed(name)
+        return FolderImages(found.info, files=found, size=size)
     info = describe(name)
     if not info.embedded:
         files.locate(_present(info, root), root)

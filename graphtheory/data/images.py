@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
 import torch
@@ -157,6 +158,10 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
     """
     if image.dim() != 3:
         raise ValueError(f"image: shape {tuple(image.shape)}, expected [C, H, W]")
+    if find_spec("skimage") is None:
+        raise ImportError(
+            "scikit-image: not installed, expected for superpixels; install graphtheory[images]"
+        )
     segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
     data = segment(image.contiguous())  # which [H, W, C] turned round is not
     seg = data.seg[0]

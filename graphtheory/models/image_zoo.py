@@ -20,8 +20,49 @@ from graphtheory.nn.init import init_for_small, sine_positions
 from graphtheory.nn.reduce import Random, Reducer
 from graphtheory.patterns import TopK
 
-_WIDTH, _DEPTH, _HEADS = 64, 5, 4
-_HALF = 0.5  # of the patches go on after block 1, and of those after block 2
+_LARGER = (16, 96, 192)  # pixels from which a patch has 4, 8, 16 of them a side
+_HALF, _NEAR = 0.5, 5  # of the patches that kvt attends to, of the first graph of vig
+
+
+@dataclass(frozen=True)
+class ImageNetwork:
+    """Sizes of the networks of this zoo; each reads those that it has.
+
+    Attributes:
+        width: Features of a token, a multiple of `heads`; swin begins with half of them.
+        depth: Blocks; swin and cnn have a number of their own.
+        heads: Of attention; swin has 2 and then 4.
+        patch: Rows and columns of a patch, in pixels; None for 4, of images below 16 pixels 2, from
+            96 pixels on 8 and from 192 on 16.
+        tokens: Semantic tokens of stvit, a square number; None for 16, of 4 x 4 patches or fewer 4.
+        k: Of kvt how many patches a patch attends to, as a number or below 1 as a share; None for
+            half of them. Of vig the neighbors of the first block; None for 5.
+        keep: Share of the patches of evit, tome and random-drop that go on after block 1, and of
+            those after block 2; above 0, at most 1.
+
+    Raises:
+        ValueError: If a size is out of its range.
+    """
+
+    width: int = 64
+    depth: int = 5
+    heads: int = 4
+    patch: int | None = None
+    tokens: int | None = None
+    k: float | None = None
+    keep: float = _HALF
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "patch", "tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: got {value}, expected 1 or more")
+        if self.width % self.heads:
+            raise ValueError(f"width: got {self.width}, expected a multiple of heads={self.heads}")
+        if self.k is not None and (self.k <= 0 or (self.k >= 1 and self.k % 1)):
+            raise ValueError(f"k: got {self.k}, expected a share below 1 or a whole number")
+        if not 0 < self.keep <= 1:
+            raise ValueError(f"keep: got {self.keep}, expected a share above 0, at most 1")
 
 
 @dataclass(frozen=True)
@@ -33,21 +74,23 @@ class ImageKind:
         channels: 1 or 3.
         classes: C.
         drop_path: Probability that an image skips the last block in training.
+        network: Sizes of the network.
     """
 
     size: int
     channels: int
     classes: int
     drop_path: float = 0.0
+    network: ImageNetwork = ImageNetwork()
 
     @property
     def patch(self) -> int:
-        """Rows and columns of a patch, in pixels: 4, of images below 16 pixels 2.
+        """Rows and columns of a patch, in pixels; see `ImageNetwork`.
 
         Raises:
             ValueError: Images that it does not divide.
         """
-        patch = 4 if self.size >= 16 else 2
+        patch = self.network.patch or 2 ** (1 + sum(self.size >= least for least in _LARGER))
         if self.size % patch:
             raise ValueError(f"size: got {self.size} pixels, expected a multiple of {patch}")
         return patch
@@ -67,20 +110,36 @@ class ImageKind:
 
 
 def _vit(kind: ImageKind, **options: Any) -> ViT:
-    return vit(_WIDTH, _DEPTH, _HEADS, **kind.options, **options)
+    sizes = kind.network
+    return vit(sizes.width, sizes.depth, sizes.heads, **kind.options, **options)
+
+
+def _kvt(kind: ImageKind) -> nn.Module:
+    k = kind.network.k or _HALF
+    return _vit(kind, pattern=TopK(k if k < 1 else int(k)))
 
 
 def _stvit(kind: ImageKind) -> nn.Module:
-    tokens = 16 if kind.side > 4 else 4
-    return stvit(_WIDTH, _DEPTH, _HEADS, base=1, tokens=tokens, **kind.options)
+    sizes, tokens = kind.network, kind.network.tokens or (16 if kind.side > 4 else 4)
+    return stvit(
+        sizes.width, sizes.depth, sizes.heads, base=1, tokens=tokens, **kind.options
+    )  # fmt: skip
 
 
 def _swin(kind: ImageKind) -> nn.Module:
     grid = 2 * kind.side  # patches of half the side, merged once
     window = grid // 2 if grid // 2 <= 7 else 4
     return swin(
-        _WIDTH // 2, (2, 2), (2, 4), window=window, patch_size=kind.patch // 2,
+        kind.network.width // 2, (2, 2), (2, 4), window=window, patch_size=kind.patch // 2,
         in_channels=kind.channels, out_channels=kind.classes, drop_path=kind.drop_path,
+    )  # fmt: skip
+
+
+def _vig(kind: ImageKind) -> nn.Module:
+    sizes = kind.network
+    return vig(
+        sizes.width, sizes.depth, neighbors=int(sizes.k or _NEAR), head_width=2 * sizes.width,
+        **kind.options,
     )  # fmt: skip
 
 
@@ -89,38 +148,38 @@ def _reduced(kind: ImageKind, first: Reducer, second: Reducer, **options: Any) -
 
 
 def _tome(kind: ImageKind) -> nn.Module:
-    patches = kind.side**2
-    first = patches // 2
-    return _reduced(kind, Merge(first), Merge((patches - first) // 2), proportional=True)
+    patches, gone = kind.side**2, 1 - kind.network.keep
+    first = int(patches * gone)
+    second = int((patches - first) * gone)
+    return _reduced(kind, Merge(first), Merge(second), proportional=True)
+
+
+def _evit(kind: ImageKind) -> nn.Module:
+    return _reduced(kind, Fuse(kind.network.keep), Fuse(kind.network.keep))
 
 
 def _random_drop(kind: ImageKind) -> nn.Module:
-    return _reduced(kind, Keep(_HALF, Random()), Keep(_HALF, Random()))
+    keep = kind.network.keep
+    return _reduced(kind, Keep(keep, Random()), Keep(keep, Random()))
 
 
 _BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
-    "vit": _vit,
-    "kvt": lambda kind: _vit(kind, pattern=TopK(_HALF)),
-    "stvit": _stvit,
-    "swin": _swin,
-    "evit": lambda kind: _reduced(kind, Fuse(_HALF), Fuse(_HALF)),
-    "tome": _tome,
-    "random-drop": _random_drop,
-    "vig": lambda kind: vig(_WIDTH, _DEPTH, neighbors=5, head_width=2 * _WIDTH, **kind.options),
+    "vit": _vit, "kvt": _kvt, "stvit": _stvit, "swin": _swin, "evit": _evit, "tome": _tome,
+    "random-drop": _random_drop, "vig": _vig,
     "cnn": lambda kind: SmallResNet(kind.classes, kind.channels),
-}
+}  # fmt: skip
 NAMES = tuple(_BUILDERS)
 
 
 def build(name: str, kind: ImageKind) -> nn.Module:
-    """A network `model(images [B, C, H, W]) -> [B, classes]`.
+    """A network `model(images [B, C, H, W]) -> [B, classes]`; sizes are those of `kind.network`.
 
-    vit is a vision transformer of width 64 with 5 blocks of 4 heads on patches of 4 x 4 pixels. Of
-    it, kvt attends to the half of the patches with the largest logits; stvit goes on with 16
-    semantic tokens after 1 block; evit keeps the half with most attention and a fused token, tome
-    merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's products or
-    a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near patches in
-    blocks of the same width and number, cnn is a residual network of convolutions.
+    By default vit is a vision transformer of width 64 with 5 blocks of 4 heads on patches of 4 x 4
+    pixels. Of it, kvt attends to the half of the patches with the largest logits; stvit goes on
+    with 16 semantic tokens after 1 block; evit keeps the half with most attention and a fused
+    token, tome merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's
+    products or a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near
+    patches in blocks of the same width and number, cnn is a residual network of convolutions.
 
     All but vig and cnn begin with Glorot's weights and, where they learn positions, with sines of
     the place in place of noise: of the recipes that were tried, what lets them learn in a few

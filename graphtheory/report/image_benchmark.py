@@ -8,12 +8,12 @@ from typing import Any
 
 from graphtheory import plot
 from graphtheory.bench.image_benchmark import ImageBenchmark
+from graphtheory.bench.image_trial import ImageTrial
 from graphtheory.bench.measure import ACCURACY
 from graphtheory.bench.node_benchmark import Run
 from graphtheory.bench.rows import Environment, Row
 from graphtheory.bench.summary import difference_table, differences, rows, summaries
 from graphtheory.bench.table import Table, counted, pairs
-from graphtheory.data.image_sets import describe
 from graphtheory.report.benchmark import epoch_rows
 from graphtheory.report.page import Page
 
@@ -42,8 +42,10 @@ class ImageReport:
     @property
     def title(self) -> str:
         """The data set and its file, since there are several of CIFAR-10."""
-        info = describe(self.benchmark.dataset)
-        return f"{info.name} ({f'{info.folder}/{info.files[0]}' if info.files else 'embedded'})"
+        info = self.benchmark.images.info
+        return (
+            f"{info.name} ({'/'.join(filter(None, (info.folder, *info.files[:1]))) or 'embedded'})"
+        )
 
     def table(self) -> Table:
         """`model | test mean ± std | MMACs | params | s/epoch`."""
@@ -57,9 +59,11 @@ class ImageReport:
             for s in summaries(self.runs)
         ]  # fmt: skip
         seeds = counted(self.benchmark.seeds, "seed")
+        by_hand = self.benchmark.set_by_hand
         note = (
             "Test accuracy (%) at the epoch of best validation; 10^6 multiply-accumulates an "
             f"image; {seeds}, one recipe and {counted(self._epochs, 'epoch')} for all."
+            + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
         return Table(self.title, columns, found, note=note)
@@ -134,22 +138,21 @@ class ImageReport:
 
     def _setting(self, page: Page) -> None:
         trial, here = self.benchmark.image_trial(self.first), self.environment
-        recipe = asdict(trial.recipe)
-        augment = recipe.pop("augment")
         page.section("How to reproduce").code(self.command)
-        page.table(
-            pairs(
-                "",
-                [
-                    ("data", self.title),
-                    ("seeds", f"0..{self.benchmark.seeds - 1}"),
-                    *recipe.items(),
-                    *augment.items(),
-                    ("batch size", trial.batch_size),
-                    ("drop path", trial.drop_path),
-                    ("device", here.device),
-                    ("commit", here.commit or "not from a checkout"),
-                    *here.versions.items(),
-                ],
-            )
-        )
+        seeds = ("seeds", f"0..{self.benchmark.seeds - 1}")
+        page.table(pairs("", [("data", self.title), seeds, *recipe_rows(trial, here)]))
+
+
+def recipe_rows(trial: ImageTrial, environment: Environment) -> list[tuple[str, object]]:
+    """How networks were trained and on what, as names and values."""
+    recipe = asdict(trial.recipe)
+    augment = recipe.pop("augment")
+    return [
+        *recipe.items(),
+        *augment.items(),
+        ("batch size", trial.batch_size),
+        ("drop path", trial.drop_path),
+        ("device", environment.device),
+        ("commit", environment.commit or "not from a checkout"),
+        *environment.versions.items(),
+    ]

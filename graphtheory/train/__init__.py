@@ -14,7 +14,7 @@ from graphtheory.train.image_task import ImageTask, Recipe
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.task import AdamOptions, NodeTask
-from graphtheory.train.unlabeled import Unlabeled
+from graphtheory.train.unlabeled import Loaded, Unlabeled
 from graphtheory.train.views import GraphViews, ImageViews, Strengths
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ImageTask",
     "ImageViews",
     "Infomax",
+    "Loaded",
     "NodeBatch",
     "NodeTask",
     "Pretraining",

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from lightning import Callback
+from torch.utils.data import DataLoader
 
 from graphtheory.signals import prompt_signals
 from graphtheory.train.checkpoint import SafeCheckpointIO
@@ -18,6 +19,7 @@ from graphtheory.train.folder import Keep, RunFolder, describe_run
 from graphtheory.train.progress import Listener, Show, Tell
 from graphtheory.train.seeds import borrowed_randomness
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
+from graphtheory.train.unlabeled import Loaded
 from graphtheory.train.watch import EpochRow, Watch
 
 
@@ -49,7 +51,7 @@ class FitResult:
 
 def fit(
     task: Task,
-    datamodule: Source,
+    datamodule: Source | DataLoader[Any],
     *,
     epochs: int = 200,
     patience: int = 50,
@@ -76,7 +78,7 @@ def fit(
     Args:
         task: What to train.
         datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
-            labels `Unlabeled`.
+            labels `Unlabeled`, or a `DataLoader` of torch; see `Loaded`.
         epochs: At most this many, at least 1; a resumed run may have more than it began with. With
             an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
             at whose end its step size is 0, and a resumed run must have the same number.
@@ -110,6 +112,8 @@ def fit(
         3
     """
     _check_arguments(epochs, patience, seed, resume and out_dir is None)
+    if isinstance(datamodule, DataLoader):
+        datamodule = Loaded(datamodule)
     if labeled := task.num_classes is not None:
         datamodule.check_classes(task.num_classes)
     watch = Watch(datamodule, seed=seed, patience=patience)

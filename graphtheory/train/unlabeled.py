@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from graphtheory.train.contract import Batches, Source, digest
 from graphtheory.train.seeds import derive
@@ -77,3 +78,55 @@ class Unlabeled(Source):
             "shape": list(self.samples.shape), "sha256": digest([self.samples]),
             "batch": self.batch_size, "batches": self.count, "seed": self.seed,
         }  # fmt: skip
+
+
+class Loaded(Source):
+    """Batches of a `torch.utils.data.DataLoader`, whose labels are left out.
+
+    A batch is a tensor of samples, or a tuple or list that begins with one. With
+    `DataLoader(shuffle=True)` and no generator of its own the order of an epoch is a function of
+    the seed of `fit` and of the epoch, so that a resumed run goes on bit by bit; with another order
+    or random changes in its data set that is up to them.
+
+    Args:
+        loader: With a length, such as that of a data set with a length.
+
+    Raises:
+        TypeError: If it is no DataLoader or has no length; later, if a batch has no samples first.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__()
+        if not isinstance(loader, DataLoader):
+            raise TypeError(f"loader: got {type(loader).__name__}, expected a DataLoader")
+        self.loader, self.count = loader, len(loader)
+        self.batch_size = loader.batch_size
+
+    def train_dataloader(self) -> Batches:
+        """One epoch of batches."""
+        return Batches(self.count, self._iterate)
+
+    def _iterate(self) -> Iterator[Tensor]:
+        for batch in self.loader:
+            samples = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            if not isinstance(samples, Tensor):
+                raise TypeError(
+                    f"loader: a batch of {type(samples).__name__}, expected a tensor of samples, "
+                    "or a tuple that begins with one"
+                )
+            yield samples
+
+    def evaluation_batch(self) -> None:
+        """None: nothing is scored."""
+
+    def check_classes(self, num_classes: int) -> None:
+        """Refuse: labels are left out."""
+        raise ValueError(
+            "datamodule: a DataLoader, whose labels are left out; expected a task that learns "
+            "without them, or ImageData"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged, as far as a loader tells."""
+        samples = len(self.loader.dataset)  # type: ignore[arg-type]
+        return {"samples": samples, "batch": self.batch_size, "batches": self.count}

@@ -76,7 +76,8 @@ class ImageViews(nn.Module):
         augment: What makes a view of images; it is called once on both copies side by side.
 
     Shapes:
-        images uint8 [N, C, H, W] -> [2 N, F], the first views, then the second ones.
+        images [N, C, H, W], uint8 or floating 0..1 -> [2 N, F], the first views, then the
+        second ones.
     """
 
     def __init__(self, backbone: nn.Module, augment: nn.Module) -> None:
@@ -91,7 +92,15 @@ class ImageViews(nn.Module):
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Bytes as numbers 0..1."""
+    """Bytes as numbers 0..1; floating numbers stay, which are 0..1 already.
+
+    Raises:
+        TypeError: Images of another dtype.
+    """
+    if images.is_floating_point():
+        return images
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images: dtype {images.dtype}, expected uint8, or floating 0..1")
     return images.float() / 255
 
 

@@ -18,6 +18,23 @@ def test_every_set_has_a_recipe_shared_by_its_models() -> None:
         assert replace(image_trial(name, "vit"), model="swin") == image_trial(name, "swin")
 
 
+def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
+    sizes = [image_trial("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
+    assert sizes == [32, 8, 8]  # 1,293 images
+    given = {"lr": "0.01", "mixup": 0.2, "batch_size": 4, "tokens": "9"}
+    found = image_trial("digits", "stvit", 1, given)
+    assert (found.recipe.lr, found.recipe.augment.mixup, found.batch_size) == (0.01, 0.2, 4)
+    assert (
+        found.network.tokens == 9 and image_trial("digits", "vit", 1, given).network.tokens is None
+    )
+    with pytest.raises(
+        ValueError, match=r"k: got 1\.5, expected a share below 1 or a whole number"
+    ):
+        image_trial("digits", "kvt", options={"k": 1.5})
+    with pytest.raises(ValueError, match="width: got 30, expected a multiple of heads=4"):
+        image_trial("digits", "vit", options={"width": 30})
+
+
 def test_images_of_figures_are_not_mirrored() -> None:
     flips = {name: image_trial(name, "vit").recipe.augment.flip for name in image_sets.names()}
     assert not flips["mnist"] and not flips["digits"] and flips["cifar10"]

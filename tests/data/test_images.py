@@ -53,7 +53,7 @@ def test_nearest_send_to_the_patch() -> None:
 
 
 def test_superpixels_are_linked_where_they_touch() -> None:
-    pytest.importorskip("skimage")
+    pytest.importorskip("skimage", reason="scikit-image is not installed")
     image = torch.zeros(3, 16, 16)
     image[0, :8, 8:], image[1, 8:, :8], image[2, 8:, 8:] = 1, 1, 1
     data = superpixel_graph(image, num_segments=4)
@@ -85,3 +85,9 @@ def test_superpixels_are_linked_where_they_touch() -> None:
 def test_bad_input_is_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_superpixels_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheory.data.images.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"scikit-image: not installed.*graphtheory\[images\]"):
+        superpixel_graph(torch.zeros(3, 8, 8))

@@ -74,3 +74,13 @@ def test_images_that_do_not_fit_are_named(images: torch.Tensor, message: str) ->
 def test_nodes_of_another_grid_are_named() -> None:
     with pytest.raises(ValueError, match=r"x: shape \(5, 2\), expected \[4, dim\] for Grid"):
         to_map(torch.zeros(5, 2), Grid(1, 2, 2))
+
+
+def test_bytes_and_arrays_are_refused_in_words() -> None:
+    embed = PatchEmbedding(8, patch_size=4)
+    with pytest.raises(
+        TypeError, match=r"got torch.uint8, expected a floating tensor; data\.pixels"
+    ):
+        embed(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    with pytest.raises(TypeError, match="got list, expected a floating tensor"):
+        embed([0.0])  # type: ignore[arg-type]

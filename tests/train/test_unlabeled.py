@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from graphtheory.models import GCNEncoder
 from graphtheory.train import (
     CheckpointError,
     FitResult,
     GraphViews,
+    ImageViews,
+    Loaded,
     NodeTask,
     SGDOptions,
     SimCLR,
@@ -144,3 +147,41 @@ def test_no_epoch_is_better_than_another(tmp_path: Path) -> None:
     assert not (tmp_path / "best.ckpt").exists()
     log = (tmp_path / "history.csv").read_text().splitlines()
     assert log[0] == "epoch,train_loss,seconds" and len(log) == 4
+
+
+def loader() -> DataLoader[Any]:
+    drawn = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    return DataLoader(TensorDataset(drawn, torch.arange(30)), batch_size=8, shuffle=True)
+
+
+def test_a_loader_is_taken_and_its_order_follows_from_seed_and_epoch(tmp_path: Path) -> None:
+    whole, parts = new(), new()
+    found = fit(whole, loader(), epochs=4, progress=False, out_dir=tmp_path / "whole")
+    assert losses(found)[-1] < losses(found)[0]
+
+    class Stopped(Exception):
+        pass
+
+    def stop(row: dict[str, float]) -> None:
+        if row["epoch"] == 2:
+            raise Stopped
+
+    options: dict[str, Any] = {"epochs": 4, "out_dir": tmp_path / "parts"}
+    with pytest.raises(Stopped):
+        fit(parts, loader(), progress=stop, **options)
+    again = new()
+    fit(again, loader(), progress=False, resume=True, **options)
+    for one, other in zip(whole.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_is_no_loader_of_samples_is_refused() -> None:
+    with pytest.raises(TypeError, match="loader: got list, expected a DataLoader"):
+        Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
+    words = DataLoader([{"image": 1.0}] * 4, batch_size=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a batch of dict, expected a tensor of samples"):
+        fit(new(), words, epochs=1, progress=False)
+    views = ImageViews(nn.Flatten(), nn.Identity())
+    assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
+    with pytest.raises(TypeError, match=r"dtype torch.int64, expected uint8, or floating 0..1"):
+        views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
