@@ -8,11 +8,13 @@ from typing import Any
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, check_nodes
 from graphtheory.ops.dispatch import choose
-from graphtheory.ops.kernels import structure
-from graphtheory.ops.operator import operator, refuses
+from graphtheory.ops.kernels import neighborhood_of, structure
+from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -60,10 +62,26 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return *grads, None, [None] * len(parts), None
 
 
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.slope, parts, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors, *parts)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    (grad, *tensors), parts = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
+    nb = neighborhood_of(parts, tensors[0].size(0))
+
+    def definition(*given: Tensor) -> Tensor:
+        source, target, att, features, matrix = given
+        return reference.additive_score(source, target, att, features, matrix, ctx.slope, nb)
+
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    return *of_grad, *found, None, [None] * len(parts), None
+
+
 _score.register_autograd(_backward, setup_context=_save)
-_score_grad.register_autograd(
-    refuses("additive_score: no second derivative; edge_dot, edge_softmax and aggregate have one")
-)
+_score_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
 
 
 def run(call: Call, backend: Backend) -> Tensor:
@@ -88,8 +106,8 @@ def additive_score(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
 
     At 0 the slope is `negative_slope`. A tensor with an edge axis and a feature axis is never built
-    on a CPU, nor on a GPU with Triton and no features of edges, and otherwise only in parts.
-    Differentiable once.
+    on a CPU, nor on a GPU with Triton and no features of edges, and otherwise only in parts;
+    second derivatives build one.
 
     Args:
         source: u, one vector per source node and head.

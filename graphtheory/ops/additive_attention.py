@@ -14,8 +14,9 @@ from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.kernels import structure
-from graphtheory.ops.operator import operator, refuses
+from graphtheory.ops.kernels import neighborhood_of, structure
+from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
 
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -89,13 +90,28 @@ def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[A
     )
 
 
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, _, seed, parts, slope, dropout, backend = inputs
+    ctx.set_materialize_grads(False)
+    ctx.options, ctx.num_parts = (slope, dropout, backend), len(parts)
+    ctx.save_for_backward(*tensors, seed, *parts)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    grad, *tensors, seed = ctx.saved_tensors[:6]
+    slope, dropout, backend = ctx.options
+    nb = neighborhood_of(ctx.saved_tensors[6:], tensors[0].size(0))
+
+    def definition(*given: Any) -> Tensor:
+        call = Call("additive_attention", nb, given, (seed, slope, dropout))
+        return _composed(call, BACKENDS[backend])
+
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    return *of_grad, *found, None, None, [None] * ctx.num_parts, None, None, None
+
+
 _attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(
-    refuses(
-        "additive_attention: no second derivative on a CPU; edge_softmax and aggregate have one, "
-        "and so have GAT layers with return_attention_weights=True"
-    )
-)
+_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
 
 
 def run(call: Call, backend: Backend) -> Tensor:
@@ -136,8 +152,7 @@ def additive_attention(
         \operatorname{softmax}_{j \in T^i} \operatorname{leaky}\big(
         s_{j,h} + r_{i,h} + b_{ij,h} \big)
 
-    An empty row gives zeros and passes no gradient. Differentiable once on a CPU, where nothing but
-    weights has an edge axis.
+    An empty row gives zeros and passes no gradient. On a CPU nothing but weights has an edge axis.
 
     Args:
         value: Vectors of the source nodes.

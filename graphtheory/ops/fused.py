@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.ops import kernels, reference
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
-from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
-from graphtheory.ops.kernels import structure
-from graphtheory.ops.operator import operator, refuses
+from graphtheory.ops.call import AttentionCall, BucketedBias, Call, check_buckets
+from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.kernels import neighborhood_of, structure
+from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
@@ -48,8 +51,8 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    given = {"out": out, "bias": bias, "table": table}
-    again = {name: given[name] for name in BACKENDS[backend].recomputes_from}
+    given = {"out": out, "bias": bias, "table": table} if saved.dim() == 3 else {}
+    again = {name: given.get(name) for name in BACKENDS[backend].recomputes_from}
     return BACKENDS[backend].kernels.attention_backward(
         *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
     )
@@ -72,10 +75,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    given = {"out": output[0], "bias": bias, "table": table}
-    names = BACKENDS[ctx.options[-1]].recomputes_from if output[1].dim() == 3 else ()
-    again = (given[name] if name in names else None for name in given)
-    ctx.save_for_backward(query, key, value, output[1], *again, bucket, seed, *parts)
+    recomputed = output[1].dim() == 3 and "out" in BACKENDS[ctx.options[-1]].recomputes_from
+    out = output[0] if recomputed else None
+    ctx.save_for_backward(query, key, value, output[1], out, bias, table, bucket, seed, *parts)
 
 
 def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
@@ -95,12 +97,45 @@ def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any
     return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
 
 
-no_second = refuses(
-    "attention: no second derivative on this backend; backend='reference' has one, and so have "
-    "edge_dot, edge_softmax and aggregate"
-)
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, _, _, bias, table, bucket, seed, _, parts, scale, dropout, backend = inputs
+    ctx.set_materialize_grads(False)
+    ctx.options, ctx.num_parts = (scale, dropout, backend), len(parts)
+    ctx.save_for_backward(*tensors, bias, table, bucket, seed, *parts)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    grad, query, key, value, bias, table, bucket, seed, *parts = ctx.saved_tensors
+    scale, dropout, backend = ctx.options
+    nb = neighborhood_of(parts, value.size(0))
+
+    def definition(query: Tensor, key: Tensor, value: Tensor, bias: Any, table: Any) -> Tensor:
+        bias = bias if table is None else BucketedBias(bucket, table)
+        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
+        return composed(call, BACKENDS[backend])
+
+    tensors = (query, key, value, bias, table)
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    nothing = (None, None, None, [None] * ctx.num_parts, None, None, None)
+    return *of_grad, *found[:3], None, None, *found[3:], *nothing
+
+
 _attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(no_second)
+_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+
+
+def composed(call: AttentionCall, backend: Backend) -> Tensor:
+    """A checked call as one primitive after another, differentiable any number of times."""
+    nb, wide = call.neighborhood, sum_type(call.query.dtype)
+    query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
+    logits = call.scale * kernels.edge_dot(Call("edge_dot", nb, (query, key)), backend)
+    if call.bias is not None:
+        logits = logits + reference.edge_bias(call.bias).to(wide)
+    weights = kernels.edge_softmax(Call("edge_softmax", nb, (logits,)), backend)
+    if call.seed is not None:
+        weights = weights * dropout_factor(call.dropout, call.seed, weights)
+    out = kernels.aggregate(Call("aggregate", nb, (weights, value)), backend)
+    return out.to(call.query.dtype)
 
 
 def attention(call: AttentionCall, backend: Backend) -> Tensor:

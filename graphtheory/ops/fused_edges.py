@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.edge_features import EdgeFeatures, check_rows
-from graphtheory.ops.fused import no_second, sum_type
-from graphtheory.ops.kernels import structure
+from graphtheory.ops.fused import sum_type
+from graphtheory.ops.kernels import neighborhood_of, structure
 from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
 
 
 @operator("graphtheory::edge_attention")
@@ -61,8 +63,8 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, of_features: bool,
     parts: Sequence[Tensor], num_rows: int, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    given = {"out": out, "sums": sums, "bias": bias, "table": table}
-    again = {name: given[name] for name in _again(backend)}
+    given = {"out": out, "sums": sums, "bias": bias, "table": table} if saved.dim() == 3 else {}
+    again = {name: given.get(name) for name in _again(backend)}
     return BACKENDS[backend].kernels.edge_attention_backward(
         *parts, grad, grad_sums, query, key, value, features, edge_query, _bytes(row), num_rows,
         saved, bucket, num_buckets, of_features, scale, dropout, seed, **again,
@@ -96,11 +98,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
     ctx.options = (num_rows, scale, dropout, backend)
     ctx.dtypes = [None if t is None else t.dtype for t in (*tensors[3:5], bias, table)]
     ctx.num_buckets = 0 if table is None else table.size(0)
-    given = {"out": out, "sums": sums, "bias": bias, "table": table}
-    names = _again(backend) if saved.dim() == 3 else ()
-    again = (given[name] if name in names else None for name in given)
+    recomputed = saved.dim() == 3 and "out" in _again(backend)
+    results = (out, sums) if recomputed else (None, None)
     ctx.num_parts, ctx.width = len(parts), sums.shape
-    ctx.save_for_backward(*tensors, saved, *again, bucket, seed, *parts)
+    ctx.save_for_backward(*tensors, saved, *results, bias, table, bucket, seed, *parts)
 
 
 def _backward(
@@ -128,8 +129,51 @@ def _backward(
     return *of_nodes, *of_rest[:2], None, *of_rest[2:], *nothing
 
 
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, _, _, _, bias, table, bucket, seed, _, _, parts, rows, scale, dropout, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.options, ctx.num_parts = (rows, scale, dropout), len(parts)
+    ctx.save_for_backward(*tensors, bias, table, bucket, seed, *parts)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    (*grads, query, key, value, features, edge_query, row, bias, table, bucket, seed), parts = (
+        ctx.saved_tensors[:12], ctx.saved_tensors[12:],
+    )  # fmt: skip
+    num_rows, scale, dropout = ctx.options
+    nb = neighborhood_of(parts, value.size(0))
+
+    def definition(*given: Any) -> tuple[Tensor, Tensor]:
+        query, key, value, features, edge_query, bias, table = given
+        bias = bias if table is None else BucketedBias(bucket, table)
+        edges = _as_kernels_see(features, edge_query, row, num_rows, query)
+        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, edges=edges)
+        out, sums = reference.attention(call)
+        return out, torch.cat([s.to(sum_type(query.dtype)) for s in sums], 2)
+
+    tensors = (query, key, value, features, edge_query, bias, table)
+    of_query, of_features = upstream[3:5]
+    ups = (*upstream[:3], of_features, of_query, *upstream[5:])
+    above, found = second_gradients(definition, tensors, grads, ups)
+    nothing = (None, None, None, None, [None] * ctx.num_parts, None, None, None, None)
+    return *above, *found[:5], None, None, None, None, *found[5:], *nothing
+
+
+def _as_kernels_see(
+    features: Tensor | None, query: Tensor | None, row: Tensor | None, num_rows: int, like: Tensor
+) -> tuple[EdgeFeatures, ...]:
+    """The features of edges of the definition: a row number is a row of the unit matrix."""
+    dim, found = 0 if features is None else features.size(1), []
+    if features is not None:
+        found.append(EdgeFeatures(features, None if query is None else query[..., :dim]))
+    if row is not None:
+        unit = torch.eye(num_rows, dtype=sum_type(like.dtype), device=like.device)
+        found.append(EdgeFeatures(unit, None if query is None else query[..., dim:], row))
+    return tuple(found)
+
+
 _attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(no_second)
+_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
 
 
 def _parts(call: AttentionCall) -> tuple[EdgeFeatures | None, EdgeFeatures | None]:

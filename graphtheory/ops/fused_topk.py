@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused, reference
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.fused import sum_type
 from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
 
 
 def _parts(call: AttentionCall) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -89,7 +91,7 @@ def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 def _blocks_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
-    blocks: Sequence[int], with_bias: bool, scale: float, dropout: float, backend: str,
+    blocks: Sequence[int], with_bias: bool, k: int, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     return BACKENDS[backend].kernels.topk_blocks_backward(
         grad, query, key, value, bias, bucket, table, seed, facts, blocks,
@@ -108,10 +110,10 @@ def _(grad: Tensor, *rest: Any) -> Any:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, blocks, _k, scale, dropout, backend = inputs
+    *tensors, blocks, k, scale, dropout, backend = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
-    ctx.blocks, ctx.options = blocks, (scale, dropout, backend)
+    ctx.blocks, ctx.options = blocks, (k, scale, dropout, backend)
     ctx.save_for_backward(*tensors, output[1])
 
 
@@ -130,8 +132,40 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     return of_query, of_key, of_value, of_bias, None, of_table, None, *nothing
 
 
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, _facts, ctx.blocks, _, k, scale, dropout, backend = inputs
+    ctx.set_materialize_grads(False)
+    ctx.options = (k, scale, dropout, backend)
+    ctx.save_for_backward(*tensors)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    grad, query, key, value, bias, bucket, table, seed = ctx.saved_tensors
+    k, scale, dropout, backend = ctx.options
+    nb = _edges_of(ctx.blocks, query.device)
+
+    def definition(query: Tensor, key: Tensor, value: Tensor, bias: Any, table: Any) -> Tensor:
+        bias = bias if table is None else BucketedBias(bucket, table)
+        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, k)
+        return on_edges(call, BACKENDS[backend])
+
+    tensors = (query, key, value, bias, table)
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    of_bias, of_table = found[3:]
+    nothing = (None, None, None, None, None, None, None, None)
+    return *of_grad, *found[:3], of_bias, None, of_table, *nothing
+
+
+def _edges_of(blocks: Sequence[int], device: torch.device) -> Neighborhood:
+    """The edges of equal complete blocks."""
+    count, dst, src = blocks
+    indptr = torch.arange(0, count * dst * src + 1, src, device=device)
+    indices = torch.arange(count * src, device=device).view(count, 1, src).expand(-1, dst, -1)
+    return Neighborhood(indptr, indices.reshape(-1), count * src, validate=False)
+
+
 _blocks.register_autograd(_backward, setup_context=_save)
-_blocks_grad.register_autograd(fused.no_second)
+_blocks_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
 
 
 def on_blocks(call: AttentionCall, backend: Backend) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.graph import Neighborhood
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, needs_grad
 from graphtheory.ops.operator import operator
@@ -32,6 +33,14 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
         else:
             out += [nb.indptr.new_empty(0)] * 3
     return out
+
+
+def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
+    """The neighborhood that `structure` took apart."""
+    nb = Neighborhood(parts[0], parts[1], num_src, validate=False)
+    if len(parts) > 2 and len(parts[2]):
+        nb._adopt_transpose(*parts[2:])
+    return nb
 
 
 @operator("graphtheory::edge_dot")

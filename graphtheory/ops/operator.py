@@ -59,15 +59,6 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     return lambda function: Operator(name, function)
 
 
-def refuses(words: str) -> Callable[..., None]:
-    """A gradient that is an error."""
-
-    def backward(ctx: Any, *grads: Tensor | None) -> None:
-        raise RuntimeError(words)
-
-    return backward
-
-
 def _traced(args: tuple[Any, ...]) -> bool:
     if (
         torch.compiler.is_compiling()

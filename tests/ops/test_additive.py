@@ -135,12 +135,15 @@ def test_strided_inputs() -> None:
     torch.testing.assert_close(call(nb, odd), call(nb, tensors))
 
 
-def test_second_derivatives_are_refused() -> None:
-    nb, tensors = case(7, 3, 3, 5, 1, 2, 0)
-    score = call(nb, tensors)
-    (grad,) = torch.autograd.grad(score.square().sum(), tensors[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="additive_score: no second derivative"):
-        grad.sum().backward()
+@pytest.mark.parametrize("edge_dim", [0, 2])
+def test_second_derivatives(edge_dim: int) -> None:
+    nb, tensors = case(7, 3, 3, 5, 1, 2, edge_dim)
+    leaves = tensors if edge_dim else tensors[:3]
+
+    def run(*given):
+        return call(nb, [*given, *tensors[3:]][:5])
+
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
 
 
 GOOD = {

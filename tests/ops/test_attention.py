@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.ops import BucketedBias
+from graphtheory.ops.backends.cpu import regimes
 from tests.conformance.check import BIASES, GRAPHS, assert_conforms, draw_inputs, has_sets
 
 CSR = ["numba_csr", "torch_csr", "reference"]
@@ -41,24 +42,105 @@ def test_derivatives(backend: str, graph: str, bias: str) -> None:
     assert torch.autograd.gradcheck(run, list(inputs.leaves().values()), nondet_tol=0.0)
 
 
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_a_second_derivative_is_refused_in_words(backend: str) -> None:
+SECOND = {
+    "random": (GRAPHS["random"](4), ["numba_csr", "torch_csr", "reference"]),
+    "equal": (cliques([2, 2]), ["blocks"]),
+    "ragged": (cliques([2, 3]), ["blocks"]),
+    "causal": (causal([3, 3]), ["blocks"]),
+}
+
+
+@pytest.mark.parametrize("bias", ["none", "edges", "masked", "buckets"])
+@pytest.mark.parametrize(("graph", "backend"), [(g, b) for g in SECOND for b in SECOND[g][1]])
+def test_second_derivatives(graph: str, backend: str, bias: str) -> None:
+    nb = SECOND[graph][0]
+    inputs = draw_inputs(nb, 2, 3, bias, torch.float64)
+    dropout = 0.0 if backend == "blocks" and graph != "equal" else 0.3
+    barred = inputs.bias.isinf() if bias == "masked" else None  # has no difference quotient
+    leaves = list(inputs.leaves().values())
+    if barred is not None:
+        leaves[3] = inputs.bias.detach().masked_fill(barred, 0).requires_grad_()
+
+    def run(query: Tensor, key: Tensor, value: Tensor, given: Tensor | None = None) -> Tensor:
+        bias = inputs.bias
+        bias = BucketedBias(bias.bucket, given) if isinstance(bias, BucketedBias) else given
+        if barred is not None:
+            bias = given.masked_fill(barred, -torch.inf)
+        return ops.attention(
+            query, key, value, nb, bias=bias, backend=backend, dropout=dropout,
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("nb", [GRAPHS["random"](7), cliques([3, 4]), causal([3, 4])])
+def test_a_third_derivative_and_those_of_functions(nb: Neighborhood) -> None:
+    inputs = draw_inputs(nb, 2, 3, "none", torch.float64)
+    x = inputs.query.detach()
+
+    def derivatives(backend: str | None) -> list[Tensor]:
+        def loss(x: Tensor) -> Tensor:
+            return ops.attention(x, x, inputs.value.detach(), nb, backend=backend).square().sum()
+
+        def slope(x: Tensor) -> Tensor:
+            return torch.func.grad(loss)(x).square().sum()
+
+        leaf = x.clone().requires_grad_()
+        found, value = [], loss(leaf)
+        for _ in range(3):
+            (found_now,) = torch.autograd.grad(value, leaf, create_graph=True)
+            found.append(found_now.detach())
+            value = found_now.square().sum()
+        return [*found, torch.func.grad(loss)(x), torch.func.grad(slope)(x)]
+
+    names = ["numba_csr", "torch_csr", *(["blocks"] if has_sets(nb) else [])]
+    true = derivatives("reference")
+    for name in names:
+        torch.testing.assert_close(derivatives(name), true, rtol=1e-9, atol=1e-9)
+
+
+def test_a_second_derivative_where_weights_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["random"](7)
-    inputs = draw_inputs(nb, 2, 3)
-    out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
-    (grad,) = torch.autograd.grad(out.square().sum(), inputs.query, create_graph=True)
-    with pytest.raises(RuntimeError, match="attention: no second derivative on this backend"):
-        grad.sum().backward()
-
-
-def test_the_reference_has_a_second_derivative() -> None:
-    nb = GRAPHS["random"](4)
     inputs = draw_inputs(nb, 2, 3, "edges", torch.float64)
 
-    def run(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        return ops.attention(query, key, value, nb, bias=bias, backend="reference")
+    def second(backend: str) -> tuple[Tensor, ...]:
+        leaves = list(inputs.leaves().values())
+        out = ops.attention(*leaves[:3], nb, bias=leaves[3], backend=backend)
+        first = torch.autograd.grad(out, leaves, inputs.grad, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
 
-    assert torch.autograd.gradgradcheck(run, list(inputs.leaves().values()))
+    torch.testing.assert_close(second("numba_csr"), second("reference"))
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "blocks"])
+def test_forces_are_trained_on(backend: str) -> None:
+    """As molecular models do: the energy depends on positions, and its slope is fitted."""
+    torch.manual_seed(0)
+    nb = cliques([5, 6])  # two molecules
+    features, place = torch.randn(11, 2, 4), torch.randn(11, 3, requires_grad=True)
+    teacher, student = (
+        torch.nn.ModuleList([torch.nn.Linear(1, 2), torch.nn.Linear(8, 1)]) for _ in range(2)
+    )
+    optimizer = torch.optim.Adam(student.parameters(), lr=0.05)
+
+    def forces(model: torch.nn.ModuleList) -> Tensor:
+        senders, receivers = nb.edge_index()
+        apart = (place[senders] - place[receivers]).square().sum(1, keepdim=True)
+        bias = model[0](apart)
+        out = ops.attention(features, features, features, nb, bias=bias, backend=backend)
+        energy = model[1](out.flatten(1)).sum()
+        return -torch.autograd.grad(energy, place, create_graph=True)[0]
+
+    wanted, losses = forces(teacher).detach(), []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = (forces(student) - wanted).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
 
 
 @st.composite

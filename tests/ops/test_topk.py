@@ -216,6 +216,10 @@ def test_gradcheck(backend: str) -> None:
     assert torch.autograd.gradcheck(
         lambda q, x, v, b: ops.topk_attention(q, x, v, nb, 3, bias=b, backend=backend), tensors
     )
+    assert torch.autograd.gradgradcheck(
+        lambda q, x, v, b: ops.topk_attention(q, x, v, nb, 3, bias=b, backend=backend), tensors,
+        fast_mode=True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("bias", ["none", "edges", "buckets"])
@@ -233,7 +237,7 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
     for wanted in (True, False):
         torch.library.opcheck(
             registered.topk_blocks_backward,
-            (inputs.grad, *given, facts, nb.blocks, wanted, *options),
+            (inputs.grad, *given, facts, nb.blocks, wanted, 2, *options),
         )
     plain = [t.detach() for t in nodes]
     for backend in ("numba_csr", "torch_csr"):

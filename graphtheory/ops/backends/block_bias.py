@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory.ops.call import BucketedBias, check_buckets
+from graphtheory.ops.second import first_gradients
 
 _TILE = 2**18  # logits that the backward pass holds at once
 
@@ -73,6 +77,14 @@ class LearnedBias(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the inputs but `columns` and `scale`."""
         (grad,), (query, key, value, values, columns, out) = grads, ctx.saved_tensors
+        if _graph_wanted((query, key, value, values)):
+
+            def definition(query: Tensor, key: Tensor, value: Tensor, values: Tensor) -> Tensor:
+                mask = BlockBias(values, columns).mask(_places(query, key), query.dtype)
+                return _by_formula(query, key, value, mask, False, ctx.scale)
+
+            found = first_gradients(definition, (query, key, value, values), grads)
+            return *found, None, None
         whole, of_set = BlockBias(values, columns), query.size(2) * key.size(2)
         at_once = max(1, _TILE // max(1, of_set * len(values)))
         nodes, biases = [], []
@@ -84,6 +96,62 @@ class LearnedBias(torch.autograd.Function):
             biases.append(_of_values(flow, bias))
         of_values = torch.cat(biases, 1) if columns is None else torch.stack(biases).sum(0)
         return *(torch.cat(of) for of in zip(*nodes, strict=True)), of_values, None, None
+
+
+class SecondDerivative(torch.autograd.Function):
+    """Passes the output of torch's dense kernel on, with a gradient that has one of its own.
+
+    Those kernels have none. Where `create_graph` asks for it the gradient is that of torch's
+    formula, and nothing flows back into the kernel.
+    """
+
+    @staticmethod
+    def forward(
+        out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool,
+        scale: float,
+    ) -> Tensor:  # fmt: skip
+        """`out`, the kernel's."""
+        return out.view_as(out)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep what the kernel keeps."""
+        _, *tensors, ctx.causal, ctx.scale = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """To the kernel, or to its inputs."""
+        tensors = ctx.saved_tensors
+        if not _graph_wanted(tensors):
+            return grads[0], None, None, None, None, None, None
+
+        definition = partial(_by_formula, causal=ctx.causal, scale=ctx.scale)
+        return None, *first_gradients(definition, tensors, grads), None, None
+
+
+def _by_formula(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=causal, scale=scale
+        )
+
+
+def _graph_wanted(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether gradients that are computed now may be differentiated.
+
+    Transforms of torch.func always record a graph; it is used if a tensor has a gradient outside.
+    """
+    if not torch.is_grad_enabled():
+        return False
+    transform = torch._C._functorch.peek_interpreter_stack()
+    if transform is None:
+        return True
+    level = transform.level()
+    outside = (torch._C._functorch._unwrap_for_grad(t, level) for t in tensors if t is not None)
+    return any(t.requires_grad for t in outside)
 
 
 def _places(query: Tensor, key: Tensor) -> tuple[int, int, int]:

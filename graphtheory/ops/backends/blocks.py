@@ -10,7 +10,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory.ops import fused_topk
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.backends.block_bias import BlockBias, LearnedBias, learned_on_cpu, of_edges
+from graphtheory.ops.backends.block_bias import (
+    BlockBias,
+    LearnedBias,
+    SecondDerivative,
+    learned_on_cpu,
+    of_edges,
+)
 from graphtheory.ops.backends.triton_csr import topk_limits
 from graphtheory.ops.call import AttentionCall, Call
 from graphtheory.ops.crossover import blocks_beat_edge_loops, own_loops_beat_sdpa
@@ -103,6 +109,8 @@ def _dense(
         shape = (count, q.size(2), k.size(2))
         mask = bias.mask(shape, q.dtype) if isinstance(bias, BlockBias) else bias
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+        if out.requires_grad and not torch.compiler.is_compiling():
+            out = SecondDerivative.apply(out, q, k, v, mask, causal, scale)
     return out.transpose(1, 2).reshape(query.shape)
 
 
