@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -32,6 +32,7 @@ from graphtheory.train.views import pixels
 
 TRANSFORMER, MLP, LINEAR, NONE, DGI = "transformer", "mlp", "linear", "none", "dgi"
 UNTRAINED = "untrained"  # the backbone as drawn, for comparison
+PIXELS = "raw pixels"  # no backbone at all, of images
 IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
 LARGE = "facebook"  # the graph whose studies are shorter
 _HELD_OUT = 0.1  # of the training images, to choose options with
@@ -136,7 +137,7 @@ class Prepared(NamedTuple):
 
 def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
     """The head of a recipe; an MLP is as wide as it takes to have a transformer's parameters."""
-    if recipe.head in (NONE, DGI, UNTRAINED):
+    if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
         return nn.Identity()
     if recipe.head == LINEAR:
         return MLPHead(in_channels, out_channels=recipe.width, depth=1)
@@ -176,9 +177,11 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     images, y = found.training()
     split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]
-    encoder = image_encoder(recipe.encoder, channels, side)
+    encoder: Any = nn.Flatten()
+    if recipe.head != PIXELS:
+        encoder = image_encoder(recipe.encoder, channels, side)
     views = ImageViews(encoder, Strengths().build(channels, side))
-    head = make_head(recipe, encoder.out_channels)  # type: ignore[arg-type]
+    head = make_head(recipe, getattr(encoder, "out_channels", 0))
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
     few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))

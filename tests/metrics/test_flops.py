@@ -27,9 +27,10 @@ def test_stvit_costs_what_table_6_says(base: int, published: float) -> None:
     assert macs("stvit_deit_small", base=base) == pytest.approx(published, abs=0.02)
 
 
-def test_stvit_costs_as_published_in_other_sizes() -> None:
+def test_stvit_costs_in_other_sizes() -> None:
+    """The counts of the tiny and the base size are not published, but 58 % fewer operations are."""
     found = [macs(f"stvit_deit_{size}") for size in ("tiny", "base")]
-    assert found == pytest.approx([0.52, 7.26], abs=0.01)
+    assert found == pytest.approx([0.523, 7.266], abs=0.001)
     found = [macs("stvit_deit_small", semantic=n) for n in (3, 4)]
     assert found == pytest.approx([1.97, 2.03], abs=0.01)
     found = [macs("stvit_deit_small", tokens=n) for n in (25, 100)]

@@ -18,6 +18,7 @@ from graphtheory.bench.contrastive import (
     IMAGE_HEADS,
     LARGE,
     MLP,
+    PIXELS,
     TRANSFORMER,
     UNTRAINED,
     ContrastiveRecipe,
@@ -38,9 +39,10 @@ IMAGES = ("digits", "mnist", "cifar10", "cifar10-jpeg")
 _GRAPHS = ("Cora", "facebook", "PubMed")
 _NAMES = {
     TRANSFORMER: "transformer head", MLP: "MLP head", "linear": "linear head", "none": "no head",
-    "dgi": "DGI", UNTRAINED: "not trained",
+    "dgi": "DGI", UNTRAINED: "not trained", PIXELS: "raw pixels",
 }  # fmt: skip
 _MEASURES = {"probe": "linear probe", "nearest": "1-nearest neighbour"}  # as in committed rows
+_NOT_TRAINED = (UNTRAINED, PIXELS)
 _RECIPE = ContrastiveRecipe()
 _SETTLING = 40  # batches after which a running mean is that of the data
 _AXES = {"temperature": "temperature", "batch_size": "samples per batch"}
@@ -53,7 +55,7 @@ class Heads(Grid):
     recipe: ContrastiveRecipe = _RECIPE  # all else
     varied: str = ""  # attribute of the recipe that varies, "" for none
     values: tuple[Any, ...] = axis("at", (None,))  # what it takes
-    # some of the heads that the recipe knows, or `UNTRAINED`
+    # some of the heads that the recipe knows, `UNTRAINED`, or of images `PIXELS`
     heads: tuple[str, ...] = axis("head", (*IMAGE_HEADS, UNTRAINED))
     # step sizes; the mean validation score over the seeds decides, for each head and setting
     lrs: tuple[float, ...] = axis("lr", (0.03, 0.1, 0.3))
@@ -67,7 +69,9 @@ class Heads(Grid):
 
     def cells(self) -> list[Cell]:
         """All combinations, but one step size where nothing is trained."""
-        return [c for c in super().cells() if c["head"] != UNTRAINED or c["lr"] == self.lrs[0]]
+        return [
+            c for c in super().cells() if c["head"] not in _NOT_TRAINED or c["lr"] == self.lrs[0]
+        ]
 
 
 def scores(grid: Heads, at: Any, head: str, lr: float, seed: int) -> list[Measured]:
@@ -76,7 +80,7 @@ def scores(grid: Heads, at: Any, head: str, lr: float, seed: int) -> list[Measur
     recipe = replace(grid.recipe, root=grid.root, head=head, lr=lr, **changes)
     run = prepare(recipe, seed)
     last = {"loss": 0.0, "seconds": 0.0}
-    if head != UNTRAINED:
+    if head not in _NOT_TRAINED:
         found = fit(run.task, run.data, epochs=recipe.epochs, seed=seed, progress=False)
         last = {"loss": found.history[-1]["train_loss"], "seconds": found.seconds_per_epoch}
     elif any(isinstance(module, torch.nn.BatchNorm2d) for module in run.task.modules()):
@@ -116,7 +120,7 @@ def _show(grid: Heads, measured: Measurements) -> Shown:
     for (head, at), cell in cells.items():
         accuracy = [percent_spread([row[key] for row in cell], ".1f") for key in _MEASURES]
         lr, seconds = f"{cell[0]['lr']:g}", f"{fmean(row['seconds'] for row in cell):.2f}"
-        training = ["-", "-"] if head == UNTRAINED else [lr, seconds]
+        training = ["-", "-"] if head in _NOT_TRAINED else [lr, seconds]
         lines.append([_NAMES[head], *([f"{at:g}"] if axis else []), *accuracy, *training])
     rows = [
         Row.of(name, [row[key] for row in cell], "1", dataset=grid.dataset, head=head,
@@ -158,6 +162,20 @@ def ahead_of_others(grid: Heads, measured: Measurements) -> Verdict:
                     for key, name in _MEASURES.items())  # fmt: skip
             told.append(f"{_NAMES[over]}: {', '.join(gaps)}")
     return Verdict(f"Found here, transformer minus others, with 95 % intervals: {'; '.join(told)}.")
+
+
+_ROOM = 0.05  # of accuracy, about what the paper's gains take up
+
+
+def leaves_room(grid: Heads, measured: Measurements) -> Verdict:
+    """Whether raw pixels leave enough to learn that heads can differ by the paper's gains."""
+    rows = [row["nearest"] for row in measured if row["head"] == PIXELS]
+    mean = fmean(rows)
+    word = "leaves" if mean < 1 - _ROOM else "leaves no"
+    return Verdict(
+        f"Found here: raw pixels have {100 * mean:.1f} % ({100 * min(rows):.1f} to "
+        f"{100 * max(rows):.1f}) in 1-NN, which {word} room of {100 * _ROOM:g} points to decide in."
+    )
 
 
 def best_and_worst(grid: Heads, measured: Measurements) -> Verdict:
@@ -243,6 +261,11 @@ FIGURES = (
             ahead_of_others,
         ),
         _bars, partial(_quick, 3), _ON_IMAGES, _on_images,
+    ),
+    Figure(
+        "deep-fusion-pixels", "how well raw pixels and a backbone as drawn do in the same measures",
+        Heads(heads=(UNTRAINED, PIXELS), lrs=(0.1,)), scores, _show, (leaves_room,), _bars,
+        partial(_quick, 3), _ON_IMAGES, _on_images,
     ),
     _over(
         "deep-fusion-temperature", "temperature of the loss", "temperature",
