@@ -39,6 +39,10 @@ class FunctionFamily(ABC):
             Outputs [P, n].
         """
 
+    def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
+        """Prompts of so many points, as `train.train_in_context` asks for them."""
+        return self.sample(count, points - 1, dim, generator)
+
     def sample(
         self,
         count: int,
@@ -87,6 +91,40 @@ class Linear(FunctionFamily):
         """See the class."""
         w = torch.randn(len(x), x.size(2), 1, generator=generator)
         return (x @ w)[..., 0]
+
+
+@dataclass(frozen=True)
+class NoisyLinear(Linear):
+    """`Linear` with N(0, noise^2) added to every output, that of the query too.
+
+    Args:
+        noise: Standard deviation, above 0.
+    """
+
+    noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.noise > 0:
+            raise ValueError(f"noise: got {self.noise}, expected a number above 0")
+
+    def outputs(self, x: Tensor, generator: Generator) -> Tensor:
+        """See the class."""
+        y = super().outputs(x, generator)
+        return y + self.noise * torch.randn(y.shape, generator=generator)
+
+
+@dataclass(frozen=True)
+class Quadratic(FunctionFamily):
+    r""":math:`f(x) = \sum_i w_i x_i^2 / \sqrt 3` with w ~ N(0, I): as large as a `Linear` one.
+
+    Source:
+        Garg et al. (2022) name the class in their code; the factor makes E f(x)^2 = d.
+    """
+
+    def outputs(self, x: Tensor, generator: Generator) -> Tensor:
+        """See the class."""
+        w = torch.randn(len(x), x.size(2), 1, generator=generator)
+        return (x.square() @ w)[..., 0] / 3**0.5
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,13 @@
 from graphtheory.metrics.attention_mass import mass_by_distance, mass_on
 from graphtheory.metrics.flops import Macs, count_macs
 from graphtheory.metrics.probe import linear_probe, nearest_accuracy
+from graphtheory.metrics.prompt_baselines import BASELINES, GradientDescent, baseline
 
 __all__ = [
+    "BASELINES",
+    "GradientDescent",
     "Macs",
+    "baseline",
     "count_macs",
     "linear_probe",
     "mass_by_distance",

@@ -11,6 +11,7 @@ from graphtheory.train.graph_sets import GraphSets
 from graphtheory.train.graph_task import GraphTask
 from graphtheory.train.image_data import ImageBatch, ImageData
 from graphtheory.train.image_task import ImageTask, Recipe
+from graphtheory.train.in_context import Curriculum, Ramp, predictions, train_in_context
 from graphtheory.train.sampled_graph import SampledGraph
 from graphtheory.train.sampled_layers import SampledLayers
 from graphtheory.train.task import AdamOptions, NodeTask
@@ -21,6 +22,7 @@ __all__ = [
     "AdamOptions",
     "Augmentation",
     "CheckpointError",
+    "Curriculum",
     "Evaluation",
     "FitResult",
     "FullGraph",
@@ -36,6 +38,7 @@ __all__ = [
     "NodeBatch",
     "NodeTask",
     "Pretraining",
+    "Ramp",
     "Recipe",
     "SGDOptions",
     "SampledGraph",
@@ -48,5 +51,7 @@ __all__ = [
     "fit",
     "load_parameters",
     "nt_xent",
+    "predictions",
     "read_checkpoint",
+    "train_in_context",
 ]

@@ -6,11 +6,13 @@ from graphtheory.data.prompt_tasks import (
     DecisionTree,
     FunctionFamily,
     Linear,
+    NoisyLinear,
+    Quadratic,
     SparseLinear,
     TwoLayer,
 )
 
-FAMILIES = (Linear(), SparseLinear(2), TwoLayer(7), DecisionTree(3))
+FAMILIES = (Linear(), Quadratic(), SparseLinear(2), TwoLayer(7), DecisionTree(3))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
@@ -58,3 +60,16 @@ def test_bad_sizes_are_refused(generator: Generator) -> None:
         DecisionTree(0)
     with pytest.raises(ValueError, match="noise: got -1"):
         Linear().sample(1, 1, 1, generator, noise=-1)
+
+
+def test_quadratic_and_noisy_functions_have_the_size_of_linear_ones() -> None:
+    draw = torch.Generator().manual_seed(0)
+    quadratic = Quadratic().prompts(4000, 5, 6, draw)
+    assert quadratic.y.square().mean() == pytest.approx(6, rel=0.1)
+    x = torch.randn(1, 9, 3, generator=draw)
+    one, other = (Quadratic().outputs(s * x, torch.Generator().manual_seed(1)) for s in (1, -1))
+    assert torch.equal(one, other)
+    x = torch.zeros(500, 4, 3)
+    assert NoisyLinear(0.5).outputs(x, draw).std() == pytest.approx(0.5, rel=0.1)
+    with pytest.raises(ValueError, match="noise: got 0, expected a number above 0"):
+        NoisyLinear(0)

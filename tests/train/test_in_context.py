@@ -1,0 +1,80 @@
+"""Training on prompts of new functions in every step."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory.data.prompt_tasks import Linear
+from graphtheory.models import gpt
+from graphtheory.train import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.train.in_context import interleaved
+
+SHORT = Curriculum(Ramp(1, 2, every=20), Ramp(3, 6, add=3, every=20))
+
+
+def model() -> nn.Module:
+    made = gpt(32, depth=2, heads=2, in_channels=2, out_channels=1, length=12)
+    made.reset_parameters(Generator().manual_seed(0))
+    return made
+
+
+def draw() -> Generator:
+    return Generator().manual_seed(1)
+
+
+def test_a_prediction_sees_the_examples_before_it_alone() -> None:
+    x, y = torch.randn(2, 5, 2, generator=draw()), torch.randn(2, 5, generator=draw())
+    assert interleaved(x, y)[0, :4].tolist() == [
+        x[0, 0].tolist(), [float(y[0, 0]), 0.0], x[0, 1].tolist(), [float(y[0, 1]), 0.0],
+    ]  # fmt: skip
+    network = model().eval()
+    before, changed = predictions(network, x, y), y.clone()
+    changed[:, 2] += 3
+    after = predictions(network, x.numpy(), changed.numpy())
+    assert torch.equal(before[:, :3], after[:, :3]) and not torch.equal(before[:, 3], after[:, 3])
+
+
+def test_it_learns_one_function_of_all_prompts_at_every_position() -> None:
+    def same(count: int, points: int, dim: int, generator: Generator) -> tuple[Any, Any]:
+        x = torch.randn(count, points, dim, generator=generator).numpy()
+        return x, 2.0 * x[..., 0]
+
+    network = model()
+    losses = train_in_context(
+        network, same, SHORT, steps=50, batch_size=32, generator=draw(), lr=1e-2
+    )
+    assert np.mean(losses[-5:]) < 0.5 * losses[0] and not network.training
+
+
+def test_prompts_grow_and_are_filled_with_zeros() -> None:
+    seen: list[tuple[int, int, int]] = []
+    told: list[Tensor] = []
+
+    def noted(count: int, points: int, dim: int, generator: Generator) -> Any:
+        seen.append((count, points, dim))
+        return Linear().prompts(count, points, dim, generator)
+
+    def loss(found: Tensor, y: Tensor) -> Tensor:
+        told.append(found.detach())
+        return (found - y).abs().mean()
+
+    train_in_context(model(), noted, SHORT, steps=21, generator=draw(), batch_size=4, loss=loss)
+    assert seen[0] == (4, 3, 1) and seen[19] == (4, 3, 1) and seen[20] == (4, 6, 2)
+    assert told[0].shape == (4, 3) and told[20].shape == (4, 6)
+
+
+def test_what_cannot_be_trained_on_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 1 <= start <= end"):
+        Ramp(3, 2)
+    options: dict[str, Any] = {"steps": 1, "generator": draw()}
+    with pytest.raises(ValueError, match=r"sample: gave x \(64, 2, 1\) and y \(64, 2\), expected"):
+        train_in_context(model(), lambda p, n, d, g: (np.zeros((p, 2, d)), np.zeros((p, 2))),
+                         SHORT, **options)  # fmt: skip
+    with pytest.raises(FloatingPointError, match="step 0: the loss is nan"):
+        train_in_context(model(), lambda p, n, d, g: (np.zeros((p, n, d)), np.full((p, n), np.nan)),
+                         SHORT, **options)  # fmt: skip
+    with pytest.raises(ValueError, match="steps: got 0, expected 1 or more"):
+        train_in_context(model(), Linear().prompts, SHORT, steps=0, generator=draw())
