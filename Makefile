@@ -6,6 +6,7 @@
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
+#   make docs         the documentation into docs/_build/html; warnings are errors
 #   make format       put the source into the format that `make check` asks for
 #   make clean        remove .venv and everything else that was made
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-triton test-slow test-lowest check bench format clean
+.PHONY: help run test test-triton test-slow test-lowest check bench docs format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,10 +70,18 @@ check: $(READY)
 bench: $(READY)
 	@for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || [ $$? -eq 2 ] || exit; done
 
+.venv/.docs: $(READY)
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "Written to docs/_build/html"
+
 format: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
 clean:
-	@rm -rf .venv .venv-lowest dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-lowest dist docs/_build docs/_generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ class GraphReadout(nn.Module):
 
     .. math:: F(X_i) = K \sum_{n \in T^i} F(x_n)
 
-    with K = 1 for "sum" and 1 / |T^i| for "mean", T^i the nodes of graph i.
+    with K = 1 for "sum" and `1 / |T^i|` for "mean", T^i the nodes of graph i.
 
     A graph without nodes gives zeros, as in PyG; "token" refuses one. Sums are in the order of the
     nodes and do not depend on threads.

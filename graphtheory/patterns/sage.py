@@ -31,7 +31,7 @@ class GraphSAGE(Sampler):
 
     Source:
         Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn senders is this
-        pattern on rows with weights 1/|T^i|; `Sample` draws the same senders without rescaling.
+        pattern on rows with weights `1/|T^i|`; `Sample` draws the same senders without rescaling.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)

@@ -101,7 +101,7 @@ def winning_margin(counts: DistanceCounts, label: Tensor, *, normalized: bool = 
     Args:
         counts: From `count_by_distance`.
         label: Class of every node, int64 [N] in 0..C-1. It may disagree with the node's pattern.
-        normalized: Divide by |N_z(n)|.
+        normalized: Divide by `|N_z(n)|`.
 
     Returns:
         float64 [N, Z]; column z - 1 belongs to distance z.

@@ -1,0 +1,83 @@
+"""How the documentation is built: `make docs`."""
+
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import generate  # noqa: E402
+
+import graphtheory  # noqa: E402
+
+project = "graphtheory"
+author = "The graphtheory developers"
+copyright = author
+version = release = graphtheory.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "myst_parser",
+]
+exclude_patterns = ["_build"]
+nitpicky = False
+html_theme = "furo"
+html_title = f"graphtheory {release}"
+html_extra_path = ["_generated/llms.txt"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"  # as MathML, which browsers draw without a script
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+napoleon_custom_sections = ["Shapes", "Source"]
+napoleon_use_ivar = True  # attributes as fields, each described once
+napoleon_use_rtype = False
+
+
+def _outside(app, docname, source):
+    """Links to files of the repository that are no page become their path, if it is there."""
+
+    def shown(link):
+        path = ((HERE / docname).parent / link[2].partition("#")[0]).resolve()
+        if path.is_relative_to(HERE):
+            return link[0]
+        if not path.exists():
+            raise ValueError(f"{docname}: link to {link[2]}, expected a file of the repository")
+        return f"`{path.relative_to(HERE.parent)}`"
+
+    source[0] = re.sub(r"(?<!!)\[([^\]\[]*)\]\((\.\./[^)]*)\)", shown, source[0])
+
+
+def _known(tex):
+    """The same with commands that docutils knows; brackets grow with what they hold anyway."""
+    return re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex).replace(r"\dots", r"\ldots")
+
+
+def _inline(writer, node):
+    writer.body.append(tex2mathml(_known(node.astext())))
+    raise nodes.SkipNode
+
+
+def _block(writer, node):
+    writer.body.append(
+        f'<div class="math">{tex2mathml(_known(node.astext()), as_block=True)}</div>'
+    )
+    raise nodes.SkipNode
+
+
+def setup(app):
+    generate.main()
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("source-read", _outside)

@@ -1,0 +1,137 @@
+"""Pages that are made, not written: the gallery of figures and llms.txt. Run by `make docs`.
+
+python docs/generate.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "benchmarks" / "results"
+MADE = HERE / "_generated"
+
+
+def main() -> None:
+    """Write docs/_generated."""
+    MADE.mkdir(exist_ok=True)
+    (MADE / "gallery.md").write_text(gallery(), encoding="utf-8")
+    (MADE / "llms.txt").write_text(llms(), encoding="utf-8")
+
+
+def gallery() -> str:
+    """Every figure: picture, summary, claims and verdicts, command."""
+    from graphtheory.papers.index import figures
+
+    said = verdicts((HERE / "results.md").read_text(encoding="utf-8"))
+    out = [
+        "# Gallery of figures",
+        "Every figure and table that has a command, with the picture of the committed run and "
+        "what was found of each claim. Verdicts are those of [the results](../results.md); rows "
+        "with medians and quantiles, versions and commit lie in `benchmarks/results`.",
+    ]
+    for name, figure in figures().items():
+        out.append(f"## {figure.name}\n\n{figure.summary}.".replace("..", "."))
+        out += [f"- Claim: {claim}. Found: {found}" for claim, found in said.get(short(name), [])]
+        out.append(f"```\n{command(figure)}\n```")
+        out += [
+            f"![{figure.name}](../../benchmarks/results/{p.name})"
+            for p in pictures(name, figures())
+        ]
+        out += [] if committed(name, figures()) else ["No committed rows: not run in full here."]
+    return "\n\n".join(out) + "\n"
+
+
+def command(figure) -> str:
+    """What makes it again."""
+    base = f"graphtheory reproduce {figure.id}"
+    if figure.data is None:
+        return base
+    root = (
+        ""
+        if figure.data.default in ("digits", "core-distance", "core-neighborhood")
+        else " --root DATA"
+    )
+    return f"{base} --dataset {figure.data.default}{root}"
+
+
+def committed(name: str, every) -> list[Path]:
+    """Files of rows of a figure, on every data set."""
+    longer = [other for other in every if other.startswith(f"{name}-")]
+    return [
+        path
+        for path in sorted(RESULTS.glob(f"{name}*.csv"))
+        if path.stem == name or path.stem.startswith(f"{name}-")
+        if not any(path.stem == o or path.stem.startswith(f"{o}-") for o in longer)
+    ]
+
+
+def pictures(name: str, every) -> list[Path]:
+    """Pictures beside those rows."""
+    return [p.with_suffix(".png") for p in committed(name, every) if p.with_suffix(".png").exists()]
+
+
+def short(name: str) -> str:
+    """The number that the tables of docs/results.md use: 3.3a for fig-3-3a, B.1 for table-b-1."""
+    _, *rest = name.split("-")
+    return ".".join(part.upper() if len(part) == 1 else part for part in rest)
+
+
+def verdicts(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Number of a figure -> its (claim, what was found), from rows `| figure | claim | found |`."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for row in _rows(text):
+        number = row[0].partition(",")[0]
+        found.setdefault(number, []).append((row[1], row[2]))
+    return found
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    inside, last = False, ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        inside = line.startswith("|") and (inside or cells == ["figure", "claim", "found"])
+        if inside and len(cells) == 3 and cells[0] != "figure" and set(cells[0]) != {"-"}:
+            last = cells[0] or last
+            yield [last, *cells[1:]]
+
+
+def llms() -> str:
+    """A list of every page with its first sentence, for readers that are programs."""
+    out = [
+        "# graphtheory",
+        "> Graph attention on one sparse message-passing core: an extension of PyTorch Geometric. "
+        "`Neighborhood` says which nodes each node aggregates from, `ops` computes, `patterns` "
+        "chooses edges, `nn` has layers with PyG's contract.",
+    ]
+    for folder, title in (("", "Pages"), ("tutorials", "Tutorials"), ("howto", "How to"),
+                          ("coming-from", "Coming from"), ("api", "API reference")):  # fmt: skip
+        pages = sorted((HERE / folder).glob("*.md"))
+        if pages:
+            lines = (
+                f"- [{_title(p)}]({p.relative_to(HERE).with_suffix('.html')}): {_lead(p)}"
+                for p in pages
+            )
+            out.append(f"## {title}\n\n" + "\n".join(lines))
+    return "\n\n".join(out) + "\n"
+
+
+def _title(page: Path) -> str:
+    return next(
+        line[2:] for line in page.read_text(encoding="utf-8").splitlines() if line[:2] == "# "
+    )
+
+
+def _lead(page: Path) -> str:
+    """The first paragraph of prose, on one line."""
+    for block in page.read_text(encoding="utf-8").split("\n\n"):
+        if re.match(r"[A-Z`\[*]", block):
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(block.split()))
+            return text if len(text) < 200 else text[:197].rsplit(" ", 1)[0] + " ..."
+    return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The Python of the documentation runs, page by page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+PAGES = sorted(
+    p
+    for p in DOCS.rglob("*.md")
+    if p.parent.name != "_generated" and BLOCK.search(p.read_text("utf-8"))
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page.read_text(encoding="utf-8")
+    for package in re.findall(r"<!-- needs: (\w+) -->", text):
+        pytest.importorskip(package, reason=f"needs {package}, which is not installed")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in BLOCK.findall(text):
+        exec(block, names)
+
+
+def test_every_tutorial_has_python() -> None:
+    assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / "tutorials").glob("*.md")}
