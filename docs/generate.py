@@ -33,9 +33,9 @@ def gallery() -> str:
         "with medians and quantiles, versions and commit lie in `benchmarks/results`.",
     ]
     for name, figure in figures().items():
-        out.append(f"## {figure.name}\n\n{figure.summary}.".replace("..", "."))
+        out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         out += [f"- Claim: {claim}. Found: {found}" for claim, found in said.get(short(name), [])]
-        out.append(f"```\n{command(figure)}\n```")
+        out.append(f"```text\n{command(figure)}\n```")
         out += [
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
