@@ -9,6 +9,7 @@ from graphtheory.ops.dispatch import Explanation, backend_names, explain
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
 from graphtheory.ops.edge_features import EdgeFeatures
 from graphtheory.ops.topk import topk_attention
+from graphtheory.ops.varlen import varlen_attention, varlen_neighborhood
 
 __all__ = [
     "BucketedBias",
@@ -23,4 +24,6 @@ __all__ = [
     "edge_softmax",
     "explain",
     "topk_attention",
+    "varlen_attention",
+    "varlen_neighborhood",
 ]
