@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import Call, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
+
+Reduction = Literal["sum", "mean", "max", "min"]
 
 
 def edge_dot(
@@ -97,20 +101,27 @@ def aggregate(
     weights: Tensor | None,
     value: Tensor,
     neighborhood: Neighborhood,
+    reduce: Reduction = "sum",
     *,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weighted sum of the values of the source nodes at each target node.
+    r"""Sum, mean, largest or smallest of the weighted values of the source nodes, per target node.
 
-    .. math:: o_{i,h} = \sum_{e = (j \to i)} w_{e,h}\, v_{j,h}
+    .. math:: o_{i,h} = \operatorname{reduce}_{e = (j \to i)} w_{e,h}\, v_{j,h}
 
-    An empty row gives zeros and passes no gradient. The output has the dtype of `value`.
+    The mean divides the sum by the number of edges of the row, not by their weights. The largest
+    and the smallest are taken feature by feature; if several edges of a row have it, they share the
+    gradient equally, as in torch's ``segment_reduce``; its ``scatter_reduce``, which PyG uses,
+    counts one more where the result is 0. An empty row gives zeros and passes no gradient. The
+    output has the dtype of `value`. No tensor with an edge axis and a feature axis is built on a
+    CPU, nor for sums and means on a GPU with Triton.
 
     Args:
         weights: One value per edge and head; None takes ``neighborhood.weight``, or ones without
             it.
         value: Vectors of the source nodes.
         neighborhood: Who aggregates from whom.
+        reduce: "sum", "mean", "max" or "min".
         backend: A name of `ops.backend_names(ops.aggregate)`; None takes the first that can.
 
     Shapes:
@@ -118,23 +129,27 @@ def aggregate(
 
     Raises:
         TypeError: If a tensor is not floating.
-        ValueError: If shapes do not fit.
+        ValueError: If shapes do not fit; if `reduce` has another value.
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Example:
         >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
-        >>> aggregate(None, torch.tensor([[[1.0]], [[2.0]]]), nb).flatten().tolist()
-        [0.0, 3.0]
+        >>> value = torch.tensor([[[1.0]], [[2.0]]])
+        >>> [aggregate(None, value, nb, reduce=r)[1].item() for r in ("sum", "mean", "max", "min")]
+        [3.0, 1.5, 2.0, 1.0]
     """
     check_nodes("value", value, neighborhood, "senders")
+    if reduce not in get_args(Reduction):
+        raise ValueError(f"reduce: got {reduce!r}, expected one of {get_args(Reduction)}")
     if weights is None:
         one = neighborhood.weight
         if one is None:
             one = value.new_ones(neighborhood.num_edges)
         weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
     check_edges("weights", weights, neighborhood, value.size(1))
-    call = Call("aggregate", neighborhood, (weights, value))
+    options = () if reduce == "sum" else (reduce,)
+    call = Call("aggregate", neighborhood, (weights, value), options)
     return choose(call, backend).run(call)
 
 

@@ -33,11 +33,17 @@ def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
     return weight / torch.where(total == 0, 1, total).index_select(0, rows)
 
 
-def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood) -> Tensor:
-    """out[i, h] = sum over edges e from j to i of weights[e, h] * value[j, h]."""
+def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood, reduce: str = "sum") -> Tensor:
+    """out[i, h] = sum, mean, max or min over edges e from j to i of weights[e, h] * value[j, h]."""
     messages = weights[..., None] * value.index_select(0, nb.indices)  # [E, H, D]
-    out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
-    return out.index_add(0, nb.receivers(), messages)
+    out, rows = messages.new_zeros(nb.num_dst, *messages.shape[1:]), nb.receivers()
+    degree = nb.degree()[:, None, None]
+    if reduce in ("max", "min"):  # from infinity, since torch lets the initial value share
+        out = out + (-torch.inf if reduce == "max" else torch.inf)
+        out = out.scatter_reduce(0, rows[:, None, None].expand_as(messages), messages, f"a{reduce}")
+        return torch.where(degree == 0, 0, out)
+    out = out.index_add(0, rows, messages)
+    return out if reduce == "sum" else out / degree.clamp(min=1)
 
 
 def additive_score(

@@ -28,9 +28,9 @@ SMALL = 0.02
 Attention = Callable[..., Tensor]
 
 
-def runs_here(operation: Callable[..., Tensor], *inputs: object) -> list[str]:
+def runs_here(operation: Callable[..., Tensor], *inputs: object, **options: object) -> list[str]:
     """Names of the registered backends that can run a call, in the order of choice."""
-    reasons = ops.explain(operation, *inputs).reasons
+    reasons = ops.explain(operation, *inputs, **options).reasons
     names = ops.backend_names(operation)
     return [name for name in names if not reasons.get(name, "").startswith("cannot run it")]
 

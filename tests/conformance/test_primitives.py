@@ -22,10 +22,17 @@ SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
     "edge_softmax": lambda nb, h, d: [(nb.num_edges, h)],
     "aggregate": lambda nb, h, d: [(nb.num_edges, h), (nb.num_src, h, d)],
 }
+SHAPES |= {f"aggregate by {r}": SHAPES["aggregate"] for r in ("mean", "max", "min")}
+
+
+def called(name: str, of: object) -> Callable[..., Tensor]:
+    """An operation of a module by name, with its reduction."""
+    name, _, reduce = name.partition(" by ")
+    return partial(getattr(of, name), reduce=reduce) if reduce else getattr(of, name)
 
 
 def run_by(backend: str, name: str) -> Callable[..., Tensor]:
-    return partial(getattr(ops, name), backend=backend)
+    return partial(called(name, ops), backend=backend)
 
 
 def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Tensor]:
@@ -39,7 +46,9 @@ def ran_by(*names: str) -> list[tuple[str, str]]:
     nb, pairs = GRAPHS["random"](7), []
     for name in names:
         inputs = draw(name, nb, 7, torch.float32)
-        pairs += [(name, b) for b in runs_here(getattr(ops, name), *inputs, nb)]
+        function, _, reduce = name.partition(" by ")
+        options = {"reduce": reduce} if reduce else {}
+        pairs += [(name, b) for b in runs_here(getattr(ops, function), *inputs, nb, **options)]
     return [(name, backend) for name, backend in pairs if backend != "reference"]
 
 
@@ -64,8 +73,8 @@ def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch
         nb = make(nodes)
         leaves = draw(name, nb, nodes, dtype)
         exact_leaves = [t.detach().double().requires_grad_() for t in leaves]
-        true = results(getattr(reference, name), exact_leaves, nb)
-        plain = results(getattr(reference, name), leaves, nb)
+        true = results(called(name, reference), exact_leaves, nb)
+        plain = results(called(name, reference), leaves, nb)
         found = results(run_by(backend, name), leaves, nb)
         for ours, torchs, exact in zip(found, plain, true, strict=True):
             assert ours.dtype == dtype
@@ -138,3 +147,28 @@ def test_aggregate_takes_the_weight_of_the_neighborhood() -> None:
     assert out.flatten().tolist() == [0, 0, 203, 2030]
     out[1, 0].backward()
     assert weight.grad.tolist() == [100, 1]  # of node 1, then of node 0
+
+
+@pytest.mark.parametrize("backend", [b for _, b in ran_by("aggregate by max")])
+@pytest.mark.parametrize(("reduce", "best"), [("max", 2.0), ("min", -3.0)])
+def test_equal_edges_share_the_gradient_of_the_largest(
+    backend: str, reduce: str, best: float
+) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 2], [0, 0, 0, 1]]), 3)
+    value = torch.tensor([[[1.0]], [[best / 2]], [[best]]], requires_grad=True)
+    weights = torch.tensor([[0.0], [2.0], [1.0], [0.0]], requires_grad=True)
+    out = ops.aggregate(weights, value, nb, reduce, backend=backend)
+    assert out.flatten().tolist() == [best, 0, 0]
+    grads = torch.autograd.grad(
+        out, (weights, value), torch.tensor([4.0, 8.0, 16.0])[:, None, None]
+    )
+    assert [g.flatten().tolist() for g in grads] == [[0, best, 2 * best, 8 * best], [0, 4, 2]]
+
+
+@pytest.mark.parametrize("backend", [b for _, b in ran_by("aggregate by max")])
+def test_the_largest_of_nan_is_nan(backend: str) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 0, 2], [0, 0, 0, 1, 1]]), 3)
+    value = torch.tensor([1.0, torch.nan, 2.0])[:, None, None].expand(3, 1, 19)
+    out = ops.aggregate(None, value, nb, "max", backend=backend)
+    assert out[0].isnan().all()
+    assert out[1].eq(2).all()

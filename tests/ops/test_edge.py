@@ -87,3 +87,36 @@ def test_under_inference_the_same_bits(name: str) -> None:
     with torch.inference_mode():
         inferred = getattr(ops, name)(*leaves, nb)
     assert torch.equal(inferred, getattr(ops, name)(*leaves, nb).detach())
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+def test_derivatives_of_reductions(reduce: str) -> None:
+    nb = GRAPHS["random"](4)
+    leaves = [double(nb.num_edges, 2), double(nb.num_src, 2, 3)]
+
+    def run(*tensors: Tensor) -> Tensor:
+        return ops.aggregate(*tensors, nb, reduce)
+
+    assert torch.autograd.gradcheck(run, leaves, nondet_tol=0.0)
+    assert torch.autograd.gradgradcheck(run, leaves)
+    for which in (0, 1):  # the gradient of one alone
+        own = leaves[which]
+        both = torch.autograd.grad(run(*leaves).sum(), own)
+        others = [t if t is own else t.detach() for t in leaves]
+        assert torch.equal(torch.autograd.grad(run(*others).sum(), own)[0], both[0])
+
+
+def test_a_reduction_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="reduce: got 'median', expected one of"):
+        ops.aggregate(None, torch.ones(4, 1, 1), GRAPHS["random"](4), "median")
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_the_largest_under_inference_and_compiled_is_the_same(reduce: str) -> None:
+    nb, value = GRAPHS["random"](7), double(7, 2, 3)
+    wanted = ops.aggregate(None, value, nb, reduce)
+    with torch.inference_mode():
+        assert torch.equal(ops.aggregate(None, value, nb, reduce), wanted.detach())
+    compiled = torch.compile(lambda v: ops.aggregate(None, v, nb, reduce), backend="aot_eager")
+    grads = [torch.autograd.grad(o.sin().sum(), value)[0] for o in (compiled(value), wanted)]
+    assert torch.equal(*grads)

@@ -34,6 +34,7 @@ def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> 
     torch.library.opcheck(ops.edge_dot, (query, key, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate, (weights, key, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate_by_sender, (weights, query, parts, NAME), **checks)
+    torch.library.opcheck(ops.aggregate_max, (weights, key, parts, NAME), **checks)
     torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices, NAME), **checks)
     torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr, NAME), **checks)
 

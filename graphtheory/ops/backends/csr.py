@@ -8,14 +8,22 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from graphtheory.ops import additive, additive_attention, fused, fused_edges, fused_topk, kernels
+from graphtheory.ops import (
+    additive,
+    additive_attention,
+    fused,
+    fused_edges,
+    fused_topk,
+    kernels,
+    reductions,
+)
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
 _RUN: dict[str, Callable[[Any, Backend], Any]] = {
     "edge_dot": kernels.edge_dot,
     "edge_softmax": kernels.edge_softmax,
-    "aggregate": kernels.aggregate,
+    "aggregate": reductions.aggregate,
     "additive_score": additive.run,
     "additive_attention": additive_attention.run,
     "attention": fused.attention,

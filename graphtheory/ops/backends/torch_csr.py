@@ -84,6 +84,38 @@ def aggregate(
     return out.to(dtype)
 
 
+def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
+    """Largest weights[e, h] * value[j, h] by row and feature [N, H, D], in the type of sums."""
+    weights, value = widened(weights, value)
+    out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
+    empty = (indptr.diff() == 0)[:, None]
+    for h in range(value.size(1)):
+        found = _segment(weights[:, h, None] * value[indices, h], indptr, "max")
+        out[:, h] = found.masked_fill(empty, 0)
+    return out
+
+
+def aggregate_max_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of weights ([0] if not asked for) and value; equal edges of a row share it."""
+    dtypes, rows = (weights.dtype, value.dtype), _rows(indptr, indices.size(0))
+    grad, out, weights, value = widened(grad, out, weights, value)
+    to_weights = torch.zeros_like(weights) if of_weights else weights.new_empty(0)
+    to_value = torch.zeros_like(value)
+    for h in range(value.size(1)):
+        x = value[indices, h]
+        hit = (weights[:, h, None] * x == out[rows, h]).to(value.dtype)
+        share = grad[:, h] / _segment(hit, indptr, "sum").clamp(min=1)
+        hit *= share[rows]
+        if of_weights:
+            to_weights[:, h] = (hit * x).sum(-1)
+        by_sender = (hit * weights[:, h, None])[perm]
+        to_value[:, h] = _segment(by_sender, t_indptr, "sum")
+    return to_weights.to(dtypes[0]), to_value.to(dtypes[1])
+
+
 def attention(
     indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,

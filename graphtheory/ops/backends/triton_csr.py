@@ -55,6 +55,8 @@ class TritonCSR(CSRBackend):
         reasons = list(triton_objections(device))
         if call.operation == "additive_score" and tensors[3].size(1) > 0:
             reasons.append("it has no kernel for features of edges")
+        if isinstance(call, Call) and call.options in (("max",), ("min",)):
+            reasons.append(f"it has no kernel for reduce={call.options[0]!r}")
         return reasons
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:

@@ -60,3 +60,6 @@ def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.Monk
     )
     assert featured.chosen == "torch_csr"
     assert "no kernel for features of edges" in featured.reasons["triton_csr"]
+    largest = ops.explain(ops.aggregate, edges, x, nb, "max")
+    assert largest.chosen == "torch_csr"
+    assert "no kernel for reduce='max'" in largest.reasons["triton_csr"]

@@ -11,6 +11,7 @@ from graphtheory.ops.backends.cpu.gat.attention import (
 )
 from graphtheory.ops.backends.cpu.gat.score import score as additive_score
 from graphtheory.ops.backends.cpu.gat.score import score_backward as additive_score_backward
+from graphtheory.ops.backends.cpu.maxima import aggregate_max, aggregate_max_backward
 from graphtheory.ops.backends.cpu.primitives import (
     aggregate,
     edge_dot,
@@ -27,6 +28,8 @@ __all__ = [
     "additive_score",
     "additive_score_backward",
     "aggregate",
+    "aggregate_max",
+    "aggregate_max_backward",
     "attention",
     "attention_backward",
     "edge_attention",

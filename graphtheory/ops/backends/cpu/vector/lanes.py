@@ -9,6 +9,8 @@ many numbers.
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -16,6 +18,7 @@ from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.llvm import (
+    Vectors,
     call_llvm,
     dot_product,
     fixed,
@@ -36,6 +39,10 @@ def _leaky(v, x, slope):
     return v.where(">", x, 0.0, x, low)
 
 
+def _or_nan(v, x, y):
+    return v.where("!=", y, y, y, v.where(">", y, x, y, x))
+
+
 _clear = lane_by_lane(lambda v, old: fixed(old, 0.0))
 _put = lane_by_lane(lambda v, old, w, x: v.times(w, x))
 _add = lane_by_lane(lambda v, old, w, x: v.plus(old, v.times(w, x)))
@@ -53,6 +60,13 @@ _leaky_sum = lane_by_lane(
 )
 _leaky_flow = lane_by_lane(
     lambda v, old, slope, x, y, z: v.where(">", _sum(v, x, y, z), 0.0, old, v.times(old, slope))
+)
+_raise_by = lane_by_lane(lambda v, old, w, x: _or_nan(v, old, v.times(w, x)))
+_count = lane_by_lane(
+    lambda v, old, w, x, y: v.plus(old, v.where("==", v.times(w, x), y, 1.0, 0.0))
+)
+_add_hits = lane_by_lane(
+    lambda v, old, w, x, y, z: v.plus(old, v.where("==", v.times(w, x), y, v.times(w, z), 0.0))
 )
 _invert = lane_by_lane(lambda v, old: v.where("!=", old, 0.0, v.over(1.0, old), 1.0))
 
@@ -103,6 +117,49 @@ def multiply(out, at, x, at_x, n):
 def raise_to(out, at, x, at_x, n):
     """Out = x where x is larger."""
     _raise_to(out, at, n, x, at_x)
+
+
+@njit(inline="always")
+def raise_by(out, at, w, x, at_x, n):
+    """Out = w * x where that is larger or NaN, w a number."""
+    _raise_by(out, at, n, w, x, at_x)
+
+
+@njit(inline="always")
+def count_hits(out, at, w, x, at_x, y, at_y, n):
+    """Out += 1 where w * x = y, w a number."""
+    _count(out, at, n, w, x, at_x, y, at_y)
+
+
+@njit(inline="always")
+def add_hits(out, at, w, x, at_x, y, at_y, z, at_z, n):
+    """Out += w * z where w * x = y, w a number."""
+    _add_hits(out, at, n, w, x, at_x, y, at_y, z, at_z)
+
+
+@intrinsic
+def dot_product_of_hits(_, w, x, at_x, y, at_y, z, at_z, n):
+    """Of n numbers of the arrays x and z where w * x is y."""
+
+    def code(context, builder, _signature, args):
+        vectors, (w_, a, at_a, b, at_b, c, at_c, n) = Vectors(context, builder, x.dtype), args
+
+        def products(at: Any, width: int) -> Any:
+            own = vectors.load(x, a, builder.add(at_a, at), width)
+            wanted = vectors.load(y, b, builder.add(at_b, at), width)
+            product = vectors.times(own, vectors.load(z, c, builder.add(at_c, at), width))
+            scaled = vectors.times(vectors.fill(w_, width), own)
+            return vectors.where("==", scaled, wanted, product, 0.0)
+
+        return vectors.fold(n, products, vectors.plus, vectors.sum)
+
+    return x.dtype(w, x, at_x, y, at_y, z, at_z, n), code
+
+
+@njit(inline="always")
+def dot_hits(w, x, at_x, y, at_y, z, at_z, n):
+    """Sum of x * z where w * x = y, w a number."""
+    return dot_product_of_hits(w, x, at_x, y, at_y, z, at_z, n)
 
 
 @njit(inline="always")
