@@ -14,8 +14,9 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.dense import Linear
 
-from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, GPSConv, TransformerConv
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, GPSConv, TransformerConv, weighted_sums
 from graphtheory.nn.conv.on_core import OnCore
+from graphtheory.nn.conv.weighted_sums import WeightedSums
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.TransformerConv: TransformerConv,
@@ -23,6 +24,12 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.GATv2Conv: GATv2Conv,
     pyg.GCNConv: GCNConv,
     pyg.GPSConv: GPSConv,
+    pyg.SAGEConv: weighted_sums.SAGEConv,
+    pyg.GINConv: weighted_sums.GINConv,
+    pyg.GraphConv: weighted_sums.GraphConv,
+    pyg.ChebConv: weighted_sums.ChebConv,
+    pyg.SGConv: weighted_sums.SGConv,
+    pyg.APPNP: weighted_sums.APPNP,
 }
 _NAMES = {kind.__name__ for kind in _DROP_INS}
 _METHODS = (
@@ -82,6 +89,8 @@ class Acceleration:
             for name in ("_kept_edges", "_kept_matrix"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
+            if issubclass(_DROP_INS[before], WeightedSums):
+                vars(layer).pop("propagate", None)
 
     def __str__(self) -> str:
         rows = [("swapped", name or "(model)", kind.__name__, "") for name, kind, _ in self.swapped]
@@ -97,7 +106,9 @@ def accelerate(model: nn.Module) -> Acceleration:
     """Swap the layers of a PyG model for those of `graphtheory.nn`, in place.
 
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv` and `GPSConv` of PyG in the model,
-    itself included, becomes the one of `graphtheory.nn`, with the same results. Only its class
+    itself included, becomes the one of `graphtheory.nn`, with the same results; `SAGEConv`,
+    `GINConv`, `GraphConv`, `ChebConv`, `SGConv` and `APPNP` with a sum, mean, largest or smallest
+    keep PyG's forward and reduce by `ops.aggregate`. Only its class
     changes: it stays the same object with the same parameters, hooks and mode, so optimizers,
     shared layers and state dicts remain valid. Attention dropout draws other random numbers, and
     the docstrings of the new layers say what else differs. TorchScript compiles PyG's own layer in
@@ -145,6 +156,8 @@ def accelerate(model: nn.Module) -> Acceleration:
             kept.append(Kept(name, type(layer), reason))
     for layer, swap in layers:
         layer.__class__ = swap.after
+        if issubclass(swap.after, WeightedSums):  # PyG's own, after an explanation
+            vars(layer).pop("propagate", None)
     return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers)
 
 
@@ -211,6 +224,10 @@ def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:
         method = vars(layer).get(name)
         if method is not None and getattr(method, "__func__", None) not in own:
             yield f"its {name} was replaced"
+    if issubclass(_DROP_INS[type(layer)], WeightedSums):  # PyG's own forward runs its parts
+        if any(getattr(layer.aggr_module, hooks) for hooks in _HOOKS):
+            yield "a hook on its aggr_module, which the drop-in does not run edge by edge"
+        return
     for name, part in layer.named_children():
         if type(part) not in (Linear, SumAggregation):
             yield f"its {name} is a {type(part).__name__}, not PyG's own"

@@ -107,6 +107,11 @@ OPTIONS = [
     ("TransformerConv", {"heads": 3, "beta": True}),
     ("TransformerConv", {"heads": 2, "concat": False, "edge_dim": 2, "bias": False}),
     ("TransformerConv", {"root_weight": False, "flow": "target_to_source"}),
+    *(("SAGEConv", {"aggr": aggr}) for aggr in ("sum", "mean", "max", "min")),
+    ("SAGEConv", {"normalize": True, "project": True, "flow": "target_to_source"}),
+    *(("GraphConv", {"aggr": aggr, "weights": True}) for aggr in ("sum", "mean", "max")),
+    ("ChebConv", {"K": 3}),
+    ("SGConv", {"K": 2, "weights": True}),
 ]
 
 
@@ -133,6 +138,32 @@ class Bipartite(nn.Module):
         return self.layer((x_src, x_dst), edge_index)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")  # torch, of PyG's sum by a matrix
+@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv", "GINConv"])
+def test_weighted_sums_take_pairs_matrices_and_hooks(name) -> None:
+    sparse = pytest.importorskip("torch_sparse")
+    layer = pyg.GINConv(nn.Linear(6, 3)) if name == "GINConv" else getattr(pyg, name)((6, 6), 3)
+    edges = graph(NODES, RECEIVERS).unique(dim=1)
+    x_src, x_dst = torch.randn(NODES, 6), torch.randn(RECEIVERS, 6)
+    weight = torch.rand(edges.size(1)) if name == "GraphConv" else None
+    matrix = sparse.SparseTensor.from_edge_index(edges, weight, (NODES, RECEIVERS)).t()
+    calls = [((x_src, x_dst), edges), ((x_src, x_dst), matrix)]
+    calls.append(((x_src, None), edges, *([weight] if name == "GraphConv" else ())))
+    wanted = [layer(*call, size=(NODES, RECEIVERS)) for call in calls]
+    report, counts = accelerate(layer), []
+    assert report.swapped and not report.kept
+    for call, one in zip(calls, wanted, strict=True):
+        torch.testing.assert_close(layer(*call, size=(NODES, RECEIVERS)), one)
+    hook = layer.register_message_forward_hook(lambda *args: counts.append(1))
+    torch.testing.assert_close(layer(*calls[0]), wanted[0])
+    hook.remove()
+    again = copy.deepcopy(layer)
+    torch.testing.assert_close(again(*calls[0]), wanted[0])
+    assert counts == [1]
+    report.undo()
+    torch.testing.assert_close(layer(*calls[0]), wanted[0])
+
+
 @pytest.mark.parametrize("name", NAMES[:3])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_two_sets_of_nodes(name, dtype) -> None:
@@ -153,6 +184,9 @@ MODELS = {
     "GPS": lambda: pyg.Sequential(
         "x, e", [(pyg.GPSConv(6, pyg.TransformerConv(6, 6), heads=2), "x, e -> x")]
     ),
+    "GIN": lambda: models.GIN(6, 8, 2, 4),
+    "APPNP": lambda: pyg.Sequential("x, e", [(pyg.APPNP(3, 0.1), "x, e -> x"), nn.Linear(6, 3)]),
+    "SAGE": lambda: models.GraphSAGE(6, 8, 2, 4, aggr="max"),
     "RECT_L": lambda: models.RECT_L(6, 8, dropout=0.0),
     "the layer itself": lambda: pyg.GATv2Conv(6, 4),
 }
@@ -388,7 +422,7 @@ def after_a_call_on_a_matrix():
 
 
 REASONS = {
-    "no drop-in for this class": lambda: pyg.SAGEConv(6, 4),
+    "no drop-in for this class": lambda: pyg.TAGConv(6, 4),
     "a subclass of GATConv, which may compute something else": lambda: Doubled(6, 4),
     "a subclass of GATConv, which may": lambda: with_edges(
         lambda conv: parametrize.register_parametrization(conv, "att_src", nn.Identity())
@@ -440,13 +474,13 @@ def test_what_cannot_be_swapped_is_kept_and_says_why(reason) -> None:
 
 
 def test_the_report_reads_as_a_table() -> None:
-    report = accelerate(nn.ModuleDict({"one": pyg.GCNConv(6, 4), "other": pyg.SAGEConv(6, 4)}))
+    report = accelerate(nn.ModuleDict({"one": pyg.GCNConv(6, 4), "other": pyg.TAGConv(6, 4)}))
     assert str(report).splitlines() == [
         "layers: 1 swapped, 1 kept",
         "swapped  one    GCNConv",
-        "kept     other  SAGEConv  no drop-in for this class",
+        "kept     other  TAGConv  no drop-in for this class",
     ]
-    assert report.kept == (Kept("other", pyg.SAGEConv, "no drop-in for this class"),)
+    assert report.kept == (Kept("other", pyg.TAGConv, "no drop-in for this class"),)
     assert "(model)" in str(accelerate(pyg.GATConv(6, 4)))
 
 

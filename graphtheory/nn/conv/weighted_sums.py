@@ -1,0 +1,106 @@
+"""PyG's layers whose message is a neighbor's features times a number, on the core.
+
+Their `forward` is PyG's own; only `propagate`, which gathers and scatters messages there, is ours.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.conv import MessagePassing
+
+from graphtheory import ops
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import read, stored_values
+from graphtheory.ops.edge import Reduction
+
+_REDUCTIONS: dict[type, Reduction] = {
+    SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min",
+}  # fmt: skip
+
+
+class WeightedSums(on_core.OnCore):
+    """Mixin of a layer whose `propagate` reduces weighted features; list it before PyG's layer.
+
+    Attributes:
+        weight_name: The argument of `propagate` that is one number per edge, if there is one.
+    """
+
+    weight_name: ClassVar[str | None] = None
+
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
+        if type(layer.aggr_module) not in _REDUCTIONS:
+            raise ValueError(f"aggr: got {layer.aggr!r}, expected 'sum', 'mean', 'max' or 'min'")
+        if layer.decomposed_layers != 1:
+            raise ValueError(f"decomposed_layers: got {layer.decomposed_layers}, expected 1")
+        if layer.node_dim != -2:
+            raise ValueError(f"node_dim: got {layer.node_dim}, expected -2")
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """Keep this `propagate`, which PyG would replace by one that it generates."""
+
+    def __prepare_scriptable__(self) -> MessagePassing:
+        """PyG's layer with the same parameters, which `torch.jit.script` compiles instead."""
+        twin: Any = copy.copy(self)
+        twin.__class__ = next(k for k in type(self).__mro__ if not issubclass(k, on_core.OnCore))
+        return twin
+
+    def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
+        """The reduced features [N_dst, F] of the neighbors."""
+        x = kwargs["x"]
+        x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
+        weight = None if self.weight_name is None else kwargs[self.weight_name]
+        # what a pair means with the flow reversed, and more axes of nodes, only PyG's way knows
+        odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
+        if self.needs_messages() or odd or (x is not x_src and self.flow != "source_to_target"):
+            edge_index = self.for_messages(edge_index)
+            return MessagePassing.propagate(self, edge_index, size=size, **kwargs)
+        num_dst = on_core.num_receivers(x_src, x_dst, size)
+        adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        stored = None if self.weight_name is None else stored_values(edge_index)
+        weight = weight if stored is None else stored
+        if weight is not None:
+            weight = adj.to_rows(weight.flatten())[:, None]
+        reduce = _REDUCTIONS[type(self.aggr_module)]
+        return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce)[:, 0]
+
+    # what PyG puts on a layer while it is explained, and afterwards
+    _orig_propagate, _jinja_propagate = MessagePassing.propagate, propagate
+
+
+class SAGEConv(WeightedSums, pyg.SAGEConv):
+    """PyG's `SAGEConv` with a sum, mean, largest or smallest over the neighbors by `ops`."""
+
+
+class GINConv(WeightedSums, pyg.GINConv):
+    """PyG's `GINConv` with its sum over the neighbors by `ops`."""
+
+
+class GraphConv(WeightedSums, pyg.GraphConv):
+    """PyG's `GraphConv` with its sum over the neighbors by `ops`."""
+
+    weight_name = "edge_weight"
+
+
+class ChebConv(WeightedSums, pyg.ChebConv):
+    """PyG's `ChebConv` with the sums of its recurrence by `ops`."""
+
+    weight_name = "norm"
+
+
+class SGConv(WeightedSums, pyg.SGConv):
+    """PyG's `SGConv` with its K sums over the neighbors by `ops`."""
+
+    weight_name = "edge_weight"
+
+
+class APPNP(WeightedSums, pyg.APPNP):
+    """PyG's `APPNP` with its K sums over the neighbors by `ops`."""
+
+    weight_name = "edge_weight"
