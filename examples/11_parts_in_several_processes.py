@@ -55,6 +55,7 @@ for step, batch in enumerate(batch for _ in range(5) for batch in loader):
 mean = torch.stack(losses).view(-1, together).sum(1)
 if processes > 1:
     distributed.all_reduce(mean)
+    del model  # it holds the group, whose threads must not outlive the interpreter
     distributed.destroy_process_group()
 if rank == 0:
     print(f"loss {mean[0]:.6f} ... {mean[-1]:.6f} in {len(mean)} steps")

@@ -20,7 +20,7 @@ def test_a_quick_run_measures_every_network(
 ) -> None:
     vision.main(threads=torch.get_num_threads(), quick=True)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * (6 + 5)  # forward and training: six networks, five beside DeiT-S
+    assert len(lines) == 2 * (8 + 7)  # forward and training: eight networks, seven beside DeiT-S
     for what in ("forward", "training step"):
         assert any(line.startswith(f"{what}, DeiT-S, TopK(0.5) over DeiT-S") for line in lines)
     assert all("gmacs" in line for line in lines)
