@@ -12,14 +12,12 @@ MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile what a loop does to a chunk, a row or a tile, without counts of references.
+    """Compile what a loop does to a chunk, a row or a tile into each loop that calls it.
 
-    Counting, each array that is named costs an atomic call, and threads wait for one another. So a
-    part cannot allocate, and is given what it works in.
+    A part that stayed a function of its own would stand in the machine code of every loop that
+    calls it, optimized with that loop and so with sums in an order of its own, and the linker would
+    take the copy that the process met first: bits would depend on what was compiled or loaded from
+    disk before. Arrays are not reference-counted: each that is named would cost an atomic call, and
+    threads would wait for one another. So a part cannot allocate, and is given what it works in.
     """
-    return njit(cache=True, fastmath=MATH, _nrt=False)(function)
-
-
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a part that becomes part of those that call it."""
     return njit(forceinline=True, fastmath=MATH, _nrt=False)(function)

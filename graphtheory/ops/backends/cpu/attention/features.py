@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from graphtheory.ops.backends.cpu.attention.rows import cut, first_item, first_row, kept
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
-from graphtheory.ops.backends.cpu.decorators import inlined, part
+from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot
 
 
-@inlined
+@part
 def add_dots(i, low, high, query, features, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
     heads, width, dim = query.shape[1], query.shape[2], features.shape[1]
@@ -27,7 +27,7 @@ def add_dots(i, low, high, query, features, row, out):
                 out[e, h] += query[i, h, dim + row[e]]
 
 
-@inlined
+@part
 def add_sums(at, low, high, weights, scale, p, seed, features, row, out):
     """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
     heads, width, dim, real = out.shape[1], out.shape[2], features.shape[1], weights.dtype.type
@@ -42,7 +42,7 @@ def add_sums(at, low, high, weights, scale, p, seed, features, row, out):
                 out[at, h, dim + row[e]] += w
 
 
-@inlined
+@part
 def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, out):
     """Write out[e] of edges low..high-1 of row i, see `slopes`."""
     heads, width, dim = weights.shape[1], grad.shape[2], out.shape[1]

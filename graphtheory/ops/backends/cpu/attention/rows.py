@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
-from graphtheory.ops.backends.cpu.decorators import inlined, part
+from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     add_product,
@@ -232,7 +232,7 @@ def _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x):
             add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
 
 
-@inlined
+@part
 def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
     """Add to out[i] what entries bring: scale * x[j, h] times their kept weights[e, h]."""
     if p > 0:
@@ -246,7 +246,7 @@ def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
                 add(out, near, weights[e, h] * scale, x, far, dim)
 
 
-@inlined
+@part
 def sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed, x):
     """Write to out[i] the sum of entries low..high-1; returns the next row to ask for."""
     heads, width = x.shape[1], x.shape[1] * x.shape[2]

@@ -18,7 +18,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     kept,
 )
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
-from graphtheory.ops.backends.cpu.decorators import inlined, part
+from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
@@ -35,7 +35,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 )
 
 
-@inlined
+@part
 def dots(low, high, indices, x, i, y, tile):
     """Write <x[i, h], y[j, h]>."""
     heads, dim = x.shape[1], x.shape[2]
@@ -45,7 +45,7 @@ def dots(low, high, indices, x, i, y, tile):
             tile[(t - low) * heads + h] = dot(x, at_i, y, at_j, dim)
 
 
-@inlined
+@part
 def finish(low, high, heads, perm, bias, bucket, table, scale, tile):
     """Of dot products make logits."""
     one = tile.dtype.type(1)
@@ -70,7 +70,7 @@ def drop(low, high, heads, perm, p, seed, tile):
             tile[place] = tile[place] / real(1 - p) if stays else real(0)
 
 
-@inlined
+@part
 def spread(low, high, indices, tile, scale, x, out, at):
     """Add scale * tile * x[j] to out[at]."""
     heads, dim = x.shape[1], x.shape[2]
@@ -80,7 +80,7 @@ def spread(low, high, indices, tile, scale, x, out, at):
             add(out, near, w, x, (indices[t] * heads + h) * dim, dim)
 
 
-@inlined
+@part
 def exponentials(n, norm, top, heads, tile):
     """Of n logits a head make exp(logit - size), the size being the largest of the row so far.
 
@@ -100,7 +100,7 @@ def exponentials(n, norm, top, heads, tile):
     exp(tile, rise, heads)
 
 
-@inlined
+@part
 def sum_part(
     out, norm, at, i, low, high, asked, indices, query, key, value, bias, bucket, table, scale,
     p, seed, tile,

@@ -19,7 +19,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
 )
 from graphtheory.ops.backends.cpu.attention.tiles import dots, drop, finish, spread
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
-from graphtheory.ops.backends.cpu.decorators import inlined, part
+from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
@@ -33,7 +33,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 )
 
 
-@inlined
+@part
 def query_part(
     of_query, rest, facts, at, spare, i, low, high, asked, indices, query, key, value, grad, norm,
     bias, bucket, table, scale, p, seed, tile, flow,
@@ -153,7 +153,7 @@ def merge_queries(
         chunk = next_chunk(turns)
 
 
-@inlined
+@part
 def weigh(low, high, perm, receivers, facts, p, seed, tile, flow):
     """Of logits make weights, and of gradients of the kept weights those of the logits."""
     heads = facts.shape[2]
@@ -168,7 +168,7 @@ def weigh(low, high, perm, receivers, facts, p, seed, tile, flow):
         softmax_slope(flow, here, tile, here, facts, share + heads, heads)
 
 
-@inlined
+@part
 def sender_part(
     of_key, of_value, at, j, low, high, asked, chunk, of_logits, tables, receivers, perm, query,
     key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
