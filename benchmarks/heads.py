@@ -100,9 +100,7 @@ def parts(head: TransformerHead, x: Tensor) -> dict[str, Callable[[], object]]:
 
     def attention() -> None:
         for block in head.blocks:
-            query, key, value = (
-                t.detach().requires_grad_() for t in block.attention.project(seen)
-            )
+            query, key, value = (t.detach().requires_grad_() for t in block.attention.project(seen))
             block.attention.pattern(query, key, value, clique).sum().backward()
 
     def mlps() -> None:
