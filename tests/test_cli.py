@@ -808,3 +808,21 @@ def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
         assert expected in found["environment"]["device"]
     assert torch.get_num_threads() == 2
     assert "--threads: got 0" in refused(run("train", *KARATE, "--threads", "0"))
+
+
+# Doctor -------------------------------------------------------------------------------------------
+
+
+def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
+
+
+def test_doctor_prints_one_json_document(run: Run) -> None:
+    code, out, err = run("doctor", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["backends"]["reference"].startswith("could run it")
+    assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]

@@ -16,6 +16,7 @@ import tyro
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
+from graphtheory.cli.doctor import Doctor
 from graphtheory.cli.reproduce import Reproduce
 from graphtheory.cli.show import Command, RefusedError, Screen, console
 from graphtheory.cli.train import Train
@@ -32,8 +33,9 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
   graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
 
 `graphtheory COMMAND --help` explains a command, `graphtheory datasets` lists the graphs,
-`graphtheory --version` the version. DATA is a folder with the raw files; $GRAPHTHEORY_DATA may
-name it once and for all. Exit codes: 0 done, 2 wrong usage or input, 130 Ctrl-C, 1 all else."""
+`graphtheory doctor` what works here, `graphtheory --version` the version. DATA is a folder with
+the raw files; $GRAPHTHEORY_DATA may name it once and for all. Exit codes: 0 done, 2 wrong usage or
+input, 130 Ctrl-C, 1 all else."""
 
 _COMMANDS: dict[str, type[Command]] = {
     "train": Train,
@@ -42,6 +44,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "diagnose": Diagnose,
     "reproduce": Reproduce,
     "datasets": Datasets,
+    "doctor": Doctor,
 }
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
 

@@ -14,7 +14,7 @@ from graphtheory import plot
 from graphtheory.report.table import Table
 
 _CSS = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 58rem; padding: 2.5rem 1.25rem 4rem; color: #1d1f21;
   background: #fff; font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
@@ -38,6 +38,13 @@ figure { margin: 1rem 0 1.5rem; }
 img { max-width: 100%; height: auto; display: block; }
 pre { background: #f5f6f7; border: 1px solid #e3e5e8; border-radius: 4px; padding: .75rem 1rem;
   overflow-x: auto; font-size: .9rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media screen and (prefers-color-scheme: dark) {
+  body { color: #e4e6e8; background: #16181b; }
+  .lead, th, .note, figcaption { color: #a9afb6; }
+  h2, th, td, pre { border-color: #3a3f45; }
+  pre { background: #212428; }
+  img { background: #fff; border-radius: 4px; }
+}
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   h2 { break-after: avoid; }

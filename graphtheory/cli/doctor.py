@@ -1,0 +1,76 @@
+"""`graphtheory doctor`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
+
+from graphtheory.cli.show import Command, Screen
+
+
+@dataclass(frozen=True)
+class Doctor(Command):
+    """Say what is installed, which backends run attention here, and why others do not.
+
+    Try:  graphtheory doctor
+          graphtheory doctor --json
+    """
+
+    json: bool = False
+    """One JSON document on the standard output in place of tables."""
+
+    def run(self, screen: Screen) -> None:
+        """Look and print."""
+        from graphtheory.bench.rows import Environment
+        from graphtheory.report.table import Table, pairs
+
+        here, backends, extras = Environment.here(), _backends(), _optional()
+        if self.json:
+            found = {"device": here.device, "versions": here.versions, "backends": backends}
+            screen.say(json.dumps(found | {"optional": extras}, indent=1))
+            return
+        screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
+        screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
+        rows = [(name, extra, found or "missing") for (name, extra, found) in _listed(extras)]
+        screen.table(Table("Optional", ("package", "extra", "version"), rows, words=3))
+
+
+def _backends() -> dict[str, str]:
+    """What each backend says to a small call of attention on this machine's fastest device."""
+    import torch
+
+    from graphtheory import ops
+    from graphtheory.graph import Neighborhood
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graph = Neighborhood.from_edge_index(edges, num_nodes=2).to(device)
+    x = torch.zeros(2, 1, 4, device=device)
+    why = ops.explain(ops.attention, x, x, x, graph)
+    names = ops.backend_names()
+    return {name: why.reasons.get(name, "runs a call on an edge list") for name in names}
+
+
+def _optional() -> dict[str, dict[str, Any]]:
+    """Extra -> package -> its version, None where it is missing; tools of developers aside."""
+    out: dict[str, dict[str, Any]] = {}
+    for line in requires("graphtheory") or ():
+        name, _, marker = line.partition(";")
+        package = name.partition(">")[0].strip()
+        extra = marker.partition("==")[2].strip(" \"'")
+        if extra and extra not in ("test", "docs", "dev"):
+            out.setdefault(extra, {})[package] = _version(package)
+    return out
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _listed(extras: dict[str, dict[str, Any]]) -> list[tuple[str, str, str | None]]:
+    return [(name, extra, v) for extra, found in extras.items() for name, v in found.items()]
