@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends.cpu.decorators import MATH
+from graphtheory.ops.backends.cpu.decorators import MATH, part
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed
 from graphtheory.ops.backends.cpu.vector.products import whole
 
@@ -80,7 +80,7 @@ def at_least(_, x, at, n, t):
     return types.int64(x, at, n, x.dtype), code
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def choose(x, step, rows, n, k, facts, first, h):
     """Write threshold, last place and largest of the n entries of each row, `step` apart in x.
 
@@ -133,7 +133,7 @@ def choose(x, step, rows, n, k, facts, first, h):
         left, steps = rest, steps + 1
 
 
-@njit(cache=True, fastmath=MATH)
+@part
 def last_equal(x, at, n, k, t):
     """Place of the last entry equal to t that is among the k largest."""
     missing, last = k, -1
@@ -145,7 +145,7 @@ def last_equal(x, at, n, k, t):
     return last
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def chosen(x, j, t, last):
     """Whether entry j stays; NaN is not below any threshold."""
     return not (x[j] < t or (x[j] == t and j > last))

@@ -14,7 +14,7 @@ from numba import njit
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.attention.rows import kept
-from graphtheory.ops.backends.cpu.decorators import MATH
+from graphtheory.ops.backends.cpu.decorators import MATH, part
 from graphtheory.ops.backends.cpu.topk.buckets import scale_and_look_up, tally
 from graphtheory.ops.backends.cpu.vector.lanes import multiply_by, slope
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed
@@ -62,7 +62,7 @@ def weights(_, x, at, n, t, top, share, g):
     return x.dtype(x, at, n, x.dtype, x.dtype, x.dtype, g), code
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
     """Scale rows of n dot products, the first of edge e, and look up their bias.
 
@@ -89,7 +89,7 @@ def tally_rows(sums, planes, step, rows, n, bucket, e):
         tally(sums, x, i * step, plane, n, bucket, e + i * n)
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def finish(x, at, n, bias, e, h):
     """Add a bias by edge, if any, to n logits, the first of which is edge e."""
     if bias.shape[0] > 0:
@@ -99,7 +99,7 @@ def finish(x, at, n, bias, e, h):
         x[at + j] = -np.inf
 
 
-@njit(cache=True, fastmath=MATH)
+@part
 def bar_late_ties(x, at, n, t, last):
     """Mask the entries equal to the threshold that come after the last place."""
     for j in range(last + 1, n):
@@ -107,7 +107,7 @@ def bar_late_ties(x, at, n, t, last):
             x[at + j] = -np.inf
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def drop(x, at, n, counter, heads, p, seed):
     """Dropout in place; entry j has the number counter + j * heads, that of its edge and head."""
     real = x.dtype.type
@@ -116,7 +116,7 @@ def drop(x, at, n, counter, heads, p, seed):
         x[at + j] = x[at + j] / real(1 - p) if stays else real(0)
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def weigh(x, at, n, facts, i, h):
     """Replace chosen logits by their exponentials, and all else by 0.
 
@@ -128,7 +128,7 @@ def weigh(x, at, n, facts, i, h):
     facts[i, h, 3] = x.dtype.type(1) / total if total != 0 else total
 
 
-@njit(cache=True, fastmath=MATH)
+@njit(forceinline=True, fastmath=MATH)
 def weigh_backward(x, g, at, n, facts, i, h):
     """The weights in place of the logits x, and in place of their gradient g that of the logits."""
     t, last, top, share = facts[i, h, 0], int(facts[i, h, 1]), facts[i, h, 2], facts[i, h, 3]
