@@ -35,9 +35,8 @@ if local == 0 and not folder.exists():  # once a machine
     GraphFolder.write(data, folder, part, attributes=["x", "y", "train_mask"])
 if processes > 1:
     distributed.barrier()
-kept = GraphFolder(folder)
 loader = PartitionLoader(
-    kept, kept.part, Compose(AddSelf(), SymmetricNormalize()), input_nodes=kept.node["train_mask"],
+    kept := GraphFolder(folder), kept.part, Compose(AddSelf(), SymmetricNormalize()), input_nodes=kept.node["train_mask"],
     batch_size=2, shuffle=True, rank=rank, world_size=processes,
 )  # fmt: skip
 torch.manual_seed(0)  # the same parameters in every process

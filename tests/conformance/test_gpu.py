@@ -128,7 +128,7 @@ def test_twice_gives_the_same_bits(bias: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [n for n in SHAPES if " by " not in n])
 def test_primitives(name: str, dtype: torch.dtype) -> None:
     for nodes in SIZES:
         for make in GRAPHS.values():

@@ -108,7 +108,8 @@ OPTIONS = [
     ("TransformerConv", {"heads": 2, "concat": False, "edge_dim": 2, "bias": False}),
     ("TransformerConv", {"root_weight": False, "flow": "target_to_source"}),
     *(("SAGEConv", {"aggr": aggr}) for aggr in ("sum", "mean", "max", "min")),
-    ("SAGEConv", {"normalize": True, "project": True, "flow": "target_to_source"}),
+    ("SAGEConv", {"normalize": True, "project": True}),
+    ("SAGEConv", {"normalize": True, "flow": "target_to_source"}),
     *(("GraphConv", {"aggr": aggr, "weights": True}) for aggr in ("sum", "mean", "max")),
     ("ChebConv", {"K": 3}),
     ("SGConv", {"K": 2, "weights": True}),
@@ -136,6 +137,12 @@ class Bipartite(nn.Module):
 
     def forward(self, x_src, x_dst, edge_index):
         return self.layer((x_src, x_dst), edge_index)
+
+
+def test_a_projected_pair_with_the_flow_reversed_stays_pygs() -> None:
+    layer = pyg.SAGEConv(6, 3, project=True, flow="target_to_source")
+    report = accelerate(nn.Sequential(layer))
+    assert "project=True" in str(report)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")  # torch, of PyG's sum by a matrix

@@ -102,5 +102,5 @@ def test_weights_made_in_inference_mode() -> None:
         weight = torch.tensor([0.0, 1.0])
         nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2).replace(weight=weight)
         assert FastGCN(count=1)(nb, generator=source()).num_edges == 1
-        weight.copy_(torch.tensor([1.0, 0.0]))
+        nb.weight.copy_(torch.tensor([1.0, 0.0]))  # a copy, which can be trained on
         assert FastGCN(count=1)(nb, generator=source()).indices.tolist() == [1]

@@ -58,6 +58,8 @@ class WeightedSums(on_core.OnCore):
         weight = None if self.weight_name is None else kwargs[self.weight_name]
         # what a pair means with the flow reversed, and more axes of nodes, only PyG's way knows
         odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
+        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
         if self.needs_messages() or odd or (x is not x_src and self.flow != "source_to_target"):
             edge_index = self.for_messages(edge_index)
             return MessagePassing.propagate(self, edge_index, size=size, **kwargs)
@@ -76,6 +78,13 @@ class WeightedSums(on_core.OnCore):
 
 class SAGEConv(WeightedSums, pyg.SAGEConv):
     """PyG's `SAGEConv` with a sum, mean, largest or smallest over the neighbors by `ops`."""
+
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
+        super().check_options(layer)
+        if layer.project and layer.flow != "source_to_target":
+            raise ValueError(f"flow: got {layer.flow!r} with project=True, expected the default")
 
 
 class GINConv(WeightedSums, pyg.GINConv):
