@@ -36,8 +36,8 @@ if local == 0 and not folder.exists():  # once a machine
 if processes > 1:
     distributed.barrier()
 loader = PartitionLoader(
-    kept := GraphFolder(folder), kept.part, Compose(AddSelf(), SymmetricNormalize()),
-    input_nodes=kept.node["train_mask"], batch_size=2, shuffle=True, rank=rank, world_size=processes,
+    kept := GraphFolder(folder), kept.part, Compose(AddSelf(), SymmetricNormalize()), batch_size=2,
+    input_nodes=kept.node["train_mask"], shuffle=True, rank=rank, world_size=processes,
 )  # fmt: skip
 torch.manual_seed(0)  # the same parameters in every process
 module = SampledGCN(64, 64, 10)
