@@ -56,8 +56,8 @@ class WeightedSums(on_core.OnCore):
         x = kwargs["x"]
         x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
         weight = None if self.weight_name is None else kwargs[self.weight_name]
-        # what a pair means with the flow reversed, and more axes of nodes, only PyG's way knows
         odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
+        # PyG's generated and its generic `propagate` read such a pair differently
         if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
         if self.needs_messages() or odd or (x is not x_src and self.flow != "source_to_target"):
