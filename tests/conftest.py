@@ -17,9 +17,13 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers() -> None:
-    """What a test draws without a generator is the same in every run."""
+def _same_numbers() -> Iterator[None]:
+    """What a test draws without a generator is the same in every run, and threads do not leak."""
     torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    yield
+    left, _ = torch.get_num_threads(), torch.set_num_threads(threads)
+    assert left == threads, f"the test leaves {left} threads to the next, it began with {threads}"
 
 
 @pytest.fixture

@@ -146,7 +146,8 @@ def test_line_of_text_and_back() -> None:
 def test_committed_logs_are_read(file: Path) -> None:
     log = SearchLog(file)
     assert len(list(log)) == len(log) > 0
-    assert all(0 <= candidate.val <= 1 for candidate in log)
+    errors = "molesol" in file.stem  # the others hold rates
+    assert all(0 <= candidate.val <= (4 if errors else 1) for candidate in log)
 
 
 def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-import torch
 
 from graphtheory.papers.grid import Grid, Measured, axis, label, unrecorded
 
@@ -58,10 +57,7 @@ def test_an_interrupted_figure_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     assert later.ran == told == [2, 3]
 
 
-def test_cells_side_by_side_make_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+def test_cells_side_by_side_make_the_same_rows(tmp_path: Path, two_threads: None) -> None:
     kept, told = tmp_path / "figure.jsonl", list[tuple[int, int]]()
     with pytest.raises(KeyboardInterrupt):
         OnThreads(9, fails=5).measure(Square(), kept=kept)
