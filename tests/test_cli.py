@@ -346,7 +346,8 @@ def test_bench_writes_everything(finished: Path) -> None:
     scores = {r["parameters"]: float(r["value"]) for r in rows if r["name"] == "test accuracy"}
     tests = [r["test"] for r in found["runs"] if r["model"] == "gt"]
     where = "dataset=karate; split=random-60-20-20; model=gt; options=defaults, not tuned"
-    assert scores[where] == pytest.approx(sum(tests) / 2)
+    (score,) = (value for name, value in scores.items() if name.startswith(where))
+    assert score == pytest.approx(sum(tests) / 2)
     report = (finished / "report.html").read_text(encoding="utf-8")
     assert report.count("<img") == 6 and not re.search(r"https?://", report)
     assert "graphtheory bench --dataset karate --epochs 3" in report
@@ -700,10 +701,11 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphtheory.bench.spaces import SPACES, Space
+    from graphtheory.bench import problem
+    from graphtheory.bench.spaces import Space
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setitem(SPACES, "karate", Space(2, 2, 1, axes))
+    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
     assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
@@ -827,3 +829,29 @@ def test_doctor_prints_one_json_document(run: Run) -> None:
     assert found["versions"]["torch"] == torch.__version__
     assert found["backends"]["reference"].startswith("could run it")
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
+
+
+def test_a_short_search_before_a_benchmark(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.bench import problem
+    from graphtheory.bench.spaces import Space
+
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--seeds", "1", "--out", "b")
+    assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
+    code, out, err = run(*words, "--budget", "2")
+    assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
+    tried = [json.loads(line) for line in (tmp_path / "b/search.jsonl").read_text().splitlines()]
+    written = json.loads((tmp_path / "b/results.json").read_text())
+    for model in ("mlp", "gcn"):
+        best = max((t for t in tried if t["trial"]["model"] == model), key=lambda t: t["val"])
+        used = written["settings"]["models"][model]
+        assert used["network"]["hidden"] == best["trial"]["network"]["hidden"]
+        assert used["optimizer"]["lr"] == best["trial"]["optimizer"]["lr"]
+    assert "candidate" in run(*words, "--budget", "2", "--resume")[2]
+    assert len((tmp_path / "b/search.jsonl").read_text().splitlines()) == 4
+    assert "--budget: got 2" in refused(run(*words, "--budget", "2", "--set", "lr=0.1"))
+    images = ("bench", "--dataset", "digits", "--models", "cnn", "--budget", "2")
+    assert "not for images" in refused(run(*images))

@@ -107,11 +107,13 @@ class GraphProblem(Problem):
         """The options to run for a model, tuned or default, with epochs and patience."""
         self.known_model(model)
         space, kept = self.space(model), kept_trial(self.key, model)
+        make: Any = GraphTrial.from_dict
+        default: Any = GraphTrial(model)
         if model == fingerprints.NAME:
-            trial: Any = fingerprints.FingerprintTrial(**kept) if kept else fingerprints.DEFAULT
-        else:
-            trial = GraphTrial.from_dict(kept) if kept else GraphTrial(model)
-        return trial, space.epochs, space.patience
+            make, default = lambda v: fingerprints.FingerprintTrial(**v), fingerprints.DEFAULT
+        if kept is None:
+            return default, space.epochs, space.patience
+        return make(kept[0]), *kept[1:]
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""

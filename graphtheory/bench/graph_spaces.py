@@ -72,6 +72,7 @@ def graph_space(graphs: int, nodes: int) -> Space:
         search_seeds=2 if graphs < _FEW else 1,
         shared=SHARED,
         extra=EXTRA,
+        first={},
         search_epochs=max(_LEAST, epochs // 2),
         make=make_graph_trial,
     )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.bench.facts import Facts
 from graphtheory.bench.finished import Settings
 from graphtheory.bench.graph_problem import GraphProblem, named_problem
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.problem import NodeProblem, Problem, Root
-from graphtheory.bench.spaces import DEFAULT, Space
-from graphtheory.bench.trial import NodeTrial, prepare
-from graphtheory.bench.tuned import tuned_trial
+from graphtheory.bench.trial import prepare
 from graphtheory.data.graph_sets import GraphSet
 from graphtheory.data.graphs import Data
 from graphtheory.data.own_graphs import graph_set
@@ -97,24 +97,15 @@ class OwnNodes(NodeProblem):
         """How its scores are read."""
         return measure_of(self.metric)
 
-    def space(self, model: str) -> Space:
-        """That of any graph without a space of its own."""
-        return self.in_batches(DEFAULT)
+    @cached_property
+    def facts(self) -> Facts:
+        """What its options follow from, by the split of seed 0."""
+        return Facts.of(self.data(0))
 
     @property
     def num_edges(self) -> int:
         """All of them."""
         return int(self.own.num_edges)
-
-    def trial(self, model: str) -> tuple[NodeTrial, int, int]:
-        """The options to run for a model, tuned or default, with epochs and patience."""
-        trial, epochs, patience = tuned_trial(self.key, model)
-        return trial.fitting(self.num_edges), epochs, patience
-
-    @property
-    def num_nodes(self) -> int:
-        """All of them."""
-        return int(self.own.num_nodes)
 
 
 class OwnGraphs(GraphProblem):

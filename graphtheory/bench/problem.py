@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar
 
 import torch
 
+from graphtheory.bench.facts import Facts
 from graphtheory.bench.finished import Settings
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.options import Options, checked_options, with_options
-from graphtheory.bench.spaces import Space, space_of
+from graphtheory.bench.spaces import Space, node_space
 from graphtheory.bench.trial import NodeTrial, Outcome, load, run_trial, task_of
 from graphtheory.bench.tuned import is_tuned, tuned_trial
 from graphtheory.data import graphs
@@ -145,17 +147,19 @@ class NodeProblem(Problem):
 
     def space(self, model: str) -> Space:
         """What the search may choose from, for every model."""
-        return self.in_batches(space_of(self.name))
+        space = node_space(self.facts)
+        size = NodeTrial("gcn").fitting(self.num_edges).sampling.batch_size
+        return space if size is None else space.along("batch_size", size)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What its options follow from, by the split of seed 0."""
+        return Facts.of(graphs.load(self.name, self.root, split=self.split))
 
     @property
     def num_edges(self) -> int:
         """Its edges, 0 where they are not known before it is read."""
         return dict(describe(self.name).counts).get("edges", 0)
-
-    def in_batches(self, space: Space) -> Space:
-        """The space itself, of a large graph with the nodes of a step as `trial` has them."""
-        size = NodeTrial("gcn").fitting(self.num_edges).sampling.batch_size
-        return space if size is None else space.along("batch_size", size)
 
     def buildable(self, trial: NodeTrial) -> NodeTrial:
         """The trial itself, after a look that its network can be built."""
@@ -167,11 +171,12 @@ class NodeProblem(Problem):
     @property
     def num_nodes(self) -> int:
         """All of them."""
-        return int(graphs.load(self.name, self.root, split=self.split).num_nodes)
+        return self.facts.nodes
 
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        trial, epochs, patience = tuned_trial(self.key, model, self.split)
+        space = None if is_tuned(self.key, model) else self.space(model)
+        trial, epochs, patience = tuned_trial(self.key, model, space)
         return trial.fitting(self.num_edges), epochs, patience
 
     def task(self, trial: NodeTrial, seed: int) -> tuple[Task, Source]:

@@ -1,16 +1,18 @@
-"""What the search on validation may choose from; the same axes for every network."""
+"""What the search on validation may choose from: the same axes for every network and graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
+from zlib import crc32
 
 import torch
 
+from graphtheory.bench.facts import Facts
 from graphtheory.bench.sampling import SAMPLERS, Sampling
 from graphtheory.bench.trial import NodeTrial
-from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NetworkConfig
 from graphtheory.train import AdamOptions
 
@@ -29,8 +31,9 @@ class Space:
         patience: Epochs without a better validation score.
         search_epochs: Upper bound for a candidate of the search; None is `epochs`.
         search_seeds: Splits (seeds) that a candidate is judged on, by mean validation score.
-        shared: Axes of every network: option -> values.
+        shared: Axes of every network: option -> values. A value may be several options at once.
         extra: Axes that one network has besides; a network that is not listed has none.
+        first: Options of the first candidate of every network, which no search has to find.
         make: A trial from a model and flat options; None is `make_trial`.
     """
 
@@ -39,32 +42,50 @@ class Space:
     search_seeds: int
     shared: dict[str, tuple[Any, ...]]
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+    first: Mapping[str, Any] | None = None
     search_epochs: int | None = None
     make: Callable[..., Any] | None = None
 
     def along(self, name: str, value: Any) -> Space:
         """The same with one option of every network set to a value."""
-        return replace(self, shared=self.shared | {name: (value,)})
+        first = None if self.first is None else {**self.first, name: value}
+        return replace(self, shared=self.shared | {name: (value,)}, first=first)
 
     def candidates(self, model: str, budget: int) -> list[Any]:
-        """`budget` different trials, drawn uniformly.
+        """`budget` different trials: the first one, then draws that take every value as often.
 
-        Candidate i of one network shares candidate i's options with every other network, as far as
-        both have them: gt and gt-plain differ in the encoding alone.
+        An axis of n values takes each of them once in every n draws, in random order. Candidate i
+        of one network shares candidate i's options with every other network, as far as both have
+        them: gt and gt-plain differ in the encoding alone.
         """
         axes = self.shared | self.extra.get(model, {})
         make = self.make or make_trial
+        draws = (
+            {name: values[_turn(name, len(values), i)] for name, values in axes.items()}
+            for i in range(50 * budget)
+        )
         found: dict[str, Any] = {}
-        for candidate in range(50 * budget):
+        for draw in draws if self.first is None else chain([dict(self.first)], draws):
             if len(found) == budget:
                 break
-            generator = torch.Generator().manual_seed(candidate)
-            draw = {
-                name: values[int(torch.randint(len(values), (), generator=generator))]
-                for name, values in axes.items()
-            }
-            found.setdefault(repr(draw), make(model, **draw))
+            trial = make(model, **_flat(draw))
+            found.setdefault(repr(trial), trial)
         return list(found.values())
+
+
+def _turn(name: str, count: int, draw: int) -> int:
+    """Which of its `count` values an axis takes in a draw."""
+    turn, place = divmod(draw, count)
+    generator = torch.Generator().manual_seed(crc32(f"{name} {turn}".encode()))
+    return int(torch.randperm(count, generator=generator)[place])
+
+
+def _flat(draw: Mapping[str, Any]) -> dict[str, Any]:
+    """A draw with the options of a value that is several of them."""
+    out: dict[str, Any] = {}
+    for name, value in draw.items():
+        out |= value if isinstance(value, Mapping) else {name: value}
+    return out
 
 
 def make_trial(model: str, **options: Any) -> NodeTrial:
@@ -87,12 +108,17 @@ def make_trial(model: str, **options: Any) -> NodeTrial:
     )  # fmt: skip
 
 
+_NORMED: dict[str, Any] = {"residual": False, "activation": "relu", "input_dropout": 0.0}
+_STACKS: tuple[dict[str, Any], ...] = (
+    {"residual": False, "batch_norm": False, "layer_norm": False},
+    _NORMED | {"batch_norm": True},
+    _NORMED | {"layer_norm": True},
+    {"residual": True},
+)
+"""Classic without a norm, or with one, as tuned classic networks have it; residual blocks."""
 _ATTENTION: dict[str, tuple[Any, ...]] = {"heads": (1, 4), "attention_dropout": (0.0, 0.3)}
-_GT = _ATTENTION | {"neighbors": ("1", "2"), "root_weight": (True, False)}
-
-
 _ON_SAMPLES: dict[str, tuple[Any, ...]] = {
-    "residual": (False,),
+    "stack": ({"residual": False},),
     "layers": (2, 3),
     "hidden": (64, 128),
     "dropout": (0.0, 0.2, 0.5),
@@ -100,140 +126,66 @@ _ON_SAMPLES: dict[str, tuple[Any, ...]] = {
     "share": (0.1, 0.3),
 }
 """Of sampled-gcn; its own stack has no residual connections, and takes less dropout."""
+_FEW_LABELS = 50  # of a class
+_EDGES = (100_000, 500_000)  # to which the widest and deepest are tried, and the next
+_PAIRS = 2_000_000  # of nodes within two hops, about
 
 
-def _space(
-    epochs: int, patience: int, search_seeds: int, shared: dict[str, tuple[Any, ...]],
-    gt: dict[str, tuple[Any, ...]] | None = None, others: dict[str, tuple[Any, ...]] | None = None,
-    search_epochs: int | None = None,
-) -> Space:  # fmt: skip
-    """Axes of the transformers and of the others besides, in place of the shared ones.
+def node_space(facts: Facts) -> Space:
+    """The space of a graph by what is known of it: its size, and how many labels a class has.
 
-    gat-res and gcn-res are residual, unless `others` says that the root term is all they have.
+    The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
+    depth, width, dropout), for every network. Wide and deep candidates are left out of graphs on
+    which they would train for an hour on a processor.
     """
-    gt, others = _GT | (gt or {}), others or {}
-    no, yes = others | {"residual": (False,)}, {"residual": (True,)} | others
+    small, middle = (facts.edges <= edges for edges in _EDGES)
+    gt = _ATTENTION | {
+        "root_weight": (True, False),
+        "neighbors": ("1", "2") if facts.two_hops <= _PAIRS else ("1",),
+    }
+    shared: dict[str, tuple[Any, ...]] = {
+        "stack": _STACKS,
+        "layers": (2, 3, 4, 6, 10) if small else (2, 3, 4) if middle else (2, 3),
+        "hidden": (64, 128, 256, 512) if small else (64, 128, 256) if middle else (64, 128),
+        "dropout": (0.2, 0.5, 0.7),
+        "lr": (0.001, 0.003, 0.01),
+        "weight_decay": (0.0, 5e-5, 5e-4, 5e-3),
+        "row_scale": (True, False),
+        "degree": (False, True),
+    }
     extra = {
         "gt": gt | {"bias_lr": (None, 0.05)},
         "gt-plain": gt,
-        "gcn": no,
-        "gcn-res": yes,
-        "gat": _ATTENTION | no,
-        "gat-res": _ATTENTION | yes,
-        "mlp": others,
+        "gat": _ATTENTION,
+        "gat-res": _ATTENTION,
         "sampled-gcn": _ON_SAMPLES,
     }
-    return Space(epochs, patience, search_seeds, shared, extra, search_epochs)
+    epochs = 200 if middle else 100
+    return Space(
+        epochs, patience=50 if middle else 30, search_seeds=3 if facts.nodes <= 3000 else 1,
+        shared=shared, extra=extra, first=recipe(facts), search_epochs=100 if middle else 60,
+    )  # fmt: skip
 
 
-_CLASSIC: dict[str, tuple[Any, ...]] = {
-    "residual": (False,),
-    "layers": (2,),
-    "hidden": (64, 128),
-    "dropout": (0.6, 0.8),
-    "lr": (0.01,),
-    "weight_decay": (5e-4, 1e-3, 2e-3),
-}
-_RESIDUAL: dict[str, tuple[Any, ...]] = {
-    "residual": (True, False),
-    "layers": (1, 2),
-    "hidden": (64,),
-    "dropout": (0.5, 0.7),
-    "lr": (0.003, 0.01),
-    "weight_decay": (5e-4, 5e-3),
-}
-_ROWS: dict[str, tuple[Any, ...]] = {"row_scale": (True, False)}
-_WIDER: dict[str, tuple[Any, ...]] = {
-    "weight_decay": (5e-4, 5e-3, 1e-2, 2e-2),
-    "activation": (None, "relu"),
-    "input_dropout": (None, 0.0),
-}
-"""What baselines may choose from besides, where they fell short of their known scores."""
-_WEBKB = _space(300, 100, 10, _RESIDUAL | _ROWS | {"hidden": (64, 128)}, others=_WIDER)
-_DEEP: dict[str, tuple[Any, ...]] = {
-    "residual": (False,),
-    "batch_norm": (True,),
-    "activation": ("relu",),
-    "input_dropout": (0.0,),
-    "hidden": (64,),
-    "dropout": (0.2,),
-    "weight_decay": (0.0,),
-}
+def recipe(facts: Facts) -> dict[str, Any]:
+    """Options of a model that nobody searched for, the same for every model.
 
-SPACES: dict[str, Space] = {
-    "digits": _space(60, 20, 1, _CLASSIC | {"dropout": (0.5,)}, {"root_weight": (True,)}),
-    "core-distance": _space(
-        100,
-        40,
-        1,
-        _RESIDUAL
-        | {
-            "hidden": (32, 128),
-            "ffn": (False, True),
-            "dropout": (0.0, 0.1),
-            "lr": (0.005, 0.01),
-            "weight_decay": (0.0, 5e-4),
-        },
-        {"attention_dropout": (0.0,), "root_weight": (True,)},
-        {"attention_dropout": (0.0,), "layers": (2, 3, 4, 6), "residual": (True, False)},
-    ),
-    "cora": _space(
-        200,
-        60,
-        5,
-        _CLASSIC,
-        {"root_weight": (False,), "hidden": (32, 64)},
-        {
-            "hidden": (32, 64, 128, 256),
-            "dropout": (0.6, 0.8, 0.9),
-            "weight_decay": (5e-4, 1e-3, 2e-3, 5e-3),
-        },
-    ),
-    "actor": _space(
-        150,
-        40,
-        3,
-        _RESIDUAL | _ROWS | {"hidden": (64, 128)},
-        {"root_weight": (True,)},
-        _WIDER | {"weight_decay": (5e-4, 5e-3, 1e-2)},
-    ),
-    "facebook": _space(
-        400,
-        30,
-        1,
-        _RESIDUAL | {"dropout": (0.3, 0.5), "weight_decay": (0.0, 5e-4)},
-        {"neighbors": ("1",)},
-        {"weight_decay": (0.0, 5e-4), "layers": (2,), "lr": (0.01,)},
-        search_epochs=120,
-    ),
-    "minesweeper": _space(
-        600,
-        250,
-        1,
-        _DEEP | {"layers": (8, 10), "lr": (0.005, 0.01)},
-        {"attention_dropout": (0.0,), "root_weight": (True,)},
-        {"attention_dropout": (0.0,), "residual": (False,)},
-        search_epochs=250,
-    ),
-    "tolokers": _space(
-        300,
-        100,
-        1,
-        _DEEP | {"layers": (3, 4), "lr": (0.003, 0.01), "degree": (True,), "dropout": (0.2, 0.5)},
-        {"attention_dropout": (0.0,), "root_weight": (True,), "neighbors": ("1",)},
-        {"attention_dropout": (0.0,), "residual": (False,)},
-        search_epochs=120,
-    ),
-    "cornell": _WEBKB,
-    "wisconsin": _WEBKB,
-    "chameleon-filtered": _space(
-        200, 60, 5, _RESIDUAL | {"row_scale": (False,), "degree": (True, False)}
-    ),
-}
-DEFAULT = _space(200, 50, 1, _RESIDUAL)
-"""Space of any other graph."""
+    With few labels a class two classic layers under strong dropout on scaled rows, as is the custom
+    on citation graphs; with more of them residual blocks on the features as they are.
+    """
+    if facts.labels_per_class < _FEW_LABELS:
+        return _FEW
+    return _MANY
 
 
-def space_of(dataset: str) -> Space:
-    """The space of a data set, by its name in any case."""
-    return SPACES.get(key(dataset), DEFAULT)
+_FEW: dict[str, Any] = {
+    "residual": False, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.8, "lr": 0.01,
+    "weight_decay": 1e-3, "row_scale": True,
+}  # fmt: skip
+_MANY: dict[str, Any] = {
+    "residual": True, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.5, "lr": 0.005,
+    "weight_decay": 5e-4, "row_scale": False,
+}  # fmt: skip
+
+DEFAULT = node_space(Facts(nodes=10_000, edges=100_000, labels_per_class=1000))
+"""That of a graph of which nothing is known."""

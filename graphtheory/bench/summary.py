@@ -154,7 +154,7 @@ def _flat(models: Mapping[str, str]) -> str:
 
 def _untold(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
     """Which options are defaults and which are set by hand, in words."""
-    alike = "one residual stack, width, dropout and step size"
+    alike = "one stack, width, dropout and step size"
     named, said = "Options", ""
     if set_by_hand:
         named, said = f"Options set by hand: {set_by_hand}. Other options", "tuned"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.bench.spaces import make_trial, space_of
+from graphtheory.bench.spaces import DEFAULT, Space
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
 from graphtheory.models.zoo import NAMES
@@ -21,52 +22,59 @@ def _read() -> dict[str, dict[str, Any]]:
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def tuned_trial(dataset: str, model: str, split: str | None = None) -> tuple[NodeTrial, int, int]:
+def tuned_trial(dataset: str, model: str, space: Space | None = None) -> tuple[NodeTrial, int, int]:
     """The trial to run for a model on a data set, with its epochs and patience.
 
-    A pair that was never searched gets default options: the same residual stack, width, dropout and
-    step size for every model, so that only the layer differs. The kind of split does not matter.
+    A pair that was never searched gets the first candidate of the space: the same stack, width,
+    dropout and step size for every model, so that only the layer differs.
+
+    Args:
+        dataset: Its name in any case, of any kind of split.
+        model: One of `zoo.NAMES`.
+        space: That of the graph; None is that of any graph with many labels.
 
     Raises:
         ValueError: An unknown model.
     """
     if model not in NAMES:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
-    space = space_of(dataset)
-    kept = kept_trial(dataset, model)
-    if kept is not None:
-        return NodeTrial.from_dict(kept), space.epochs, space.patience
-    default = make_trial(
-        model,
-        residual=True,
-        layers=2,
-        hidden=64,
-        heads=4,
-        dropout=0.5,
-        lr=0.005,
-        weight_decay=5e-4,
-    )
-    return default, space.epochs, space.patience
+    if (kept := _kept(dataset, model)) is not None:
+        return NodeTrial.from_dict(kept["trial"]), kept["epochs"], kept["patience"]
+    space = space or DEFAULT
+    return space.candidates(model, 1)[0], space.epochs, space.patience
 
 
-def kept_trial(dataset: str, model: str) -> dict[str, Any] | None:
-    """The options that a search has chosen, as plain values; None where none has."""
-    kept = _read().get(key(dataset), {}).get(model)
-    return None if kept is None else kept["trial"]
+def kept_trial(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | None:
+    """What a search has chosen, as plain values, with epochs and patience; None where none has."""
+    kept = _kept(dataset, model)
+    return None if kept is None else (kept["trial"], kept["epochs"], kept["patience"])
+
+
+def _kept(dataset: str, model: str) -> dict[str, Any] | None:
+    return _read().get(key(dataset), {}).get(model)
 
 
 def is_tuned(dataset: str, model: str) -> bool:
     """Whether a search has chosen this model's options on this data set."""
-    return model in _read().get(key(dataset), {})
+    return _kept(dataset, model) is not None
 
 
-def keep(chosen: dict[str, Judged], file: Path = FILE) -> None:
-    """Write the best candidates into `file`, other entries kept."""
+def keep(chosen: dict[str, Judged], spaces: Mapping[str, Space], file: Path | None = None) -> None:
+    """Write the best candidates into `file`, other entries kept.
+
+    Args:
+        chosen: By model.
+        spaces: By model; they say for how long the winner trains.
+        file: None is the one that `tuned_trial` reads.
+    """
+    file = file or FILE
     kept = json.loads(file.read_text()) if file.exists() else {}
     for model, judged in chosen.items():
         kept.setdefault(judged.dataset, {})[model] = {
             "val": judged.val,
             "parameters": judged.parameters,
+            "epochs": spaces[model].epochs,
+            "patience": spaces[model].patience,
             "trial": judged.trial.as_dict(),
         }
     ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}

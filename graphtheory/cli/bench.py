@@ -25,6 +25,7 @@ from graphtheory.cli.show import (
     refusing,
     set_aside,
     threads,
+    told_on_stop,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Bench(Command):
 
     Try:  graphtheory bench --dataset Cora --models gt,gt-plain,gat,gcn,mlp --seeds 10 --root DATA
           graphtheory bench --dataset ogbg-molesol --models gt,gine,ecfp --seeds 3 --root DATA
+          graphtheory bench --data graph.pt --budget 16
           graphtheory bench --data graphs.pt --set walk=16,layers=5
     """
 
@@ -86,6 +88,11 @@ class Bench(Command):
     patience: Count = None
     """Stop a run after so many epochs without a better validation score; without it the data set's
     own number."""
+    budget: Count = None
+    """Before, try so many candidates of each model's options on validation, of the models for which
+    no search has chosen any; 16 is what the tables of the documentation have. Tried candidates are
+    lines of search.jsonl and are not tried again. Without it such a model has default options, and
+    the output says so."""
     set: Settings = ()
     """Options of the models, instead of tuned or default ones, such as
     walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
@@ -112,6 +119,8 @@ class Bench(Command):
             raise RefusedError("--models: no name, expected one or more separated by commas")
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
+            if self.budget is not None:
+                raise RefusedError(f"--budget: got {self.budget}, not for images: a fixed recipe")
             bench_images(screen, self, models)
         elif self.image_size is not None:
             raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
@@ -146,7 +155,9 @@ class Bench(Command):
         from graphtheory.structure.distance import MAX_CUTOFF
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(1, threads=self.threads)
+        at_least(1, threads=self.threads, budget=self.budget)
+        if self.budget is not None and self.set:
+            raise RefusedError(f"--budget: got {self.budget}, expected none beside --set")
         at_least(0, distances=self.distances)
         if self.distances is not None and self.distances > MAX_CUTOFF:
             raise RefusedError(
@@ -167,18 +178,48 @@ class Bench(Command):
             tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{problem.name}")
+            out.mkdir(parents=True, exist_ok=True)
             bench = Benchmark(
                 problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
                 self.patience, options=read_options(self.set),
             )  # fmt: skip
             if told := bench.set_by_hand:
                 screen.say(f"Set by hand: {told}.")
-            out.mkdir(parents=True, exist_ok=True)
+        if self.budget is not None and (todo := bench.not_tuned()):
+            searched, chosen = self._searched(screen, problem, todo, out)
+            bench, log = replace(bench, chosen=chosen), [*log, *searched]
+        if default := bench.not_tuned():
+            screen.say(
+                f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
+                "validation first."
+            )
+        with refusing():
             if not self.resume:
                 set_aside(screen, out / "runs.jsonl")
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             say_known(screen, bench)
         return bench, log, out
+
+    def _searched(
+        self, screen: Screen, problem: Problem, models: tuple[str, ...], out: Path
+    ) -> tuple[list[Judged], dict[str, Any]]:
+        """What a search tried, and the best trial of each model."""
+        from graphtheory.bench.search import Search, best
+
+        kept = out / "search.jsonl"
+        with refusing():
+            search = Search(problem, models, self.budget or 0, log=kept)
+
+        def tell() -> None:
+            screen.say(f"\nWhat was tried is in {kept}; the same command goes on.")
+
+        with (
+            told_on_stop(tell),
+            threads(self.threads, problem.num_nodes),
+            screen.steps("candidate") as steps,
+        ):
+            found = search.run(steps)
+        return found, {m: judged.trial for m, judged in best(found, problem.measure).items()}
 
     def _distances(
         self, screen: Screen, problem: Problem, nodes: int, out: Path

@@ -96,6 +96,7 @@ class Tune(Command):
             log = study.run(steps)
         best = search.best(log, measure)
         screen.table(search_table(log, measure))
+        spaces = {model: problem.space(model) for model in best}
         for file in [out / "tuned.json", *([tuned.FILE] if self.keep else [])]:
-            tuned.keep(best, file)
+            tuned.keep(best, spaces, file)
         screen.say(f"Written to {out}: search.jsonl, tuned.json.")

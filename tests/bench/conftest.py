@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphtheory.bench import problem
-from graphtheory.bench.spaces import SPACES, Space
+from graphtheory.bench.spaces import Space
 from graphtheory.bench.trial import NodeTrial, Outcome, run_trial
 
 Listen = Callable[..., list[tuple[NodeTrial, int]]]
@@ -54,5 +54,5 @@ def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
         shared={"residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2)},
         extra={"gt": {"heads": (1, 2), "bias_lr": (None, 0.05)}},
     )
-    monkeypatch.setitem(SPACES, "karate", space)
+    monkeypatch.setattr(problem, "node_space", lambda _: space)
     return space

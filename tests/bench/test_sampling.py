@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import torch
 
+from graphtheory.bench.facts import Facts
 from graphtheory.bench.node_benchmark import Benchmark
 from graphtheory.bench.options import ignores, with_options
 from graphtheory.bench.problem import NodeProblem
 from graphtheory.bench.sampling import SAMPLERS, Sampling
-from graphtheory.bench.spaces import make_trial, space_of
+from graphtheory.bench.spaces import make_trial
 from graphtheory.bench.trial import NodeTrial, load, run_trial, task_of
 from graphtheory.models import SampledGCN, zoo
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
@@ -83,7 +84,9 @@ def test_networks_read_what_concerns_them(model: str) -> None:
     assert not ignores(other, "batch_size")
 
 
-def test_large_graphs_are_trained_on_in_batches() -> None:
+def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = Facts(nodes=2_000_000, edges=60_000_000, labels_per_class=4000)
+    monkeypatch.setattr(NodeProblem, "facts", facts)
     trial = make_trial("gt")
     assert trial.fitting(10_000_000) is trial
     assert trial.fitting(10_000_001).sampling == Sampling(batch_size=1024)
@@ -94,7 +97,6 @@ def test_large_graphs_are_trained_on_in_batches() -> None:
             assert NodeProblem(name).trial(model)[0].sampling.batch_size == size
             candidates = NodeProblem(name).space(model).candidates(model, 3)
             assert {trial.sampling.batch_size for trial in candidates} == {size}
-    assert NodeProblem("Cora").space("gt") is space_of("Cora")
     with pytest.raises(ValueError, match="fanout: got 5, expected a batch_size beside it"):
         with_options(trial, {"fanout": 5})
     assert with_options(trial, {"fanout": 5, "batch_size": 9}).sampling.fanout == 5

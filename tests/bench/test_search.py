@@ -79,8 +79,9 @@ def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeTrial, int]]) 
 
 
 def test_lines_of_another_data_set_or_split_do_not_count(
-    log: Path, runs: list[tuple[NodeTrial, int]]
+    log: Path, runs: list[tuple[NodeTrial, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(problem.NodeProblem, "facts", problem.NodeProblem("karate").facts)
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
     (line,) = list(SearchLog(log))
@@ -189,9 +190,11 @@ def test_unknown_model() -> None:
         Search("karate", ("sag",), budget=1).run()
 
 
-def test_a_longer_search_is_a_new_question(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_search_is_a_new_question(
+    log: Path, small_space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Search("karate", ("mlp",), budget=1, log=log).run()
-    longer = replace(problem.space_of("karate"), epochs=4)
-    monkeypatch.setattr(problem, "space_of", lambda _: longer)
+    longer = replace(small_space, epochs=4)
+    monkeypatch.setattr(problem, "node_space", lambda _: longer)
     assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
     assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4

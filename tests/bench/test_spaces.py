@@ -1,12 +1,23 @@
+from collections.abc import Mapping
 from math import prod
 
 import pytest
 
-from graphtheory.bench.spaces import DEFAULT, SPACES, Space, make_trial, space_of
+from graphtheory.bench.facts import Facts
+from graphtheory.bench.graph_spaces import graph_space
+from graphtheory.bench.problem import NodeProblem
+from graphtheory.bench.spaces import Space, make_trial, node_space, recipe
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.models import zoo
 
-every_space = pytest.mark.parametrize("space", [*SPACES.values(), DEFAULT], ids=[*SPACES, "other"])
+FACTS = {
+    "few labels": Facts(2708, 10_556, 20.0),
+    "small": Facts(183, 280, 17.6),
+    "middle": Facts(7650, 238_162, 574.0),
+    "large": Facts(18_660, 1_581_554, 4_600.0),
+}
+SPACES = {name: node_space(facts) for name, facts in FACTS.items()}
+every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 
@@ -20,6 +31,12 @@ def flat(trial: NodeTrial) -> dict[str, object]:
     )
 
 
+def holds(value: object, name: str, trial: NodeTrial) -> bool:
+    """Whether a trial has one value of an axis, or all options that it stands for."""
+    options = value if isinstance(value, Mapping) else {name: value}
+    return all(flat(trial)[option] == given for option, given in options.items())
+
+
 @every_model
 @every_space
 def test_candidates_are_the_same_again_distinct_and_a_prefix(space: Space, model: str) -> None:
@@ -28,30 +45,28 @@ def test_candidates_are_the_same_again_distinct_and_a_prefix(space: Space, model
     assert eight[:4] == four
     assert len(set(eight)) == len(eight)
     choices = prod(len(v) for v in (space.shared | space.extra.get(model, {})).values())
-    assert len(eight) == min(8, choices)
+    assert len(eight) == 8 < choices
 
 
 @every_model
 @every_space
 def test_candidates_lie_in_the_space_and_can_be_built(space: Space, model: str) -> None:
     axes = space.shared | space.extra.get(model, {})
-    for trial in space.candidates(model, 8):
+    first, *drawn = space.candidates(model, 8)
+    assert space.first is not None and first == make_trial(model, **space.first)
+    for trial in drawn:
         assert trial.model == model
-        assert all(flat(trial)[name] in values for name, values in axes.items())
+        for name, values in axes.items():
+            assert any(holds(value, name, trial) for value in values), name
+    for trial in (first, *drawn):
         zoo.build(model, trial.network, num_features=5, num_classes=3)
         zoo.pattern_of(model, trial.network)
 
 
 @every_space
-def test_the_common_axes_are_common(space: Space) -> None:
-    for model in zoo.NAMES:
-        own = space.extra.get(model, {})
-        for name, values in own.items():
-            common = space.shared.get(name, values)
-            # An own axis narrows a common one, but for width and for what the name decides; those
-            # that ours are compared with may have a wider one.
-            wider = name in ("hidden", "residual") or not model.startswith("gt")
-            assert set(values) <= set(common) or wider, (model, name)
+def test_only_the_network_on_samples_narrows_a_common_axis(space: Space) -> None:
+    for model in set(zoo.NAMES) - {"sampled-gcn"}:
+        assert not set(space.extra.get(model, {})) & set(space.shared), model
 
 
 @every_space
@@ -62,15 +77,40 @@ def test_plain_transformer_has_the_choices_of_the_encoded_one(space: Space) -> N
 
 
 @every_space
-def test_every_value_is_drawn(space: Space) -> None:
-    drawn = [flat(t) for t in space.candidates("gt", 60)]
+def test_every_value_is_drawn_as_often(space: Space) -> None:
+    _, *drawn = space.candidates("gt", 61)
     for name, values in (space.shared | space.extra["gt"]).items():
-        assert {d[name] for d in drawn} == set(values)
+        counts = [sum(holds(value, name, trial) for trial in drawn) for value in values]
+        assert max(counts) - min(counts) <= 1, (name, counts)
 
 
-def test_space_by_name_in_any_case() -> None:
-    assert space_of("Cora") is SPACES["cora"]
-    assert space_of("a graph of your own") is DEFAULT
+def test_the_first_draws_of_a_set_of_graphs_have_both_norms() -> None:
+    trials = graph_space(1000, 30_000).candidates("gt", 3)
+    assert {trial.network.norm for trial in trials[1:]} == {"batch", "layer"}
+
+
+def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for facts in FACTS.values():
+        monkeypatch.setattr(NodeProblem, "facts", facts)
+        spaces = [NodeProblem(name).space("gt") for name in ("Cora", "Actor", "digits")]
+        assert spaces == [node_space(facts)] * 3
+    assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
+    assert SPACES["small"].extra["gt"]["neighbors"] == ("1", "2")
+    assert max(SPACES["large"].shared["hidden"]) < max(SPACES["small"].shared["hidden"])
+
+
+def test_a_recipe_follows_from_the_labels_of_a_class() -> None:
+    few, many = recipe(FACTS["few labels"]), recipe(FACTS["middle"])
+    assert few["row_scale"] and not many["row_scale"]
+    assert few["dropout"] > many["dropout"] and many["residual"]
+
+
+def test_facts_of_a_graph() -> None:
+    facts = NodeProblem("karate").facts
+    assert (facts.nodes, facts.edges) == (34, 156)
+    data = NodeProblem("karate").data(0)
+    assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
+    assert facts.two_hops == 156**2 / 34
 
 
 def test_unknown_option() -> None:
