@@ -841,6 +841,9 @@ def test_a_short_search_before_a_benchmark(
     monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
     words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--seeds", "1", "--out", "b")
     assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
+    kept = ("bench", "--dataset", "core-distance", "--models", "mlp", "--seeds", "1")
+    assert "not tuned" not in run(*kept, "--epochs", "1", "--out", "k")[1]
+    assert "defaults, not tuned: mlp" in run(*kept, "--epochs", "1", "--out", "n", "--no-kept")[1]
     code, out, err = run(*words, "--budget", "2")
     assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
     tried = [json.loads(line) for line in (tmp_path / "b/search.jsonl").read_text().splitlines()]

@@ -106,7 +106,7 @@ class GraphProblem(Problem):
     def trial(self, model: str) -> tuple[Any, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
         self.known_model(model)
-        space, kept = self.space(model), kept_trial(self.key, model)
+        space, kept = self.space(model), kept_trial(self.key, model) if self.kept else None
         make: Any = GraphTrial.from_dict
         default: Any = GraphTrial(model)
         if model == fingerprints.NAME:

@@ -38,11 +38,13 @@ class Problem(ABC):
         models: Names of the networks that fit.
         compared: Those that are compared where none are asked for.
         reads: What the networks read, in words.
+        kept: Whether options that earlier searches chose for this data are taken.
     """
 
     models: ClassVar[tuple[str, ...]]
     compared: ClassVar[tuple[str, ...]]
     reads: ClassVar[str]
+    kept = True
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         self.name, self.split, self.root = name, split, root
@@ -68,7 +70,7 @@ class Problem(ABC):
 
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
-        return is_tuned(self.key, model)
+        return self.kept and is_tuned(self.key, model)
 
     def checked_options(self, trials: Sequence[Any], given: Mapping[str, Any]) -> Options:
         """Options set by hand as these trials have them, after a look that they can be used here.
@@ -175,8 +177,11 @@ class NodeProblem(Problem):
 
     def trial(self, model: str) -> tuple[NodeTrial, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        space = None if is_tuned(self.key, model) else self.space(model)
-        trial, epochs, patience = tuned_trial(self.key, model, space)
+        if self.is_tuned(model):
+            trial, epochs, patience = tuned_trial(self.key, model)
+        else:
+            space = self.space(self.known_model(model))
+            trial, epochs, patience = space.candidates(model, 1)[0], space.epochs, space.patience
         return trial.fitting(self.num_edges), epochs, patience
 
     def task(self, trial: NodeTrial, seed: int) -> tuple[Task, Source]:

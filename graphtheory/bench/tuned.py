@@ -22,16 +22,16 @@ def _read() -> dict[str, dict[str, Any]]:
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def tuned_trial(dataset: str, model: str, space: Space | None = None) -> tuple[NodeTrial, int, int]:
+def tuned_trial(dataset: str, model: str) -> tuple[NodeTrial, int, int]:
     """The trial to run for a model on a data set, with its epochs and patience.
 
-    A pair that was never searched gets the first candidate of the space: the same stack, width,
-    dropout and step size for every model, so that only the layer differs.
+    A pair that was never searched gets the first candidate of the space of any graph with many
+    labels: the same stack, width, dropout and step size for every model, so that only the layer
+    differs.
 
     Args:
         dataset: Its name in any case, of any kind of split.
         model: One of `zoo.NAMES`.
-        space: That of the graph; None is that of any graph with many labels.
 
     Raises:
         ValueError: An unknown model.
@@ -40,8 +40,7 @@ def tuned_trial(dataset: str, model: str, space: Space | None = None) -> tuple[N
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
     if (kept := _kept(dataset, model)) is not None:
         return NodeTrial.from_dict(kept["trial"]), kept["epochs"], kept["patience"]
-    space = space or DEFAULT
-    return space.candidates(model, 1)[0], space.epochs, space.patience
+    return DEFAULT.candidates(model, 1)[0], DEFAULT.epochs, DEFAULT.patience
 
 
 def kept_trial(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | None:
