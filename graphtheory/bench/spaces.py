@@ -128,7 +128,7 @@ _ON_SAMPLES: dict[str, tuple[Any, ...]] = {
 """Of sampled-gcn; its own stack has no residual connections, and takes less dropout."""
 _FEW_LABELS = 50  # of a class
 _EDGES = (100_000, 500_000)  # to which the widest and deepest are tried, and the next
-_PAIRS = 2_000_000  # of nodes within two hops, about
+_PAIRS = 500_000  # of nodes within two hops, about
 
 
 def node_space(facts: Facts) -> Space:
