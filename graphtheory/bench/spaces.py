@@ -127,7 +127,7 @@ _ON_SAMPLES: dict[str, tuple[Any, ...]] = {
 }
 """Of sampled-gcn; its own stack has no residual connections, and takes less dropout."""
 _FEW_LABELS = 50  # of a class
-_EDGES = (100_000, 500_000)  # to which the widest and deepest are tried, and the next
+_EDGES = (30_000, 300_000)  # to which the widest and deepest are tried, and the next
 _PAIRS = 500_000  # of nodes within two hops, about
 
 
@@ -163,7 +163,7 @@ def node_space(facts: Facts) -> Space:
     epochs = 200 if middle else 100
     return Space(
         epochs, patience=50 if middle else 30, search_seeds=3 if facts.nodes <= 3000 else 1,
-        shared=shared, extra=extra, first=recipe(facts), search_epochs=100 if middle else 60,
+        shared=shared, extra=extra, first=recipe(facts), search_epochs=80 if middle else 60,
     )  # fmt: skip
 
 
