@@ -1,0 +1,57 @@
+"""`python -m battery`: run parts of it, print what they found, end with 1 if a promise broke."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+from battery.answers import answers
+from battery.line import Line, Part
+
+PARTS: dict[str, Part] = {"answers": answers}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Tries to break the library.
+
+    Args:
+        parts: Which; without any all of them.
+        share: Of the full number of trials: 1 is what the documentation's figures have.
+        seed: Of all draws.
+        out: File for the lines as JSON.
+    """
+
+    parts: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    share: float = 0.02
+    seed: int = 0
+    out: Path | None = None
+
+
+def main(options: Options) -> int:
+    """Exit code 1 if a promise is broken or a control was not seen."""
+    torch.set_num_threads(1)
+    for name in options.parts:
+        if name not in PARTS:
+            print(f"parts: got {name!r}, expected some of {', '.join(PARTS)}", file=sys.stderr)
+            return 2
+    lines: list[Line] = []
+    for name in options.parts or PARTS:
+        for line in PARTS[name](options.share, options.seed):
+            print(line, flush=True)
+            lines.append(line)
+    if options.out is not None:
+        options.out.write_text(json.dumps([line.as_dict() for line in lines], indent=1) + "\n")
+    broken = sum(not line.holds for line in lines)
+    print(f"{len(lines) - broken} of {len(lines)} promises hold.")
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options)))
