@@ -12,9 +12,17 @@ import torch
 import tyro
 
 from battery.answers import answers
+from battery.bits import bits
+from battery.damage import damage
+from battery.hostile import hostile
+from battery.kills import kills
 from battery.line import Line, Part
+from battery.memory import memory
 
-PARTS: dict[str, Part] = {"answers": answers}
+PARTS: dict[str, Part] = {
+    "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
+    "memory": memory,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,9 @@ OPERATIONS = (
         lambda t, nb, b: ops.additive_attention(
             t["value"], t["sent"], t["received"], nb, negative_slope=_SLOPE, backend=b
         ),
-        lambda e, a, g: truth.additive_attention(e, a["value"], a["sent"], a["received"], g, _SLOPE),
+        lambda e, a, grad: truth.additive_attention(
+            e, a["value"], a["sent"], a["received"], grad, _SLOPE
+        ),
     ),
     *(_reduction(reduce) for reduce in ("sum", "mean", "max", "min")),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 Settings = dict[str, Any]
 """All that decides what a run gives, as plain values."""
 V = TypeVar("V")
+_DIGEST = "sha256"
 
 
 class Finished(Generic[V]):
     """What finished runs gave, by the settings that they were made under.
 
     A line is ``{"settings": ..., "rows": ...}``; subclasses may write another form. Every line is
-    on the disk before `add` returns; a last line that a crash cut short is dropped.
+    on the disk before `add` returns; a last line that a crash cut short is dropped. A line ends
+    with a digest of itself, so that a changed digit is seen; lines without one are read as well.
 
     Args:
         path: The file; its folder is made when the first run is added. None keeps runs in memory.
@@ -44,7 +47,7 @@ class Finished(Generic[V]):
         self._runs: dict[str, tuple[Settings, V]] = {}
         for number, text in enumerate(_whole_text(path).splitlines(), 1):
             try:
-                settings, value = self.read(json.loads(text))
+                settings, value = self.read(_verified(json.loads(text)))
                 self._runs[self._name(settings)] = settings, value
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(
@@ -102,10 +105,29 @@ class Finished(Generic[V]):
 def add_line(path: Path, line: dict[str, Any]) -> None:
     """Append an object, on the disk before this returns; the folder is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    line = line | {_DIGEST: _digest(line)}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def _digest(line: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _verified(line: dict[str, Any]) -> dict[str, Any]:
+    """A line without its digest, which has to fit the others.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not isinstance(line, dict):
+        raise ValueError("it is no object")
+    digest = line.pop(_DIGEST, None)
+    if digest is not None and digest != _digest(line):
+        raise ValueError("it does not match its own digest")
+    return line
 
 
 def _whole_text(path: Path | None) -> str:

@@ -175,7 +175,7 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
     assert "test" not in log.read_text() and "123456" not in log.read_text()
     for line in log.read_text().splitlines():
         known = {"dataset", "trial", "val", "parameters", "seconds", "split"}
-        known |= {"seeds", "epochs", "patience"}
+        known |= {"seeds", "epochs", "patience", "sha256"}
         assert set(json.loads(line)) == known
 
 

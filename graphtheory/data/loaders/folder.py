@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -31,7 +32,8 @@ class GraphFolder(NodeSource):
     and the system keeps as many pages as there is memory for. A pattern that is not applied to some
     rows alone, such as ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes
     a copy of all edges in memory: apply it before, as `edge_weight`, or use `PartitionLoader`,
-    which applies it to the parts of a batch.
+    which applies it to the parts of a batch. A file that was cut short is noticed here; `verify`
+    reads all of them and notices every changed byte.
 
     Args:
         folder: What `write` wrote.
@@ -60,7 +62,7 @@ class GraphFolder(NodeSource):
         self, folder: str | PathLike[str], attributes: Sequence[str] | None = None
     ) -> None:
         self.folder, self.attributes = Path(folder), attributes
-        told = json.loads((self.folder / _TOLD).read_text())
+        told = _told_by(self.folder / _TOLD)
         indptr, indices = self._mapped(_INDPTR), self._mapped(_INDICES)
         weight = self._mapped(_WEIGHT) if told["weighted"] else None
         nodes = len(indptr) - 1
@@ -93,6 +95,22 @@ class GraphFolder(NodeSource):
         """Their rows, and which nodes they are in the graph that was written."""
         found = {name: take_rows(value, nodes) for name, value in self.node.items()}
         return self.whole | found | {_ORIGINAL: self.original_id[nodes]}
+
+    def verify(self) -> None:
+        """Read every file once and compare it with the digest that `write` took.
+
+        Raises:
+            ValueError: A file whose bytes have changed; the message names it.
+        """
+        told = _told_by(self.folder / _TOLD)
+        if "sha256" not in told:
+            raise ValueError(f"{self.folder}: written without digests; write it again")
+        for name, digest in told["sha256"].items():
+            if _digest(self.folder / name) != digest:
+                raise ValueError(
+                    f"{self.folder / name}: damaged, its bytes do not match their SHA-256; write "
+                    "the folder again"
+                )
 
     @classmethod
     def write(
@@ -139,9 +157,35 @@ class GraphFolder(NodeSource):
             "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
             "weighted": source.graph.weight is not None,
             "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
+            "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
         }  # fmt: skip
-        (folder / _TOLD).write_text(json.dumps(told))  # the last file: without it there is none
+        told = json.loads(json.dumps(told))  # as it comes back
+        text = json.dumps(told | {"digest": _digest_of(told)})
+        (folder / _TOLD).write_text(text)  # the last file: without it there is none
         return cls(folder)
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while some := file.read(2**20):
+            found.update(some)
+    return found.hexdigest()
+
+
+def _told_by(path: Path) -> dict[str, Any]:
+    """What the folder says of itself, which has to fit its own digest."""
+    told: dict[str, Any] = json.loads(path.read_text())
+    digest = told.pop("digest", None)
+    if digest is not None and digest != _digest_of(told):
+        raise ValueError(
+            f"{path}: damaged, it does not match its own digest; write the folder again"
+        )
+    return told
+
+
+def _digest_of(told: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:

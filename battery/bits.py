@@ -1,0 +1,123 @@
+"""Same seed, same bits: fresh processes, thread counts, loader workers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from battery.line import Line, timed
+
+PROCESSES = 100
+_SCRIPT = """
+import sys, torch
+torch.set_num_threads(1)
+from battery.bits import digest_of_a_run
+print(digest_of_a_run(int(sys.argv[1]), sys.argv[2]))
+"""
+MODELS = ("gt", "gat", "gcn", "sage", "sampled-gcn")
+
+
+def digest_of_a_run(seed: int, model: str) -> str:
+    """SHA-256 of scores, history and parameters after three epochs on a small graph."""
+    from graphtheory.bench.problem import NodeProblem
+
+    problem = NodeProblem("karate")
+    found = problem.run(problem.trial(model)[0], seed=seed, epochs=3, patience=3)
+    history = [
+        {name: value for name, value in row.items() if name != "seconds"}
+        for row in found.fit.history
+    ]
+    return digest([repr(history).encode(), *tensors_of(found.model.state_dict().values())])
+
+
+def tensors_of(values: Any) -> list[bytes]:
+    """The bytes of tensors."""
+    return [value.detach().contiguous().numpy().tobytes() for value in values]
+
+
+def digest(parts: list[bytes]) -> str:
+    """SHA-256 of bytes one after the other."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def processes(share: float, seed: int) -> list[Line]:
+    """A run in fresh processes with other hash seeds, folders and caches of compiled code."""
+    line = Line(
+        "bits", "training in a fresh process gives the same bits",
+        "the same with another seed", least_caught=1.0,
+    )  # fmt: skip
+    expected = {model: digest_of_a_run(seed, model) for model in MODELS}
+    with timed(line):
+        for number in range(max(2, round(share * PROCESSES))):
+            model = MODELS[number % len(MODELS)]
+            line.trials += 1
+            if (found := _process(seed, model, number)) != expected[model]:
+                line.broken.append(f"process {number}, {model}: {found[:12]}")
+        for model in MODELS[: max(1, round(5 * share))]:
+            line.planted += 1
+            line.caught += _process(seed + 1, model, 0) != expected[model]
+    return [line]
+
+
+def _process(seed: int, model: str, number: int) -> str:
+    environment = os.environ | {
+        "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path), "LC_ALL": "C",
+    }  # fmt: skip
+    words = [sys.executable, "-c", _SCRIPT, str(seed), model]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or f"it ended with {done.returncode}: {done.stderr[-300:]}"
+
+
+def threads(share: float, seed: int) -> list[Line]:
+    """Every operation's output and gradients with 1, 2 and 4 threads."""
+    from battery.answers import OPERATIONS, _found, _true
+    from battery.draw import Case
+    from graphtheory.ops.backends.cpu import launch
+
+    line = Line(
+        "bits", "1, 2 and 4 threads give the same bits of every operation and gradient",
+        "a sum in another order",
+    )  # fmt: skip
+    before, worth = torch.get_num_threads(), launch._WORTH_A_THREAD
+    launch._WORTH_A_THREAD = 1  # small graphs, too, are shared out
+    try:
+        with timed(line):
+            for number in range(round(share * 1_000)):
+                case = Case.draw(number, seed)
+                for operation in OPERATIONS:
+                    tensors = operation.tensors(case)
+                    grad = _true(operation, case, tensors)[1]
+                    found = []
+                    for count in (1, 2, 4):
+                        torch.set_num_threads(count)
+                        result = _found(operation.call, tensors, case, grad, "numba_csr")
+                        found.append(digest(tensors_of(result.values())))
+                    line.trials += 1
+                    if len(set(found)) > 1:
+                        line.broken.append(f"case {number}, {operation.name}")
+            summed = torch.rand(4_097, generator=torch.Generator().manual_seed(seed))
+            one, other = (_summed(order) for order in (summed, summed.flip(0)))
+            line.planted, line.caught = 1, int(digest([one]) != digest([other]))
+    finally:
+        torch.set_num_threads(before)
+        launch._WORTH_A_THREAD = worth
+    return [line]
+
+
+def _summed(values: torch.Tensor) -> bytes:
+    return values.numpy().cumsum()[-1].tobytes()
+
+
+def bits(share: float, seed: int) -> list[Line]:
+    """All of them."""
+    parts: tuple[Callable[[float, int], list[Line]], ...] = (processes, threads)
+    return [line for part in parts for line in part(share, seed)]
