@@ -4,6 +4,7 @@
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
+#   make battery      what tries to break the library, a fiftieth of it; SHARE=1 is all of it, an hour
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make docs         the documentation into docs/_build/html; warnings are errors
@@ -19,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-triton test-slow test-lowest check bench docs format clean
+.PHONY: help run test test-triton test-slow test-lowest battery check bench docs format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -60,6 +61,10 @@ test-lowest: pyproject.toml constraints.txt
 	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint constraints.txt torch
 	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
 	@$(THREADS) .venv-lowest/bin/python -m pytest --quiet --numprocesses 2 -W default
+
+SHARE := 0.02
+battery: $(READY)
+	@$(THREADS) $(BIN)/python -m battery --share $(SHARE)
 
 check: $(READY)
 	@$(BIN)/ruff format --check .

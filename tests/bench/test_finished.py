@@ -133,3 +133,14 @@ def test_a_value_is_the_same_before_and_after_a_resume(tmp_path: Path) -> None:
         == Finished(path).find({"seed": 0})
         == [{"pair": [1, 2], "1": "one"}]
     )
+
+
+def test_a_changed_digit_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    Finished(path).add({"width": 4}, [{"error": 0.25}])
+    text = path.read_text()
+    path.write_text(text.replace("0.25", "0.35"))
+    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
+        Finished(path)
+    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
+    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]

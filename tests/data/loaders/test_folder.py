@@ -160,3 +160,19 @@ def test_a_batch_of_one_part_reads_its_pages_alone(tmp_path, monkeypatch):
         assert 0 < resident(path) < 0.1 * size[name], name
     kept.graph.indices.sum()
     assert resident(files["edges.indices"]) > 0.9 * size["edges.indices"]
+
+
+def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    folder = GraphFolder.write(data, tmp_path / "graph")
+    folder.verify()
+    path = tmp_path / "graph" / "x.x.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"x\.x\.npy: damaged"):
+        folder.verify()
+    path.write_bytes(whole)
+    told = tmp_path / "graph" / "graph.json"
+    told.write_text(told.read_text().replace('"weighted": false', '"weighted": true'))
+    with pytest.raises(ValueError, match=r"graph\.json: damaged"):
+        GraphFolder(tmp_path / "graph")
