@@ -30,6 +30,8 @@ MEMORY = {
     "bytes an edge": "extra memory of an edge, graphtheory",
     "PyG's bytes an edge": "extra memory of an edge, PyG",
 }
+FILE = Path(__file__).parent / "results" / "cpu.csv"
+SHAPE = ("heads", "head_dim")
 QUANTILES = ("median", "q20", "q80")
 OURS = "topk_attention"
 TOPK = {
@@ -94,21 +96,31 @@ def _entry(line: dict[str, str]) -> str:
     return f"{half} ({low} to {high})"
 
 
-def main(file: Path = Path(__file__).parent / "results" / "cpu.csv") -> None:
+def speed(lines: list[dict[str, str]] | None = None) -> str:
+    """Forward and backward, times faster than others."""
+    lines = lines or read(FILE)
+    return f"{table(lines, COLUMNS, ('graph', *SHAPE))}\n{middle(lines)}"
+
+
+def memory(lines: list[dict[str, str]] | None = None) -> str:
+    """Extra peak memory of a step."""
+    return table(lines or read(FILE), MEMORY, ("nodes", "edges", *SHAPE))
+
+
+def nearest(lines: list[dict[str, str]] | None = None) -> str:
+    """K-nearest attention: what others need, as a multiple."""
+    return table(lines or read(FILE), TOPK, ("batch", "tokens", "k", *SHAPE))
+
+
+def main(file: Path = FILE) -> None:
     """Print the tables.
 
     Args:
         file: Rows, as the benchmarks write them.
     """
     lines = read(file)
-    shape = ("heads", "head_dim")
-    print("Times faster, forward and backward\n")
-    print(table(lines, COLUMNS, ("graph", *shape)))
-    print(middle(lines))
-    print("\nExtra peak memory\n")
-    print(table(lines, MEMORY, ("nodes", "edges", *shape)))
-    print("\nK-nearest attention: what others need, as a multiple\n")
-    print(table(lines, TOPK, ("batch", "tokens", "k", *shape)))
+    for made in (speed, memory, nearest):
+        print(f"{made.__doc__}\n\n{made(lines)}\n")
 
 
 if __name__ == "__main__":

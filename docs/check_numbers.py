@@ -1,0 +1,220 @@
+"""Numbers of README.md and docs/ that stand for committed rows: compared with them, or written anew.
+
+    python docs/check_numbers.py            # fails where a page and benchmarks/results differ
+    python docs/check_numbers.py --write    # puts the numbers of the rows into the pages
+
+A comment before a number, which neither GitHub nor Sphinx shows, names the rows that it stands for:
+
+    <!--= bench-cora; test accuracy; model=gt; % --> 83.0 ± 0.7
+
+First the file without `.csv`, then the name of the row (`fig-7-3a exponent*`: every name that begins so), then
+parameters that choose rows and options, in any order:
+
+- `%`: times 100; `x 1e-6`: times that;
+- `median q20 q80`: these columns in place of `value`;
+- `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows.
+
+The values that are chosen, in the order of the file, are the next numbers of the line, up to the next comment. A
+number keeps as many digits as the page gives it: 83.0 is to the nearest tenth, and from 1,000 on final zeros count
+as rounded. A number after ± is skipped, because rows hold quantiles and no deviation.
+
+A table that a command prints as a whole stands under `<!-- table: speed -->`; `TABLES` names the commands.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import csv
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "benchmarks" / "results"
+COLUMNS = ("value", "median", "q20", "q80", "repeats")
+MARKER = re.compile(r"<!--=(.*?)-->")
+MINUS = "\u2212"  # as typeset, beside the hyphen
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n\n?)((?:\|.*\n)+)")
+NUMBER = re.compile(
+    rf"(?P<spread>± *)?(?<![\w.,])[-{MINUS}+]?\d+(?:,\d{{3}})*(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\w)"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A number of a page that is not the number of its row."""
+
+    place: str
+    query: str
+    shown: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: shows {self.shown}, expected {self.expected} ({self.query})"
+
+
+def pages() -> list[Path]:
+    """README.md and every written page."""
+    written = (p for p in sorted(HERE.rglob("*.md")) if not p.parent.name.startswith("_"))
+    return [HERE.parent / "README.md", *written]
+
+
+def compared(text: str, page: str = "page") -> tuple[str, list[Difference], int]:
+    """The text with the numbers of the rows, what differed, and how many numbers have rows.
+
+    Raises:
+        ValueError: A query that chooses no row, or fewer numbers after it than rows.
+    """
+    text, differences, count = _tables(text, page)
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        for marker in reversed(list(MARKER.finditer(line))):
+            query, place = marker[1].strip(), f"{page}:{at + 1}"
+            following = MARKER.search(line, marker.end())
+            end = following.start() if following else len(line)
+            found = [m for m in NUMBER.finditer(line, marker.end(), end) if not m["spread"]]
+            values = chosen(query)
+            if len(found) < len(values):
+                raise ValueError(
+                    f"{place}: {len(found)} numbers after {query!r}, expected {len(values)}"
+                )
+            count += len(values)
+            for match, value in reversed(list(zip(found, values, strict=False))):
+                if not agrees(match[0], value):
+                    new = printed(match[0], value)
+                    differences.append(Difference(place, query, match[0], new))
+                    line = line[: match.start()] + new + line[match.end() :]
+        lines[at] = line
+    return "\n".join(lines), differences, count
+
+
+def chosen(query: str) -> list[float]:
+    """The numbers that a query stands for.
+
+    Raises:
+        ValueError: No such file, no such row, or an option that is not one.
+    """
+    file, name, *rest = (part.strip() for part in query.split(";"))
+    wanted = dict(pair.split("=", 1) for pair in rest if "=" in pair)
+    scale, columns, part, extremes = 1.0, ["value"], slice(None), []
+    for option in (word for word in rest if "=" not in word):
+        match option.split():
+            case ["%"]:
+                scale = 100.0
+            case ["x", factor]:
+                scale = float(factor)
+            case ["rows", first, last]:
+                part = slice(int(first) - 1, int(last))
+            case [*words] if words and set(words) <= {"least", "most"}:
+                extremes = words
+            case [*words] if words and set(words) <= set(COLUMNS):
+                columns = words
+            case _:
+                raise ValueError(f"{query!r}: option {option!r}, expected one of those in --help")
+    rows = [row for row in read(file) if _named(row["name"], name) and _has(row, wanted)][part]
+    out = [float(row[column]) * scale for row in rows for column in columns]
+    if not out:
+        raise ValueError(f"{query!r}: chooses no row of benchmarks/results/{file}.csv")
+    return [{"least": min, "most": max}[word](out) for word in extremes] or out
+
+
+@cache
+def read(file: str) -> list[dict[str, Any]]:
+    """The rows of a file, parameters as a dict.
+
+    Raises:
+        ValueError: No such file.
+    """
+    path = RESULTS / f"{file}.csv"
+    if not path.exists():
+        raise ValueError(f"{file!r}: no file {path.name} in benchmarks/results")
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows: list[dict[str, Any]] = list(csv.DictReader(lines))
+    for row in rows:
+        pairs = (pair.split("=", 1) for pair in row["parameters"].split("; ") if "=" in pair)
+        row["parameters"] = dict(pairs)
+    return rows
+
+
+def agrees(shown: str, value: float) -> bool:
+    """Whether a printed number is the value to the digits that it has."""
+    number = float(shown.replace(",", "").replace(MINUS, "-"))
+    return abs(number - value) <= 0.5 * _step(shown) * (1 + 1e-6) + 1e-9 * abs(value)
+
+
+def printed(like: str, value: float) -> str:
+    """The value with the digits, sign and commas of a printed number."""
+    step, mantissa = _step(like), like.partition("e")[0]
+    digits = len(mantissa.partition(".")[2])
+    if "e" in like:
+        text = re.sub(r"e([-+])0*", r"e\1", f"{value:.{digits}e}").replace("e+", "e")
+    else:
+        number = round(value / step) * step if step > 1 else value
+        text = f"{number:{'+' if like[0] == '+' else ''}{',' if ',' in like else ''}.{digits}f}"
+    return text if "e" in like or like[0] == "-" else text.replace("-", MINUS)
+
+
+def _step(shown: str) -> float:
+    """What one unit of the last printed digit is worth."""
+    digits, _, power = shown.replace(",", "").partition("e")
+    whole, _, decimals = digits.lstrip(f"-{MINUS}+").partition(".")
+    zeros = len(whole) - len(whole.rstrip("0")) if len(whole) > 3 and not decimals else 0
+    return 10.0 ** (int(power or 0) - len(decimals) + zeros)
+
+
+def _named(name: str, wanted: str) -> bool:
+    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+
+
+def _has(row: dict[str, Any], wanted: dict[str, str]) -> bool:
+    return all(row["parameters"].get(key) == value for key, value in wanted.items())
+
+
+def _tables(text: str, page: str) -> tuple[str, list[Difference], int]:
+    differences, count = [], 0
+
+    def anew(match: re.Match[str]) -> str:
+        nonlocal count
+        made = TABLES[match[2]]() + "\n"
+        count += len(NUMBER.findall(made))
+        for old, new in zip(match[3].splitlines(), made.splitlines(), strict=False):
+            if old != new:
+                differences.append(Difference(page, f"table {match[2]}", old, new))
+        if match[3].count("\n") != made.count("\n"):
+            differences.append(Difference(page, f"table {match[2]}", match[3], made))
+        return match[1] + made
+
+    return TABLE.sub(anew, text), differences, count
+
+
+def _summary(what: str) -> Callable[[], str]:
+    return lambda: runpy.run_path(str(HERE.parent / "benchmarks" / "summary.py"))[what]()
+
+
+TABLES = {name: _summary(name) for name in ("speed", "memory", "nearest")}
+
+
+def main() -> int:
+    """Compare or write every page; the exit status says whether they agreed."""
+    if set(sys.argv[1:]) - {"--write"}:
+        print(__doc__)
+        return 2
+    write, failed, total = "--write" in sys.argv[1:], 0, 0
+    for page in pages():
+        name = str(page.relative_to(HERE.parent))
+        text, differences, count = compared(page.read_text(encoding="utf-8"), name)
+        total, failed = total + count, failed + len(differences)
+        for line in [*differences, *([f"{name}: {count} numbers of rows"] if count else [])]:
+            print(line)
+        if write and differences:
+            page.write_text(text, encoding="utf-8")
+    print(f"{total} numbers, {failed} {'written anew' if write else 'that differ'}")
+    return int(failed > 0 and not write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Numbers of README and docs are those of committed rows, and the check fails where not."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def check() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check_numbers.py")))
+
+
+def test_every_page_shows_its_rows(check: SimpleNamespace) -> None:
+    found = {}
+    for page in check.pages():
+        _, differences, found[page.name] = check.compared(page.read_text("utf-8"), page.name)
+        assert not differences, "\n".join(map(str, differences))
+    # Pages full of numbers keep their comments; an edit that loses one of a table is seen here.
+    assert found["README.md"] >= 40
+    assert found["results.md"] >= 400
+    assert found["performance.md"] >= 700
+    assert found["scale.md"] >= 150
+
+
+def test_every_digit_counts(check: SimpleNamespace) -> None:
+    """The control: a number after a comment, changed by one in its last digit, is found."""
+    pages = {page.name: page.read_text("utf-8") for page in check.pages()}
+    for name, text in pages.items():
+        for marker in list(check.MARKER.finditer(text))[::7]:
+            number = check.NUMBER.search(text, marker.end())
+            zeros = re.search(r"[0,]*$", number[0])[0] if "," in number[0] else ""
+            kept = number[0].removesuffix(zeros)
+            changed = kept[:-1] + str(int(kept[-1]) % 9 + 1) + zeros
+            wrong = text[: number.start()] + changed + text[number.end() :]
+            anew, differences, _ = check.compared(wrong, name)
+            assert [d.shown for d in differences] == [changed]
+            assert anew == text, "written anew, it is what it was"
+
+
+def test_a_number_of_a_generated_table_counts(check: SimpleNamespace) -> None:
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    wrong = text.replace("| pubmed, 8 x 16 | 12.4", "| pubmed, 8 x 16 | 12.5")
+    assert wrong != text
+    anew, differences, _ = check.compared(wrong)
+    assert len(differences) == 1 and anew == text
+
+
+def test_digits_signs_and_commas_are_kept(check: SimpleNamespace) -> None:
+    assert check.printed("83.0", 82.96) == "83.0"
+    assert check.printed("+24.0", 1.25) == "+1.2"
+    assert check.printed("\u22120.4", -0.36) == "\u22120.4"
+    assert check.printed("15,250", 14_987.0) == "14,990"
+    assert check.printed("3e-5", 2.8e-4) == "3e-4"
+    assert check.agrees("15,250", 15_246.5) and not check.agrees("15,250", 15_256.0)
+    assert check.agrees("100", 100.4) and not check.agrees("100", 101.0)
+
+
+def test_what_is_skipped(check: SimpleNamespace) -> None:
+    line = "<!--= bench-cora; test accuracy; model=gt; % --> 83.0 ± 99 in fig-3 of 3.5b"
+    assert check.compared(line) == (line, [], 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("<!--= nothing; x --> 1", "no file nothing.csv"),
+        ("<!--= bench-cora; test accuracy; model=none --> 1", "chooses no row"),
+        ("<!--= bench-cora; test accuracy; best --> 1", "option 'best'"),
+        ("<!--= bench-cora; test accuracy; % --> 83.0", "1 numbers after .* expected 5"),
+    ],
+)
+def test_a_query_that_cannot_be_right(check: SimpleNamespace, line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check.compared(line)
+
+
+def test_the_command_fails_where_a_page_differs(
+    check: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = check.main.__globals__
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "README.md"
+    page.write_text("<!--= bench-cora; test accuracy; model=gt; % --> 84.0\n", encoding="utf-8")
+    monkeypatch.setitem(names, "HERE", tmp_path / "docs")
+    monkeypatch.setattr(sys, "argv", ["check_numbers.py"])
+    assert check.main() == 1
+    assert "README.md:1: shows 84.0, expected 83.0" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["check_numbers.py", "--write"])
+    assert check.main() == 0 and "--> 83.0\n" in page.read_text("utf-8")
+    monkeypatch.setattr(sys, "argv", ["check_numbers.py"])
+    assert check.main() == 0

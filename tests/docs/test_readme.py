@@ -1,0 +1,55 @@
+"""The first page: short, its output that of the committed rows, its names and links there."""
+
+import importlib
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_is_read_in_two_minutes() -> None:
+    assert len(README.splitlines()) <= 116
+    snippet = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)[0]
+    assert len([line for line in snippet.splitlines() if line]) <= 12
+
+
+def test_it_installs_without_another_index() -> None:
+    assert "pip install ." in README and "uv pip install ." in README
+    assert "index-url" not in README and "--find-links" not in README
+
+
+def test_the_printed_output_is_that_of_the_rows() -> None:
+    check = runpy.run_path(str(ROOT / "docs" / "check_numbers.py"))
+    of = {"score": "test accuracy", "gap": "paired difference of test accuracy, gt - model"}
+    shown = re.findall(r"^│ (gt|gt-plain|gcn-res|mlp)(?: \(!\))? +│ +(\d+\.\d+) ±", README, re.M)
+    gaps = re.findall(r"^│ gt - (\S+) +│ +(\+\d+\.\d+) ±", README, re.M)
+    assert len(shown) == 4 and len(gaps) == 3
+    for what, found in (("score", shown), ("gap", gaps)):
+        for model, number in found:
+            (value,) = check["chosen"](f"bench-core-distance; {of[what]}; model={model}; %")
+            assert check["agrees"](number, value), (what, model, number, value)
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", README))))
+def test_a_link_leads_somewhere(link: str) -> None:
+    assert (ROOT / link).exists()
+
+
+def test_names_of_the_table_can_be_imported() -> None:
+    rows = [line.split("|")[2] for line in README.splitlines() if line.count("|") == 5]
+    names = [n for row in rows for n in re.findall(r"`([a-z_.]+\.[A-Za-z_]+)`", row)]
+    assert len(names) >= 12
+    for name in names:
+        module, _, attribute = f"graphtheory.{name}".rpartition(".")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as missing:
+            if str(missing.name).startswith("graphtheory"):
+                raise
+            continue  # of an optional package
+        if not hasattr(found, attribute):
+            importlib.import_module(f"{module}.{attribute}")
