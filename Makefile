@@ -8,6 +8,7 @@
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make docs         the documentation into docs/_build/html; warnings are errors
+#   make dist         wheel and sdist, twice to the same bytes, installed and tried in an empty environment
 #   make format       put the source into the format that `make check` asks for
 #   make clean        remove .venv and everything else that was made
 PYTHON ?= python3
@@ -20,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-triton test-slow test-lowest battery check bench docs format clean
+.PHONY: help run test test-triton test-slow test-lowest battery check bench docs dist format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -83,10 +84,23 @@ docs: .venv/.docs
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "Written to docs/_build/html"
 
+# PYTHONS="python3.10 python3.13" tries the wheel on each of these. The date inside is that of the last commit.
+PYTHONS ?= $(PYTHON)
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist: $(READY)
+	@rm -rf dist
+	@for to in dist dist/again; do $(BIN)/python -m build --no-isolation --outdir $$to . > /dev/null || exit; done
+	@cd dist && for file in *.whl *.tar.gz; do cmp $$file again/$$file || exit; done && rm -r again && sha256sum *
+	@for python in $(PYTHONS); do \
+	  $$python --version && $$python -m venv --clear .venv-dist && \
+	  .venv-dist/bin/python $(PIP_INSTALL) --constraint constraints.txt dist/*.whl && \
+	  (cd / && PYTHONPATH= $(CURDIR)/.venv-dist/bin/graphtheory doctor) || exit; \
+	done
+
 format: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
 clean:
-	@rm -rf .venv .venv-lowest dist docs/_build docs/_generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-lowest .venv-dist dist docs/_build docs/_generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -61,22 +61,23 @@ def portrait() -> tuple[Tensor, Neighborhood, Tensor]:
     return pixels, cliques([rows * columns]), features
 
 
-def draw(axes: Axes, place: Tensor, weight: Tensor, node: int) -> None:
+def draw(axes: Axes, place: np.ndarray, weight: Tensor, node: int) -> None:
     """The node in orange, all others as large as their weight, with lines to those that count."""
     share = weight.index_fill(0, torch.tensor(node), 0)
     share = share / share.max()
+    size = (6 + 100 * share).numpy()
     for at in share.topk(30).indices.tolist():
         line = {"linewidth": 4 * float(share[at]), "alpha": 0.2 + 0.6 * float(share[at])}
-        axes.plot(*place[[at, node]].t(), color=COLORS[0], zorder=2, **line)
-    axes.scatter(*place.t(), s=6 + 100 * share, color=COLORS[0], linewidths=0, zorder=3)
+        axes.plot(*place[[at, node]].T, color=COLORS[0], zorder=2, **line)
+    axes.scatter(*place.T, s=size, color=COLORS[0], linewidths=0, zorder=3)
     axes.scatter(*place[node], s=150, color=COLORS[1], edgecolors="white", zorder=5)
 
 
 def draw_club(axes: Axes) -> None:
     drawn, balls, features = club()
-    place = torch.tensor(np.stack(list(nx.kamada_kawai_layout(drawn).values())))
+    place = np.stack(list(nx.kamada_kawai_layout(drawn).values()))
     for edge in drawn.edges:
-        axes.plot(*place[list(edge)].t(), color=LIGHT, linewidth=0.8, zorder=1)
+        axes.plot(*place[list(edge)].T, color=LIGHT, linewidth=0.8, zorder=1)
     draw(axes, place, weights(features, balls, MEMBER), MEMBER)
     axes.set_title("A graph: a node attends to\nits neighborhood of two hops")
 
@@ -85,9 +86,9 @@ def draw_portrait(axes: Axes) -> None:
     pixels, clique, features = portrait()
     rows, columns = pixels.shape[0] // PATCH, pixels.shape[1] // PATCH
     node = LOOKING[0] * columns + LOOKING[1]
-    axes.imshow(0.35 + 0.65 * pixels)
+    axes.imshow((0.35 + 0.65 * pixels).numpy())
     at = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
-    draw(axes, PATCH * (at.flip(1) + 0.5), weights(features, clique, node), node)
+    draw(axes, PATCH * (at.flip(1) + 0.5).numpy(), weights(features, clique, node), node)
     axes.set_title("An image: a patch attends to\nall patches")
 
 
