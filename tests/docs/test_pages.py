@@ -25,5 +25,6 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
         exec(block, names)
 
 
-def test_every_tutorial_has_python() -> None:
-    assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / "tutorials").glob("*.md")}
+@pytest.mark.parametrize("folder", ["tutorials", "howto"])
+def test_every_page_has_python(folder: str) -> None:
+    assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / folder).glob("*.md")}
