@@ -23,9 +23,10 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
-    "myst_parser",
+    "myst_nb",  # Markdown by MyST, and notebooks with the outputs that they are kept with
 ]
 exclude_patterns = ["_build"]
+nb_execution_mode = "off"
 nitpicky = False
 html_theme = "furo"
 html_title = f"graphtheory {release}"

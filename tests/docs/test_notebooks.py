@@ -1,0 +1,42 @@
+"""The notebooks run, print what they are kept with, and are small."""
+
+import os
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+def printed(notebook: object) -> list[str]:
+    """What each cell prints, numbers aside, which differ from machine to machine."""
+    out = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            kinds = sorted(output.get("data", {}))
+            text = output.get("text", "") if output.get("name") == "stdout" else ""
+            out.append(re.sub(r"[\d.]+", "#", text) + " ".join(kinds))
+    return [text for text in out if text]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_as_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nbclient", reason="needs nbclient, which is not installed")
+    pytest.importorskip("ipykernel", reason="needs ipykernel, which is not installed")
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # put back afterwards
+    run = runpy.run_path(str(DOCS / "run_notebooks.py"))
+    kept = run["nbformat"].read(path, as_version=4)
+    now = run["executed"](path)
+    assert printed(kept) == printed(now)
+    assert any("image/png" in text for text in printed(kept))
+
+
+def test_there_are_three_small_ones() -> None:
+    assert len(NOTEBOOKS) == 3
+    for path in NOTEBOOKS:
+        text = path.read_text(encoding="utf-8")
+        assert len(text) < 200_000
+        assert "/work/" not in text and "/home/" not in text and "stderr" not in text
