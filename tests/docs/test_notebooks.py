@@ -39,4 +39,4 @@ def test_there_are_three_small_ones() -> None:
     for path in NOTEBOOKS:
         text = path.read_text(encoding="utf-8")
         assert len(text) < 200_000
-        assert "/work/" not in text and "/home/" not in text and "stderr" not in text
+        assert "site-packages" not in text and "stderr" not in text  # no path of a machine
