@@ -168,7 +168,7 @@ def test_a_page_escapes_what_it_is_given() -> None:
     page.code('<script src="x">')
     page.table(Table("<t>", ("<c>",), [("<script>",)], note="<n>"))
     text = page.html()
-    assert "<script" not in text and "<b>" not in text and "<i>" not in text
+    assert text.count("<script") == 1 and "<b>" not in text and "<i>" not in text
     assert "&lt;script&gt;" in text and "a &amp; b" in text
     assert Reader(text).sources == []
 
@@ -187,7 +187,8 @@ def test_the_report_is_sound_and_loads_nothing() -> None:
     reader = Reader(text)
     assert text.startswith("<!DOCTYPE html>")
     assert {"title", "table", "figure", "style"} <= set(reader.tags)
-    assert not {"script", "link", "iframe", "object"} & set(reader.tags)
+    assert reader.tags.count("script") == 1  # sorts tables; its source is in the page
+    assert not {"link", "iframe", "object"} & set(reader.tags)
     assert all(source.startswith("data:") for source in reader.sources)
     assert not re.search(r"https?://", text) and "url(" not in text and "@import" not in text
     for image in pictures(page):

@@ -1,4 +1,4 @@
-"""The command line: `graphtheory train | bench | tune | diagnose | reproduce | datasets`."""
+"""The command line, `graphtheory`: a module for each command, and what they share."""
 
 from graphtheory.cli.main import main
 

@@ -146,6 +146,7 @@ class Bench(Command):
         for table in report.tables():
             screen.table(table)
         report.save(out)
+        screen.result({"folder": out, **report.results()})
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
     def _prepared(
@@ -182,18 +183,18 @@ class Bench(Command):
             tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{problem.name}")
-            out.mkdir(parents=True, exist_ok=True)
             bench = Benchmark(
                 problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
                 self.patience, options=read_options(self.set),
             )  # fmt: skip
             if told := bench.set_by_hand:
-                screen.say(f"Set by hand: {told}.")
+                screen.note(f"Set by hand: {told}.")
+            out.mkdir(parents=True, exist_ok=True)
         if self.budget is not None and (todo := bench.not_tuned()):
             searched, chosen = self._searched(screen, problem, todo, out)
             bench, log = replace(bench, chosen=chosen), [*log, *searched]
         if default := bench.not_tuned():
-            screen.say(
+            screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
                 "validation first."
             )

@@ -44,6 +44,7 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
     if (against := report.differences()) is not None:
         screen.table(against)
     write_json(out / "results.json", report.results())
+    screen.result({"folder": out, **report.results()})
     write_csv(out / "results.csv", report.rows(), here)
     report.page().save(out / "report.html")
     screen.say(
@@ -79,7 +80,7 @@ def _prepared(
             record=FinishedRuns(out / "runs.jsonl"), kept=_keep(screen),
         )  # fmt: skip
         if told := bench.set_by_hand:
-            screen.say(f"Set by hand: {told}.")
+            screen.note(f"Set by hand: {told}.")
         say_known(screen, bench)
     return bench, out
 

@@ -22,7 +22,7 @@ def say_known(screen: Screen, bench: Benchmark) -> None:
         ValueError: If some of them were made under other settings.
     """
     if known_runs := bench.count_known():
-        screen.say(f"{known_runs} of {bench.total} runs are known from earlier.")
+        screen.note(f"{known_runs} of {bench.total} runs are known from earlier.")
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def told_where_runs_are(
     """Say how far a benchmark came when Ctrl-C or SIGTERM ends the block."""
 
     def tell() -> None:
-        screen.say(
+        screen.note(
             f"\n{bench.count_known()} of {bench.total} runs are in {out / 'runs.jsonl'}; the same "
             f"command with --resume goes on{more}."
         )

@@ -40,23 +40,27 @@ def learn(asked: Train, screen: Screen) -> None:
     named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")
     refuse_earlier(out, asked.resume)
-    with refusing(ValueError, TypeError, OSError, ImportError):
+    with (
+        screen.working(f"reading {recipe.dataset}"),
+        refusing(ValueError, TypeError, OSError, ImportError),
+    ):
         run = contrastive.prepare(recipe, asked.seed)
-    screen.say(
+    screen.note(
         f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, seed {asked.seed}: "
         f"{recipe.epochs} epochs of {run.data.count} batches of {run.data.batch_size}, temperature "
         f"{recipe.temperature:g}, step {recipe.lr:g}"
     )
     with (
-        told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
         refusing(CheckpointError, OSError),
         threads(asked.threads, SMALL + 1),
     ):
         trained = fit(
             run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
-            seed=asked.seed,
+            seed=asked.seed, progress=screen.progress,
         )  # fmt: skip
-        found = run.score()._asdict()
+        with screen.working("linear probe and nearest neighbors"):
+            found = run.score()._asdict()
     _report(screen, out, recipe, found | {"history": trained.history})
 
 
@@ -85,5 +89,7 @@ def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[st
         f"neighbor {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
     )
     kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
-    write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
+    kept["environment"] = asdict(Environment.here())
+    write_json(out / "result.json", kept)
+    screen.result({"folder": out, **kept})
     screen.say(f"Written to {out}: last.ckpt, history.csv, result.json.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.show import Command, Folder, Screen, data_root
 
@@ -34,8 +34,10 @@ class Datasets(Command):
 
         root = data_root(self.root)
         images = list(map(image_catalogue.describe, image_catalogue.names()))
-        for title, infos in (*_graphs(catalogue.names, catalogue.describe), ("Image sets", images)):
+        lists = [*_graphs(catalogue.names, catalogue.describe), ("Image sets", images)]
+        for title, infos in lists:
             screen.table(_table(infos, title if root is None else f"{title}, root {root}", root))
+        screen.result([_plain(info, title, root) for title, infos in lists for info in infos])
         if root is None:
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
 
@@ -55,6 +57,16 @@ def _graphs(
     for title, kind, level in kinds:
         yield title, [info for info in sets if (info.kind, info.level) == (kind, level)]
     yield "Pairs of graphs to tell apart", list(map(describe, names("pairs")))
+
+
+def _plain(info: DatasetInfo, kind: str, root: Path | None) -> dict[str, Any]:
+    """An entry in plain values; "there" is None where one cannot know."""
+    files = _files(info, root)
+    return {
+        "name": info.name, "kind": kind, "counts": dict(info.counts), "score": info.metric,
+        "splits": list(info.splits), "folder": info.folder, "files": list(info.files),
+        "there": info.embedded or (None if root is None else files == "there"),
+    }  # fmt: skip
 
 
 def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:

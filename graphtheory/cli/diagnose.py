@@ -123,6 +123,7 @@ class Diagnose(Command):
             "rows": [asdict(row) for row in rows], "verdicts": [asdict(v) for v in verdicts(rows)],
         }  # fmt: skip
         write_json(out / "diagnosis.json", found)
+        screen.result({"folder": out, **found})
         for name, figure, _ in pictures(rows, printed):
             save(figure, out / f"{name}.png")
         diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
@@ -156,8 +157,12 @@ class Diagnose(Command):
         for table in sampling_tables(rows):
             screen.table(table)
         write_csv(out / "sampling.csv", rows, here)
-        found = {"command": screen.command, "environment": asdict(here)}
-        write_json(out / "sampling.json", found | {"rows": [asdict(row) for row in rows]})
+        found = {
+            "command": screen.command, "environment": asdict(here),
+            "rows": [asdict(row) for row in rows],
+        }  # fmt: skip
+        write_json(out / "sampling.json", found)
+        screen.result({"folder": out, **found})
         save(sampling_picture(rows), out / "influence.png")
         screen.say(f"Written to {out}: sampling.json, sampling.csv and influence.png.")
 

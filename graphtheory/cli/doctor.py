@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
@@ -18,19 +17,14 @@ class Doctor(Command):
           graphtheory doctor --json
     """
 
-    json: bool = False
-    """One JSON document on the standard output in place of tables."""
-
     def run(self, screen: Screen) -> None:
         """Look and print."""
         from graphtheory.bench.rows import Environment
         from graphtheory.report.table import Table, pairs
 
         here, backends, extras = Environment.here(), _backends(), _optional()
-        if self.json:
-            found = {"device": here.device, "versions": here.versions, "backends": backends}
-            screen.say(json.dumps(found | {"optional": extras}, indent=1))
-            return
+        found = {"device": here.device, "versions": here.versions, "backends": backends}
+        screen.result(found | {"optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
         rows = [(name, extra, found or "missing") for (name, extra, found) in _listed(extras)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from functools import reduce
 from importlib.metadata import version
 from operator import or_
@@ -14,6 +17,7 @@ from typing import Annotated, Any
 import tyro
 
 from graphtheory.cli.bench import Bench
+from graphtheory.cli.completion import Completion
 from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
 from graphtheory.cli.doctor import Doctor
@@ -33,7 +37,9 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
   graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
 
 `graphtheory COMMAND --help` explains a command, `graphtheory datasets` lists the graphs,
-`graphtheory doctor` what works here, `graphtheory --version` the version. DATA is a folder with
+`graphtheory doctor` what works here, `graphtheory completion SHELL` prints what lets a shell
+complete options, `graphtheory --version` the version. Every command takes --json, one JSON document
+on the standard output and nothing else there, and --quiet or -q, no progress. DATA is a folder with
 the raw files; $GRAPHTHEORY_DATA may name it once and for all. Exit codes: 0 done, 2 wrong usage or
 input, 130 Ctrl-C, 1 all else."""
 
@@ -45,6 +51,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "reproduce": Reproduce,
     "datasets": Datasets,
     "doctor": Doctor,
+    "completion": Completion,
 }
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
 
@@ -64,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"graphtheory {version('graphtheory')}")
         return 0
     command = _parsed(words)
-    screen = Screen(console(), console(stderr=True), shlex.join(["graphtheory", *words]))
+    typed = shlex.join(["graphtheory", *words])
+    screen = Screen(console(), console(stderr=True), typed, command.output)
     try:
         with insistent_signals(), exit_on_sigterm():
             command.run(screen)
@@ -85,8 +93,26 @@ def _parsed(words: list[str]) -> Command:
     if words and words[0] in _COMMANDS:
         name = f"graphtheory {words[0]}"
         return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
-    either = reduce(or_, (_summarized(name, kind) for name, kind in _COMMANDS.items()))
-    return tyro.cli(either, prog="graphtheory", description=_DESCRIPTION, args=words)
+    return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)
+
+
+def completion_script(shell: str) -> str:
+    """What lets a shell complete the commands and their options."""
+    said = io.StringIO()
+    words = ("--tyro-write-completion", shell, "-")
+    with redirect_stdout(said), suppress(SystemExit):
+        tyro.cli(_either(), prog="graphtheory", args=words, config=_PLAIN_FLAGS)
+    # tyro writes explanations as they stand, and each line of one would become a completion.
+    return re.sub(r"(?m)^COMPLETION_SPEC = .*", _on_one_line, said.getvalue().rstrip())
+
+
+def _on_one_line(spec: re.Match[str]) -> str:
+    return spec[0].replace("\\n", " ")
+
+
+def _either() -> Any:
+    """Any of the commands."""
+    return reduce(or_, (_summarized(name, kind) for name, kind in _COMMANDS.items()))
 
 
 def _summarized(name: str, kind: type[Command]) -> Any:

@@ -117,7 +117,7 @@ class Reproduce(Command):
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
         def tell() -> None:
-            screen.say(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
+            screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
         with refusing():
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +145,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
     write_csv(out / f"{name}.csv", report.rows, here)
     about = {"command": screen.command, "environment": asdict(here), "verdict": report.verdict}
     write_json(out / f"{name}.json", about | found)
+    screen.result({"folder": out, **about, **found})
     if report.picture is not None:
         save(report.picture, out / f"{name}.png")
     drawn = ", the picture" if report.picture is not None else ""
@@ -159,4 +160,5 @@ def _print_list(screen: Screen) -> None:
         (name, figure.summary, str(figure.data or "draws its own"))
         for name, figure in figures().items()
     ]
+    screen.result([dict(zip(("id", "summary", "data"), row, strict=True)) for row in rows])
     screen.table(Table("Figures and tables", ("ID", "what it shows", "data"), rows, words=3))

@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table as Grid
 from rich.text import Text
 from tyro.constructors import PrimitiveConstructorSpec
+
+from graphtheory.cli import progress
+from graphtheory.cli.progress import Steps
 
 if TYPE_CHECKING:
     from graphtheory.report.table import Table
@@ -62,8 +57,21 @@ Settings = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    json: bool = False
+    """One JSON document on the standard output in place of text; remarks go to the error stream."""
+    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    """No progress and no remarks, only results."""
+
+
+@dataclass(frozen=True)
 class Command(ABC):
     """What `graphtheory NAME` does: a dataclass whose fields are the options."""
+
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
 
     @abstractmethod
     def run(self, screen: Screen) -> None:
@@ -140,11 +148,16 @@ def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def write_json(path: Path, value: Any) -> None:
+def as_json(value: Any) -> str:
     """Indented, with null for what is not finite."""
     from graphtheory.bench.rows import finite
 
-    path.write_text(json.dumps(finite(value), indent=1, default=str) + "\n", encoding="utf-8")
+    return json.dumps(finite(value), indent=1, default=str)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """The value as a file."""
+    path.write_text(as_json(value) + "\n", encoding="utf-8")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -161,11 +174,13 @@ class Screen:
         out: The standard output.
         err: The standard error stream.
         command: What was typed, for the reports.
+        output: What of it is asked for.
     """
 
     out: Console
     err: Console
     command: str
+    output: Output = Output()
 
     def error(self, message: str, code: int) -> int:
         """One line on the error stream; returns `code`."""
@@ -174,11 +189,25 @@ class Screen:
         return code
 
     def say(self, text: str = "") -> None:
-        """One line of the result."""
-        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+        """One line of the result; none beside JSON."""
+        if not self.output.json:
+            self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A remark on the way."""
+        if not self.output.quiet:
+            stream = self.err if self.output.json else self.out
+            stream.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def result(self, found: Any) -> None:
+        """The whole result in plain values, where JSON is asked for."""
+        if self.output.json:
+            self.out.file.write(as_json(found) + "\n")
 
     def table(self, table: Table) -> None:
-        """A table."""
+        """A table; none beside JSON."""
+        if self.output.json:
+            return
         grid = Grid(title=table.title or None, title_justify="left", title_style="bold")
         grid.show_header = any(table.columns)
         for index, name in enumerate(table.columns):
@@ -189,49 +218,22 @@ class Screen:
         if table.note:
             self.say(table.note)
 
+    @property
+    def progress(self) -> bool:
+        """Whether progress is asked for."""
+        return not self.output.quiet
+
     @contextmanager
     def steps(self, what: str) -> Iterator[Steps]:
         """Progress over a number of runs, until the block ends."""
-        with Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-            console=self.err,
-            disable=not self.err.is_terminal,
-        ) as bar:
-            yield Steps(self.err, what, bar)
+        with progress.steps(self.err, what, shown=self.progress) as found:
+            yield found
 
-
-class Steps:
-    """One moving line on a terminal, a line for each step in a file."""
-
-    def __init__(self, console: Console, what: str, bar: Progress) -> None:
-        self.console, self.what, self.bar = console, what, bar
-        self.line = bar.add_task("", total=None)
-        self.done = self.total = 0
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """Before a step: its name, how many are done, of how many."""
-        self.before(name, done, total)
-        self._tell(name)
-
-    def before(self, name: str, done: int, total: int) -> None:
-        """The same without a line of its own, for steps that `finished` tells of."""
-        self.done, self.total = done, total
-        self.bar.update(self.line, completed=done, total=total, description=name)
-
-    def finished(self, text: str) -> None:
-        """After a step: what it gave."""
-        self.bar.update(self.line, completed=self.done + 1)
-        self._tell(text)
-
-    def _tell(self, text: str) -> None:
-        if not self.console.is_terminal:
-            line = f"{self.what} {self.done + 1}/{self.total}  {text}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Say what a block is at that takes seconds and has no steps to count."""
+        with progress.working(self.err, what, shown=self.progress):
+            yield
 
 
 def set_aside(screen: Screen, file: Path) -> None:
@@ -242,7 +244,7 @@ def set_aside(screen: Screen, file: Path) -> None:
     while (kept := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
         number += 1
     file.rename(kept)
-    screen.say(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
+    screen.note(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
 
 
 @contextmanager

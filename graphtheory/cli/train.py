@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.cli.explorer import NAME as EXPLORER
+from graphtheory.cli.explorer import refuse_explorer, write_explorer
 from graphtheory.cli.fitting import IMAGES, fitting, problem_for
 from graphtheory.cli.show import (
     Command,
@@ -39,10 +41,12 @@ class Train(Command):
     data set, else defaults; all models for images share the recipe of their data set. Every epoch
     leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
     with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt,
-    best.ckpt, history.csv and result.json; of images also report.html, predictions.csv, and
-    pictures/ of what the model makes of the first test image.
+    best.ckpt, history.csv, result.json and report.html; of images also predictions.csv, and
+    pictures/ of what the model makes of the first test image. With --explorer, on graphs, also
+    explorer.html: click a node and see whom it attends to, by layer and head.
 
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
+          graphtheory train --dataset karate --model gat --explorer
     """
 
     task: str = "classify"
@@ -90,6 +94,9 @@ class Train(Command):
     of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7; of a
     contrastive task temperature=0.5,lr=0.03,depth=3. An unknown name is answered with
     the list of all."""
+    explorer: bool = False
+    """Also write explorer.html, the graph with the attention of every layer and head behind each
+    node; for gt, gt-plain, gat and other networks with attention, on at most 20,000 nodes."""
     threads: Count = None
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
@@ -99,6 +106,8 @@ class Train(Command):
         if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
             from graphtheory.cli.contrastive import learn
 
+            if self.explorer:
+                raise RefusedError("--explorer: got True, expected none of a contrastive task")
             if self.data is not None:
                 raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
             return learn(self, screen)
@@ -108,6 +117,8 @@ class Train(Command):
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         root = data_root(self.root)
         if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
+            if self.explorer:
+                raise RefusedError("--explorer: only for networks on graphs, not on images")
             train_on_images(screen, self)
         elif self.image_size is not None:
             raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
@@ -120,7 +131,9 @@ class Train(Command):
             told_options,
             with_options,
         )
+        from graphtheory.bench.rows import Environment
         from graphtheory.report import options
+        from graphtheory.report.run import graph_run_page
         from graphtheory.train import CheckpointError, fit
 
         model, root = self.model, data_root(self.root)
@@ -130,39 +143,42 @@ class Train(Command):
             trial, epochs, patience = problem.trial(model)
             chosen = problem.checked_options([trial], read_options(self.set))
             trial = with_options(trial, chosen)
-            task, batches = problem.task(trial, self.seed)
-            nodes, measure = problem.num_nodes, problem.measure
+            with screen.working(f"reading {problem.name}"):
+                task, batches = problem.task(trial, self.seed)
+                nodes, measure = problem.num_nodes, problem.measure
         name, split = problem.name, problem.split
         out = self.out or Path(f"runs/train-{name}-{model}-{split}-{self.seed}")
         refuse_earlier(out, self.resume)
-        screen.say(f"{model} on {name}, split {split}, seed {self.seed}: {options(trial)}")
+        if self.explorer:
+            refuse_explorer(model, task, nodes)
+        title = f"{model} on {name}, split {split}, seed {self.seed}"
+        screen.note(f"{title}: {options(trial)}")
         by_hand = told_options(chosen, [trial])
         if by_hand:
-            screen.say(f"Set by hand: {by_hand}.")
+            screen.note(f"Set by hand: {by_hand}.")
         with (
-            told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+            told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
             refusing(CheckpointError, OSError),
             threads(self.threads, nodes),
         ):
             result = fit(
                 task, batches, epochs=self.epochs or epochs, patience=self.patience or patience,
-                out_dir=out, resume=self.resume, seed=self.seed,
+                out_dir=out, resume=self.resume, seed=self.seed, progress=screen.progress,
             )  # fmt: skip
         parameters = sum(p.numel() for p in task.model.parameters())
         found = asdict(result) | {"parameters": parameters}
         told = {"set_by_hand": by_hand} if by_hand else {}
-        self._report(screen, out, {"options": trial.as_dict()} | told, found, measure)
+        kept = {"command": screen.command, "options": trial.as_dict(), **told, "result": found}
+        kept["environment"] = asdict(Environment.here())
+        write_json(out / "result.json", kept)
+        setting = [("options", options(trial)), ("parameters", f"{parameters:,}")]
+        graph_run_page(title, result, measure, setting, screen.command).save(out / "report.html")
+        if self.explorer:
+            write_explorer(screen, task, batches, out, title)
+        screen.result({"folder": out, **kept})
+        self._report(screen, out, found, measure)
 
-    def _report(
-        self,
-        screen: Screen,
-        out: Path,
-        setting: dict[str, Any],
-        found: dict[str, Any],
-        measure: Measure,
-    ) -> None:
-        from graphtheory.bench.rows import Environment
-
+    def _report(self, screen: Screen, out: Path, found: dict[str, Any], measure: Measure) -> None:
         test, val = (
             "none" if score is None else measure.told(measure.shown(score))
             for score in (found["test"], found["val"])
@@ -176,6 +192,7 @@ class Train(Command):
             f"{found['parameters']:,} parameters, {found['seconds_per_epoch']:.3f} s/epoch, peak "
             f"{found['peak_mb']:.0f} MB"
         )
-        kept = {"command": screen.command, **setting, "result": found}
-        write_json(out / "result.json", kept | {"environment": asdict(Environment.here())})
-        screen.say(f"Written to {out}: last.ckpt, best.ckpt, history.csv, result.json.")
+        more = f", {EXPLORER}" if self.explorer else ""
+        screen.say(
+            f"Written to {out}: report.html{more}, last.ckpt, best.ckpt, history.csv, result.json."
+        )

@@ -55,18 +55,23 @@ def train_on_images(screen: Screen, command: Train) -> None:
         task, data = prepare(trial, images, command.seed)
     out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
     refuse_earlier(out, command.resume)
-    screen.say(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
-    screen.say(f"{trial.recipe}, batches of {trial.batch_size}")
+    screen.note(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
+    screen.note(f"{trial.recipe}, batches of {trial.batch_size}")
     if by_hand:
-        screen.say(f"Set by hand: {by_hand}.")
+        screen.note(f"Set by hand: {by_hand}.")
     with (
-        told_on_stop(lambda: screen.say(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
         refusing(CheckpointError, ValueError, OSError),
         threads(command.threads, MANY),
     ):
-        outcome = run(task, data, images, seed=command.seed, out_dir=out, resume=command.resume)
+        outcome = run(
+            task, data, images, seed=command.seed, out_dir=out, resume=command.resume,
+            progress=screen.progress,
+        )  # fmt: skip
         finished = Finished(trial, images, task, outcome, command.seed)
-        drawn = finished.write(out, screen.command)
+        with screen.working("pictures"):
+            drawn = finished.write(out, screen.command)
+    screen.result({"folder": out, **finished.kept(screen.command)})
     screen.say(finished.line())
     screen.say(
         f"{outcome.gmacs:.4f} GMACs an image, {outcome.parameters:,} parameters, "
@@ -110,18 +115,22 @@ class Finished:
         numbers = {name: getattr(self.outcome, name) for name in ("test", "gmacs", "parameters")}
         return asdict(self.outcome.fit) | numbers
 
-    def write(self, out: Path, command: str) -> list[str]:
-        """report.html, result.json, predictions.csv and pictures; names of the pictures."""
-        from graphtheory.bench.image_pictures import pictures
+    def kept(self, command: str) -> dict[str, Any]:
+        """What result.json holds."""
         from graphtheory.bench.rows import Environment
-        from graphtheory.plot import save
-        from graphtheory.report.image_run import run_page
 
-        kept = {
+        return {
             "command": command, "data": _files(self.images), "options": self.trial.as_dict(),
             "result": self.result(), "environment": asdict(Environment.here()),
         }  # fmt: skip
-        write_json(out / "result.json", kept)
+
+    def write(self, out: Path, command: str) -> list[str]:
+        """report.html, result.json, predictions.csv and pictures; names of the pictures."""
+        from graphtheory.bench.image_pictures import pictures
+        from graphtheory.plot import save
+        from graphtheory.report.image_run import run_page
+
+        write_json(out / "result.json", self.kept(command))
         text = "\n".join(self.outcome.rows()) + "\n"
         (out / "predictions.csv").write_text(text, encoding="utf-8")
         drawn = pictures(self.task, self.images.test().pixels[0])

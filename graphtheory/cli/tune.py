@@ -83,10 +83,10 @@ class Tune(Command):
             before = len(search.SearchLog(out / "search.jsonl"))
         study = search.Search(problem, models, self.budget, self.split, root, out / "search.jsonl")
         if before:
-            screen.say(f"{before} candidates are known from {study.log}.")
+            screen.note(f"{before} candidates are known from {study.log}.")
 
         def tell() -> None:
-            screen.say(f"\nWhat was tried is in {study.log}; the same command goes on.")
+            screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
 
         with (
             told_on_stop(tell),
@@ -99,4 +99,7 @@ class Tune(Command):
         spaces = {model: problem.space(model) for model in best}
         for file in [out / "tuned.json", *([tuned.FILE] if self.keep else [])]:
             tuned.keep(best, spaces, file)
+        tried = [vars(judged) | {"trial": judged.trial.as_dict()} for judged in log]
+        chosen = {model: judged.trial.as_dict() for model, judged in best.items()}
+        screen.result({"folder": out, "best": chosen, "candidates": tried})
         screen.say(f"Written to {out}: search.jsonl, tuned.json.")

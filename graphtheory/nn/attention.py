@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -185,8 +186,12 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
 
     Args:
         model: Any module with layers that have `attention_map`, as `Attention` and
-            `SPDTransformerConv` do; its mode is the same afterwards.
+            `SPDTransformerConv` do, or that take `return_attention_weights`, as `GATConv` does,
+            PyG's own too; its mode is the same afterwards.
         inputs: What the model takes.
+
+    Raises:
+        TypeError: A layer of the second kind was called with a sparse matrix.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -194,22 +199,48 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
         >>> round(found.weights.sum().item(), 4)
         2.0
     """
+    return record_calls(model, attends, _map_of_call, *inputs)
 
-    def read(layer: Any, *args: Any, **options: Any) -> AttentionMap:
+
+def attends(layer: nn.Module) -> bool:
+    """Whether `attention_maps` can read the attention weights of a layer."""
+    return isinstance(layer, _HasAttentionMap) or (
+        "return_attention_weights" in signature(layer.forward).parameters
+    )
+
+
+def _map_of_call(layer: Any, *args: Any, **options: Any) -> AttentionMap:
+    if isinstance(layer, _HasAttentionMap):
         return layer.attention_map(*args, **options)
-
-    return record_calls(model, _HasAttentionMap, read, *inputs)
+    # Not layer(...), whose hook brought us here.
+    out, (edges, weights) = layer.forward(*args, **options, return_attention_weights=True)
+    if isinstance(edges, Neighborhood):
+        return AttentionMap(edges, weights)
+    if not isinstance(edges, Tensor) or edges.layout != torch.strided:
+        raise TypeError(
+            f"edge_index: {type(layer).__name__} got a sparse matrix, expected an edge list or a "
+            "Neighborhood"
+        )
+    x = args[0] if args else options["x"]
+    source = x if isinstance(x, Tensor) else x[0]
+    if getattr(layer, "flow", "") == "target_to_source":
+        edges = edges.flip(0)
+    graph = Neighborhood.from_edge_index(edges, num_src=source.size(0), num_dst=out.size(0))
+    return AttentionMap(graph, weights if graph.perm is None else weights[graph.perm])
 
 
 @torch.no_grad()
 def record_calls(
-    model: nn.Module, kind: type | tuple[type, ...], record: Callable[..., Any], *inputs: Any
+    model: nn.Module,
+    kind: type | tuple[type, ...] | Callable[[nn.Module], bool],
+    record: Callable[..., Any],
+    *inputs: Any,
 ) -> list[Any]:
     """Run a model in evaluation mode and record each call of a kind of layer, in order.
 
     Args:
         model: Any module; its mode is the same afterwards.
-        kind: Class of the layers, or several.
+        kind: Class of the layers, or several, or a function that says whether a module is one.
         record: Takes a layer and its inputs; what it returns is listed.
         inputs: What the model takes.
     """
@@ -218,7 +249,7 @@ def record_calls(
     def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         found.append(record(layer, *args, **options))
 
-    layers = [m for m in model.modules() if isinstance(m, kind)]
+    layers = [m for m in model.modules() if _is_one(m, kind)]
     hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     try:
         with evaluating(model):
@@ -227,3 +258,7 @@ def record_calls(
         for handle in hooks:
             handle.remove()
     return found
+
+
+def _is_one(module: nn.Module, kind: type | tuple[type, ...] | Callable[[nn.Module], bool]) -> bool:
+    return isinstance(module, kind) if isinstance(kind, (type, tuple)) else kind(module)

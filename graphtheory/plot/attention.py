@@ -64,7 +64,7 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
     for twin in twins[:-1]:
         twin.tick_params(labelright=False)
     if twins:
-        twins[-1].set_ylabel("test accuracy of models that\nhear only nodes at distance z (%)")
+        twins[-1].set_ylabel("test accuracy of models that\naggregate only from distance z (%)")
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
 

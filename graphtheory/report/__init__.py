@@ -10,12 +10,15 @@ from graphtheory.bench.summary import (
 from graphtheory.bench.table import Table, pairs
 from graphtheory.report.benchmark import BenchmarkReport, options, search_table
 from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
+from graphtheory.report.explorer import AttentionExplorer, attention_explorer
 from graphtheory.report.page import Page
 
 __all__ = [
+    "AttentionExplorer",
     "BenchmarkReport",
     "Page",
     "Table",
+    "attention_explorer",
     "diagnosis_page",
     "difference_table",
     "differences",

@@ -1,7 +1,11 @@
+from typing import Any
+
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
+import graphtheory.nn as gnn
 from graphtheory import Neighborhood, bipartite, cliques
 from graphtheory.nn import Attention, BucketBias, attention_maps
 from graphtheory.patterns import AllSenders, KHop, TopK
@@ -87,6 +91,37 @@ def test_maps_are_those_of_evaluation_and_the_mode_stays() -> None:
     torch.testing.assert_close(first.weights, layer.weights(x, nb))
     torch.testing.assert_close(second.weights, layer.weights(layer(x, nb), nb))
     assert first.neighborhood is nb and not first.weights.requires_grad
+
+
+@pytest.mark.parametrize("house", [gnn, pyg])
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv", "TransformerConv"])
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_maps_of_layers_that_return_their_weights(house: Any, kind: str, flow: str) -> None:
+    edges = torch.tensor([[3, 0, 2, 1, 0], [0, 1, 1, 2, 3]])
+    if (house, kind, flow) == (gnn, "TransformerConv", "target_to_source"):
+        pytest.skip("this layer has one flow")
+    conv = getattr(house, kind)(4, 4, heads=2, concat=False, flow=flow)
+    x = torch.randn(4, 4)
+    first, second = attention_maps(pyg.Sequential("x, e", [(conv, "x, e -> x")] * 2), x, edges)
+    receivers = first.neighborhood.receivers()
+    sums = torch.zeros(4, 2).index_add(0, receivers, first.weights)
+    torch.testing.assert_close(sums, torch.ones(4, 2))
+    ends, alpha = conv(x, edges, return_attention_weights=True)[1]
+    if flow == "target_to_source":
+        ends = ends.flip(0)
+    expected = torch.zeros(4, 4, 2).index_put(tuple(ends.flip(0)), alpha)
+    found = torch.zeros(4, 4, 2).index_put((receivers, first.neighborhood.indices), first.weights)
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(first.weights, second.weights)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_maps_of_a_layer_on_a_neighborhood_and_on_a_sparse_matrix() -> None:
+    nb, x, conv = cliques([3]), torch.randn(3, 4), gnn.GATConv(4, 4, add_self_loops=False)
+    ((found, weights),) = attention_maps(conv, x, nb)
+    assert torch.equal(found.indices, nb.indices) and len(weights) == 9
+    with pytest.raises(TypeError, match="GATConv got a sparse matrix, expected an edge list"):
+        attention_maps(conv, x, torch.eye(3).to_sparse())
 
 
 @pytest.mark.parametrize(

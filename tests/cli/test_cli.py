@@ -23,6 +23,7 @@ from graphtheory.bench.rows import FIELDS
 from graphtheory.cli import main
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.main import _COMMANDS
+from graphtheory.cli.show import Output
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.models import image_zoo, zoo
@@ -32,23 +33,6 @@ Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
 SAMPLED = ("diagnose", "--dataset", "karate", "--sampling")
 BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A command line in a folder of its own -> (exit code, output, error output)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        try:
-            code = main(list(words))
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +82,8 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
     assert code == 0
     assert f"graphtheory {name}" in out
     assert "Try:  graphtheory" in out  # a line to copy
-    for option in fields(_COMMANDS[name]):  # type: ignore[arg-type]
-        if "Positional" not in str(option.type):
+    for option in (*fields(_COMMANDS[name]), *fields(Output)):
+        if option.name != "output" and "Positional" not in str(option.type):
             assert f"--{option.name.replace('_', '-')}" in out
 
 
@@ -107,7 +91,9 @@ def test_the_line_to_copy_is_a_command_line() -> None:
     for name, kind in _COMMANDS.items():
         example = re.search(r"Try:  graphtheory (.*)", kind.__doc__ or "")
         assert example is not None and example[1].split()[0] == name
-        known = {f"--{option.name.replace('_', '-')}" for option in fields(kind)}  # type: ignore[arg-type]
+        known = {
+            f"--{option.name.replace('_', '-')}" for option in (*fields(kind), *fields(Output))
+        }
         assert {w for w in example[1].split() if w.startswith("--")} <= known
 
 
@@ -293,7 +279,7 @@ def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("train", *KARATE, "--model", "gt", "--seed", "1")
     assert code == 0
     folder = tmp_path / "runs/train-karate-gt-random-60-20-20-1"
-    files = {"last.ckpt", "best.ckpt", "history.csv", "result.json"}
+    files = {"last.ckpt", "best.ckpt", "history.csv", "result.json", "report.html"}
     assert files <= {file.name for file in folder.iterdir()}
     assert "best epoch" in out and "parameters" in out and str(folder.name) in out
     kept = json.loads((folder / "result.json").read_text())

@@ -1,0 +1,110 @@
+"""How far a command is: one moving line on a terminal, now and then a line in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+PATIENCE = 2.0  # seconds that nothing needs to be said
+
+
+@contextmanager
+def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]:
+    """Progress over a number of steps, until the block ends."""
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        disable=not (shown and console.is_terminal),
+    ) as bar:
+        yield Steps(console, what, bar, shown)
+
+
+@contextmanager
+def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None]:
+    """A line with the time that the block takes; in a file only if it takes long."""
+    if shown and not console.is_terminal:
+        late = Timer(PATIENCE, console.print, (f"{what} ...",), {"highlight": False})
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
+        return
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+        console=console, disable=not shown, transient=True,
+    ) as bar:  # fmt: skip
+        bar.add_task(what, total=None)
+        yield
+
+
+class Steps:
+    """One moving line on a terminal, a line for each step in a file."""
+
+    def __init__(self, console: Console, what: str, bar: Progress, shown: bool = True) -> None:
+        self.console, self.what, self.bar, self.shown = console, what, bar, shown
+        self.line = bar.add_task("", total=None)
+        self.done = self.total = self.first = 0
+        self.began: float | None = None
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Before a step: its name, how many are done, of how many."""
+        self.before(name, done, total)
+        self._tell(name, done)
+
+    def before(self, name: str, done: int, total: int) -> None:
+        """The same without a line of its own, for steps that `finished` tells of."""
+        if self.began is None:
+            self.began, self.first = time.monotonic(), done
+        self.done, self.total = done, total
+        self.bar.update(self.line, completed=done, total=total, description=name)
+
+    def finished(self, text: str) -> None:
+        """After a step: what it gave."""
+        self.bar.update(self.line, completed=self.done + 1)
+        self._tell(text, self.done + 1)
+
+    def _tell(self, text: str, done: int) -> None:
+        if self.shown and not self.console.is_terminal:
+            line = f"{self.what} {self.done + 1}/{self.total}  {text}{self._left(done)}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, done: int) -> str:
+        """The time that the other steps take, if they take as long as those until now."""
+        if self.began is None or not self.first < done < self.total:
+            return ""
+        each = (time.monotonic() - self.began) / (done - self.first)
+        left = each * (self.total - done)
+        return f"  ({duration(left)} left)" if left > PATIENCE else ""
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> duration(42), duration(125), duration(8000)
+        ('42 s', '2 min', '2 h 13 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,128 @@
+"""--json, --quiet and progress, of every command."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from graphtheory.bench.spaces import SPACES, Space
+from graphtheory.cli import progress
+from graphtheory.cli.progress import Steps, steps, working
+
+Run = Callable[..., tuple[int, str, str]]
+KARATE = ("--dataset", "karate", "--epochs", "2")
+WORDS: dict[str, tuple[str, ...]] = {
+    "train": ("train", *KARATE, "--model", "gat", "--set", "heads=2", "--explorer"),
+    "bench": ("bench", *KARATE, "--models", "mlp,gcn", "--seeds", "1", "--distances", "0"),
+    "tune": ("tune", "--dataset", "karate", "--models", "mlp", "--budget", "1"),
+    "diagnose": ("diagnose", "--dataset", "karate", "--max-distance", "2"),
+    "sampling": ("diagnose", "--dataset", "karate", "--sampling", "fastgcn", "--draws", "2"),
+    "reproduce": ("reproduce", "fig-6-2", "--quick"),
+    "reproduce --list": ("reproduce", "--list"),
+    "datasets": ("datasets",),
+    "doctor": ("doctor",),
+    "completion": ("completion", "fish"),
+    "contrastive": ("train", "--task", "contrastive", *KARATE, "--head", "mlp"),
+}
+KEYS: dict[str, set[str]] = {
+    "train": {"folder", "command", "options", "set_by_hand", "result", "environment"},
+    "bench": {"folder", "runs", "settings", "differences"},
+    "tune": {"folder", "best", "candidates"},
+    "diagnose": {"folder", "rows", "verdicts"},
+    "sampling": {"folder", "rows", "environment"},
+    "reproduce": {"folder", "rows", "verdict", "grid"},
+    "doctor": {"device", "versions", "backends", "optional"},
+    "completion": {"shell", "script"},
+    "contrastive": {"folder", "recipe", "result"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setitem(SPACES, "karate", Space(2, 2, 1, axes))
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_json_is_one_document_and_the_only_output(run: Run, name: str) -> None:
+    code, out, err = run(*WORDS[name], "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    if name in KEYS:
+        assert KEYS[name] <= set(found)
+    else:
+        assert len(found) > 10 and all("name" in row or "id" in row for row in found)
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_quiet_says_results_alone(run: Run, name: str) -> None:
+    code, out, err = run(*WORDS[name], "-q")
+    assert (code, err) == (0, "")
+    assert out and "Set by hand:" not in out and "; --resume" not in out
+
+
+def test_json_holds_what_the_file_holds(run: Run, tmp_path: Any) -> None:
+    found = json.loads(run(*WORDS["train"], "--json", "--out", "here")[1])
+    assert found.pop("folder") == "here"
+    assert found == json.loads((tmp_path / "here/result.json").read_text())
+    again = json.loads(run(*WORDS["bench"], "--json", "--out", "b")[1])
+    assert again.pop("folder") == "b"
+    assert again == json.loads((tmp_path / "b/results.json").read_text())
+
+
+def test_remarks_go_to_the_error_stream_beside_json(run: Run) -> None:
+    _, _, err = run(*WORDS["train"], "--json")
+    assert "Set by hand: heads=2." in err and "epoch 2/2" in err
+    assert run(*WORDS["train"], "--json", "-q", "--out", "other")[2] == ""
+
+
+def test_a_refusal_is_a_sentence_and_no_json(run: Run) -> None:
+    code, out, err = run("train", "--dataset", "karate", "--model", "gtt", "--json", "-q")
+    assert (code, out) == (2, "") and err.startswith("graphtheory: --model: unknown name 'gtt'")
+
+
+# Progress -----------------------------------------------------------------------------------------
+
+
+def in_a_file(capsys: pytest.CaptureFixture[str]) -> Console:
+    return Console(stderr=True, width=160)
+
+
+def test_lines_in_a_file_say_how_long_the_rest_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 50.0, 100.0, 150.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with steps(in_a_file(capsys), "run") as tell:
+        for done in range(4):  # two are known from earlier
+            tell.before("gt", done + 2, 6)
+            tell.finished("ready")
+    assert capsys.readouterr().err.splitlines() == [
+        "run 3/6  ready  (2 min left)", "run 4/6  ready  (2 min left)",
+        "run 5/6  ready  (50 s left)", "run 6/6  ready",
+    ]  # fmt: skip
+
+
+def test_work_without_steps_is_told_of_when_it_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    with working(in_a_file(capsys), "reading Cora"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "reading Cora ...\n"
+    with working(in_a_file(capsys), "reading Cora"):
+        pass
+    with working(in_a_file(capsys), "reading Cora", shown=False):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(stderr=True, force_terminal=True, width=100)
+    with working(console, "reading Cora"), steps(console, "run", shown=False) as tell:
+        assert isinstance(tell, Steps)
+    assert re.search("reading Cora.*0:00:00", capsys.readouterr().err)
