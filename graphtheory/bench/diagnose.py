@@ -5,7 +5,7 @@ Source: Li (2024), section B.1.1, under its definitions and the nearest others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from graphtheory.structure import (
     winning_margin,
 )
 
+Progress = Callable[[str, int, int], None]
 MOMENTS = ("uncentred", "covariance")
 
 
@@ -58,16 +59,20 @@ class Diagnosis:
         """The data set's name as it is usually written."""
         return graphs.describe(self.dataset).name
 
-    def run(self) -> list[Row]:
+    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
         """All rows.
+
+        Args:
+            progress: Called before each definition of discriminative nodes: its name, how many are
+                done, of how many.
 
         Raises:
             ValueError: An unknown data set, or `max_distance` out of range.
             FileNotFoundError: Raw files are missing.
         """
-        return list(self._rows())
+        return list(self._rows(progress))
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self, progress: Progress) -> Iterator[Row]:
         x, y, graph = load_graph(self.name, self.root, self.seed)
         graph = graph if self.directed else both_ways(graph)
         yield from self._sizes(x, y, graph)
@@ -79,7 +84,8 @@ class Diagnosis:
             yield Row.of(f"balance {name}", value, "nodes", dataset=self.name)
         if x is None:
             return
-        for moment in self.moments:
+        for done, moment in enumerate(self.moments):
+            progress(moment, done, len(self.moments))
             yield from self._margins(x, y, graph, moment)
 
     def _sizes(self, x: Tensor | None, y: Tensor, graph: Neighborhood) -> Iterator[Row]:

@@ -55,6 +55,8 @@ class Bench(Command):
           graphtheory bench --data graphs.pt --set walk=16,layers=5
     """
 
+    needs = ("graphtheory.report",)
+
     dataset: str = "digits"
     """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them. Or a
     folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
@@ -145,7 +147,8 @@ class Bench(Command):
             )  # fmt: skip
         for table in report.tables():
             screen.table(table)
-        report.save(out)
+        with screen.working("report.html"):
+            report.save(out)
         screen.result({"folder": out, **report.results()})
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
 
@@ -179,7 +182,8 @@ class Bench(Command):
                 raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
             for model in models:
                 problem.known_model(model)
-            assert problem.num_nodes and problem.measure  # the files are read
+            with screen.working(f"reading {problem.name}"):
+                assert problem.num_nodes and problem.measure  # the files are read
             tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{problem.name}")

@@ -46,7 +46,8 @@ def bench_images(screen: Screen, command: Bench, models: tuple[str, ...]) -> Non
     write_json(out / "results.json", report.results())
     screen.result({"folder": out, **report.results()})
     write_csv(out / "results.csv", report.rows(), here)
-    report.page().save(out / "report.html")
+    with screen.working("report.html"):
+        report.page().save(out / "report.html")
     screen.say(
         f"Written to {out}: report.html, results.json, results.csv, runs.jsonl, and a folder for "
         "each run."
@@ -67,7 +68,8 @@ def _prepared(
             raise RefusedError(f"--{name.replace('_', '-')}: not for images")
     root, seeds = data_root(command.root), command.seeds or SEEDS
     with refusing():
-        info = image_sets.load(command.dataset, root, size=command.image_size).info
+        with screen.working(f"reading {command.dataset}"):
+            info = image_sets.load(command.dataset, root, size=command.image_size).info
         info.known_split(command.split)
         out = command.out or Path(f"runs/bench-{info.name}-images")
         out.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.show import Command, Folder, Screen, data_root
 
 if TYPE_CHECKING:
+    from graphtheory.bench.table import Table
     from graphtheory.data.catalogue import DatasetInfo
-    from graphtheory.report.table import Table
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Datasets(Command):
 
     Try:  graphtheory datasets --root DATA
     """
+
+    needs = ("torch",)
 
     root: Folder = None
     """Folder with the raw files, to see which are there; without it that of $GRAPHTHEORY_DATA."""
@@ -70,7 +72,7 @@ def _plain(info: DatasetInfo, kind: str, root: Path | None) -> dict[str, Any]:
 
 
 def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:
-    from graphtheory.report.table import Table
+    from graphtheory.bench.table import Table
 
     rows = [
         (

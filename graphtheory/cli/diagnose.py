@@ -44,6 +44,8 @@ class Diagnose(Command):
     Try:  graphtheory diagnose --dataset Cora --root DATA
     """
 
+    needs = ("graphtheory.report",)
+
     dataset: str = "Cora"
     """Name of a graph; `graphtheory datasets` lists them."""
     root: Folder = None
@@ -111,7 +113,8 @@ class Diagnose(Command):
             study = Diagnosis(self.dataset, root, distance, self.directed)
             out = self.out or Path(f"runs/diagnose-{study.name}")
             out.mkdir(parents=True, exist_ok=True)
-            rows = study.run()
+            with screen.steps("margins") as steps:
+                rows = study.run(steps)
         here, printed = Environment.here(), beside(rows)
         for table in tables(rows, printed):
             screen.table(table)
@@ -124,9 +127,10 @@ class Diagnose(Command):
         }  # fmt: skip
         write_json(out / "diagnosis.json", found)
         screen.result({"folder": out, **found})
-        for name, figure, _ in pictures(rows, printed):
-            save(figure, out / f"{name}.png")
-        diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
+        with screen.working("pictures"):
+            for name, figure, _ in pictures(rows, printed):
+                save(figure, out / f"{name}.png")
+            diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
@@ -152,7 +156,8 @@ class Diagnose(Command):
             study = SamplingDiagnosis(self.dataset, name, root, p_star=p_star, **options)
             out = self.out or Path(f"runs/diagnose-{study.name}-{name}")
             out.mkdir(parents=True, exist_ok=True)
-            rows = study.run()
+            with screen.working(f"{name} on {study.name}"):
+                rows = study.run()
         here = Environment.here()
         for table in sampling_tables(rows):
             screen.table(table)

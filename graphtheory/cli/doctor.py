@@ -17,10 +17,12 @@ class Doctor(Command):
           graphtheory doctor --json
     """
 
+    needs = ("torch",)
+
     def run(self, screen: Screen) -> None:
         """Look and print."""
         from graphtheory.bench.rows import Environment
-        from graphtheory.report.table import Table, pairs
+        from graphtheory.bench.table import Table, pairs
 
         here, backends, extras = Environment.here(), _backends(), _optional()
         found = {"device": here.device, "versions": here.versions, "backends": backends}

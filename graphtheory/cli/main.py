@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from functools import reduce
+from importlib import import_module
 from importlib.metadata import version
 from operator import or_
 from typing import Annotated, Any
@@ -75,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     screen = Screen(console(), console(stderr=True), typed, command.output)
     try:
         with insistent_signals(), exit_on_sigterm():
+            with screen.working("loading PyTorch and the models"):
+                for name in command.needs:
+                    import_module(name)
             command.run(screen)
     except RefusedError as refusal:
         return screen.error(str(refusal), WRONG_INPUT)

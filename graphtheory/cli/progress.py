@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 PATIENCE = 2.0  # seconds that nothing needs to be said
+_SILENCE = 10.0  # seconds between two lines within a step
 
 
 @contextmanager
@@ -35,6 +36,15 @@ def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]
         disable=not (shown and console.is_terminal),
     ) as bar:
         yield Steps(console, what, bar, shown)
+
+
+@contextmanager
+def with_epochs(found: Steps) -> Iterator[None]:
+    """Tell also of the epochs of every training in the block."""
+    from graphtheory.train.progress import epochs_told_to
+
+    with epochs_told_to(found.epoch):
+        yield
 
 
 @contextmanager
@@ -64,7 +74,9 @@ class Steps:
         self.console, self.what, self.bar, self.shown = console, what, bar, shown
         self.line = bar.add_task("", total=None)
         self.done = self.total = self.first = 0
+        self.name = ""
         self.began: float | None = None
+        self.told = time.monotonic()
 
     def __call__(self, name: str, done: int, total: int) -> None:
         """Before a step: its name, how many are done, of how many."""
@@ -75,20 +87,28 @@ class Steps:
         """The same without a line of its own, for steps that `finished` tells of."""
         if self.began is None:
             self.began, self.first = time.monotonic(), done
-        self.done, self.total = done, total
+        self.name, self.done, self.total = name, done, total
         self.bar.update(self.line, completed=done, total=total, description=name)
+
+    def epoch(self, epoch: int, epochs: int) -> None:
+        """Within a step that trains: an epoch is over."""
+        done = self.done + epoch / epochs
+        self.bar.update(self.line, completed=done)
+        if time.monotonic() - self.told > _SILENCE:
+            self._tell(f"{self.name}, epoch {epoch} of at most {epochs}", done)
 
     def finished(self, text: str) -> None:
         """After a step: what it gave."""
         self.bar.update(self.line, completed=self.done + 1)
         self._tell(text, self.done + 1)
 
-    def _tell(self, text: str, done: int) -> None:
+    def _tell(self, text: str, done: float) -> None:
+        self.told = time.monotonic()
         if self.shown and not self.console.is_terminal:
             line = f"{self.what} {self.done + 1}/{self.total}  {text}{self._left(done)}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _left(self, done: int) -> str:
+    def _left(self, done: float) -> str:
         """The time that the other steps take, if they take as long as those until now."""
         if self.began is None or not self.first < done < self.total:
             return ""

@@ -37,6 +37,8 @@ class Reproduce(Command):
     Try:  graphtheory reproduce fig-3-8 --dataset Cora --root DATA
     """
 
+    needs = ("graphtheory.papers.index",)
+
     figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = "fig-3-8"
     """A figure or table; --list prints them all."""
     dataset: Name = None
@@ -72,7 +74,8 @@ class Reproduce(Command):
         self._refuse(figure)
         with refusing():
             if figure.data:
-                _load(dataset, root, figure.data)
+                with screen.working(f"reading {dataset}"):
+                    _load(dataset, root, figure.data)
             grid = figure.settings(
                 dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
             )
@@ -153,8 +156,8 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
 
 
 def _print_list(screen: Screen) -> None:
+    from graphtheory.bench.table import Table
     from graphtheory.papers.index import figures
-    from graphtheory.report.table import Table
 
     rows = [
         (name, figure.summary, str(figure.data or "draws its own"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 from rich.console import Console
@@ -71,6 +71,7 @@ class Output:
 class Command(ABC):
     """What `graphtheory NAME` does: a dataclass whose fields are the options."""
 
+    needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
 
     @abstractmethod
@@ -226,7 +227,10 @@ class Screen:
     @contextmanager
     def steps(self, what: str) -> Iterator[Steps]:
         """Progress over a number of runs, until the block ends."""
-        with progress.steps(self.err, what, shown=self.progress) as found:
+        with (
+            progress.steps(self.err, what, shown=self.progress) as found,
+            progress.with_epochs(found),
+        ):
             yield found
 
     @contextmanager

@@ -49,6 +49,8 @@ class Train(Command):
           graphtheory train --dataset karate --model gat --explorer
     """
 
+    needs = ("graphtheory.report",)
+
     task: str = "classify"
     """classify, or contrastive: features without labels, of images or of the nodes of
     a graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is

@@ -47,7 +47,8 @@ def train_on_images(screen: Screen, command: Train) -> None:
         raise RefusedError("--patience: not for images, whose recipe has a number of epochs")
     root = data_root(command.root)
     with refusing(ValueError, TypeError, OSError, ImportError):
-        images = image_sets.load(command.dataset, root, size=command.image_size)
+        with screen.working(f"reading {command.dataset}"):
+            images = image_sets.load(command.dataset, root, size=command.image_size)
         split, name = images.info.known_split(command.split), images.info.name
         given = read_options(command.set)
         trial = image_trial(command.dataset, command.model, command.epochs, given)

@@ -34,6 +34,8 @@ class Tune(Command):
     Try:  graphtheory tune --dataset Cora --models gt,gcn --budget 8 --root DATA
     """
 
+    needs = ("graphtheory.report",)
+
     dataset: str = "digits"
     """Name of a graph or a set of graphs; `graphtheory datasets` lists them."""
     data: File = None
@@ -77,7 +79,8 @@ class Tune(Command):
                 models = problem.compared
             for model in models:
                 problem.known_model(model)
-            nodes, measure = problem.num_nodes, problem.measure
+            with screen.working(f"reading {problem.name}"):
+                nodes, measure = problem.num_nodes, problem.measure
             out = self.out or Path(f"runs/tune-{problem.name}")
             out.mkdir(parents=True, exist_ok=True)
             before = len(search.SearchLog(out / "search.jsonl"))

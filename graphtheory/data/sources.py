@@ -5,6 +5,7 @@ A reader gets a private root that it may write to. Masks come back as [N, number
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,9 +78,11 @@ def _musae(root: Path, info: DatasetInfo) -> Data:
         edges = torch.from_numpy(raw["edges"]).long().t()
         indptr, indices = (torch.from_numpy(raw[f"feat_{part}"]) for part in ("indptr", "indices"))
         size = (len(y), int(raw["num_features"]))
-    x = torch.sparse_csr_tensor(
-        indptr.long(), indices.long(), torch.ones(len(indices)), size, check_invariants=True
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        x = torch.sparse_csr_tensor(
+            indptr.long(), indices.long(), torch.ones(len(indices)), size, check_invariants=True
+        )
     return Data(x=x, edge_index=to_undirected(edges, num_nodes=len(y)), y=y)
 
 

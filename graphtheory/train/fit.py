@@ -16,7 +16,7 @@ from graphtheory.signals import prompt_signals
 from graphtheory.train.checkpoint import SafeCheckpointIO
 from graphtheory.train.contract import Source, Task
 from graphtheory.train.folder import Keep, RunFolder, describe_run
-from graphtheory.train.progress import Listener, Show, Tell
+from graphtheory.train.progress import Listener, Show, Tell, outer_listener
 from graphtheory.train.seeds import borrowed_randomness
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
 from graphtheory.train.unlabeled import Loaded
@@ -120,6 +120,8 @@ def fit(
     callbacks: list[Callback] = [watch]
     if progress:
         callbacks.append(Show(watch, epochs) if progress is True else Tell(watch, progress))
+    if (outer := outer_listener(epochs)) is not None:
+        callbacks.append(Tell(watch, outer))
     checkpoint: RunFolder | None = None
     with ExitStack() as around:
         if out_dir is not None:

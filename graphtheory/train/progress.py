@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
@@ -11,7 +14,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graphtheory.train.watch import EpochRow, Watch
 
 Listener = Callable[[EpochRow], None]
+Epochs = Callable[[int, int], None]
 _LINES = 10  # of a whole run, where the output is not a terminal
+_PATIENCE = 2.0  # seconds that need no estimate
+_EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
+
+
+@contextmanager
+def epochs_told_to(listener: Epochs) -> Iterator[None]:
+    """Tell `listener` of every epoch of every `fit` in the block: its number, of how many."""
+    token = _EPOCHS.set(listener)
+    try:
+        yield
+    finally:
+        _EPOCHS.reset(token)
+
+
+def outer_listener(epochs: int) -> Listener | None:
+    """A listener for one `fit` of so many epochs that tells the one of `epochs_told_to`."""
+    outer = _EPOCHS.get()
+    return None if outer is None else lambda row: outer(int(row["epoch"]), epochs)
 
 
 class Tell(Callback):
@@ -44,7 +66,8 @@ class Show(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin where a resumed run stands."""
-        self.line = self.bar.add_task("", total=self.epochs, completed=len(self.watch.history))
+        self.first, self.began = len(self.watch.history), time.monotonic()
+        self.line = self.bar.add_task("", total=self.epochs, completed=self.first)
         self.bar.start()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -57,7 +80,10 @@ class Show(Callback):
         every = max(1, self.epochs // _LINES)
         ends = trainer.should_stop or row["epoch"] == self.epochs
         if not self.console.is_terminal and (row["epoch"] % every == 0 or ends):
-            self.console.print(f"epoch {row['epoch']}/{self.epochs}  {text}", highlight=False)
+            each = (time.monotonic() - self.began) / (row["epoch"] - self.first)
+            left = 0 if ends else each * (self.epochs - row["epoch"])
+            more = f"  at most {left:.0f} s left" if left > _PATIENCE else ""
+            self.console.print(f"epoch {row['epoch']}/{self.epochs}  {text}{more}", highlight=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End."""

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,16 +96,41 @@ def in_a_file(capsys: pytest.CaptureFixture[str]) -> Console:
 def test_lines_in_a_file_say_how_long_the_rest_takes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter([0.0, 50.0, 100.0, 150.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with steps(in_a_file(capsys), "run") as tell:
         for done in range(4):  # two are known from earlier
             tell.before("gt", done + 2, 6)
+            now[0] += 50
             tell.finished("ready")
     assert capsys.readouterr().err.splitlines() == [
         "run 3/6  ready  (2 min left)", "run 4/6  ready  (2 min left)",
         "run 5/6  ready  (50 s left)", "run 6/6  ready",
     ]  # fmt: skip
+
+
+def test_a_long_step_tells_of_its_epochs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with steps(in_a_file(capsys), "run") as tell:
+        tell.before("gt", 0, 2)
+        for epoch in range(1, 9):
+            now[0] += 4
+            tell.epoch(epoch, 10)
+        tell.finished("ready")
+    assert capsys.readouterr().err.splitlines() == [
+        "run 1/2  gt, epoch 3 of at most 10  (1 min left)",
+        "run 1/2  gt, epoch 6 of at most 10  (56 s left)",
+        "run 1/2  ready  (32 s left)",
+    ]
+
+
+def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    assert "gcn, epoch 1 of at most 2" in run(*WORDS["bench"])[2]
+    assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
 def test_work_without_steps_is_told_of_when_it_takes_long(

@@ -64,3 +64,26 @@ def test_silence_is_silent(
 ) -> None:
     fit(new_task(), FullGraph(data), epochs=3, progress=False)
     assert capfd.readouterr() == ("", "")
+
+
+def test_every_fit_of_a_block_tells_its_epochs(data: Data, new_task: NewTask) -> None:
+    heard: list[tuple[int, int]] = []
+    with module.epochs_told_to(lambda *at: heard.append(at)):
+        for progress in (False, lambda row: None):
+            fit(new_task(), FullGraph(data), epochs=2, progress=progress)
+    fit(new_task(), FullGraph(data), epochs=2, progress=False)
+    assert heard == [(1, 2), (2, 2)] * 2
+
+
+def test_a_line_says_how_long_the_rest_takes(
+    data: Data,
+    new_task: NewTask,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter(range(0, 1000, 10))  # ten seconds an epoch
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    fit(new_task(), FullGraph(data), epochs=4, progress=True)
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.endswith("s left") for line in lines] == [True, True, True, False]
+    assert lines[1].endswith("at most 20 s left")
