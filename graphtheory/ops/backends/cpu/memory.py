@@ -41,7 +41,7 @@ def _new(size: int) -> np.ndarray:
     return space[first : first + size]
 
 
-class _Lease(weakref.ref):
+class _Lease(weakref.ref[np.ndarray]):
     """Ends with the array that was given out; a `weakref.finalize` costs ten times as much."""
 
     __slots__ = ("room",)
