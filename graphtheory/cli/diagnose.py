@@ -105,9 +105,12 @@ class Diagnose(Command):
         from graphtheory.papers.core_neighborhood.thesis_tables import beside, verdicts
         from graphtheory.plot import save
         from graphtheory.report import diagnosis_page, pictures, tables
+        from graphtheory.structure.distance import MAX_CUTOFF
 
         distance = 12 if self.max_distance is None else self.max_distance
         at_least(1, max_distance=distance)
+        if distance >= MAX_CUTOFF:
+            raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
         root = data_root(self.root)
         with refusing():
             study = Diagnosis(self.dataset, root, distance, self.directed)

@@ -218,7 +218,10 @@ def test_wrong_usage_is_2_and_names_what_is_known(
             "p_star: 2 values, expected one for each of 3 groups",
         ),
         (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
-        (("diagnose", "--dataset", "karate", "--max-distance", "300"), "max_distance: got 300"),
+        (
+            ("diagnose", "--dataset", "karate", "--max-distance", "300"),
+            "--max-distance: got 300, expected 253",
+        ),
     ],
 )
 def test_bad_input_is_2_and_one_line(run: Run, words: tuple[str, ...], expected: str) -> None:
