@@ -220,7 +220,7 @@ class Bench(Command):
             search = Search(problem, models, self.budget or 0, log=kept)
 
         def tell() -> None:
-            screen.say(f"\nWhat was tried is in {kept}; the same command goes on.")
+            screen.note(f"\nWhat was tried is in {kept}; the same command goes on.")
 
         with (
             told_on_stop(tell),
