@@ -95,9 +95,9 @@ class Bench(Command):
     no search has chosen any; 16 is what the tables of the documentation have. Tried candidates are
     lines of search.jsonl and are not tried again. Without it such a model has default options, and
     the output says so."""
-    kept: bool = True
-    """Take the options that searches have chosen for a named set before, where there are any;
-    --no-kept treats it as a graph that nobody has seen."""
+    no_kept: bool = False
+    """Treat a named set as a graph that nobody has seen: without the options that searches have
+    chosen for it before."""
     set: Settings = ()
     """Options of the models, instead of tuned or default ones, such as
     walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
@@ -175,7 +175,7 @@ class Bench(Command):
         root = data_root(self.root)
         with refusing():
             problem = problem_for(self.dataset, self.data, self.split, root)
-            problem.kept = self.kept
+            problem.kept = not self.no_kept
             if self.data is not None and models == type(self).models:
                 models = problem.compared
             if self.distances and (problem.reads != NODES or self.data is not None):

@@ -52,11 +52,12 @@ def copied(run: Run, finished: Path, tmp_path: Path) -> Path:
 
 
 def refused(result: tuple[int, str, str]) -> str:
-    """The one line of a refusal."""
+    """The one line of a refusal; before it may stand what took seconds, such as "reading ..."."""
     code, _, err = result
-    assert code == 2, err
-    assert err.startswith("graphtheory: ") and err.count("\n") == 1 and "Traceback" not in err
-    return err
+    *before, last = err.splitlines(keepends=True)
+    assert code == 2 and all(line.endswith(" ...\n") for line in before), err
+    assert last.startswith("graphtheory: ") and last.endswith("\n") and "Traceback" not in err
+    return last
 
 
 # Help ---------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphtheory.bench.spaces import SPACES, Space
+from graphtheory.bench import problem
+from graphtheory.bench.spaces import Space
 from graphtheory.cli import progress
 from graphtheory.cli.progress import Steps, steps, working
 
@@ -45,7 +46,7 @@ KEYS: dict[str, set[str]] = {
 @pytest.fixture(autouse=True)
 def _small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setitem(SPACES, "karate", Space(2, 2, 1, axes))
+    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
 
 
 @pytest.mark.parametrize("name", WORDS)
