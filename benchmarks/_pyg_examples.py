@@ -17,9 +17,12 @@ class GCN(nn.Module):
         self.conv1 = GCNConv(features, 16)
         self.conv2 = GCNConv(16, classes)
 
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.conv1(dropout(x, 0.5, self.training), edge_index).relu()
+        return self.conv2(dropout(x, 0.5, self.training), edge_index)
+
     def loss(self, graph: Data) -> Tensor:
-        x = self.conv1(dropout(graph.x, 0.5), graph.edge_index).relu()
-        out = self.conv2(dropout(x, 0.5), graph.edge_index)
+        out = self(graph.x, graph.edge_index)
         return cross_entropy(out[graph.train_mask], graph.y[graph.train_mask])
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -35,9 +38,12 @@ class GAT(nn.Module):
         self.conv1 = GATConv(features, 8, heads=8, dropout=0.6)
         self.conv2 = GATConv(64, classes, concat=False, dropout=0.6)
 
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = elu(self.conv1(dropout(x, 0.6, self.training), edge_index))
+        return self.conv2(dropout(x, 0.6, self.training), edge_index)
+
     def loss(self, graph: Data) -> Tensor:
-        x = elu(self.conv1(dropout(graph.x, 0.6), graph.edge_index))
-        out = self.conv2(dropout(x, 0.6), graph.edge_index)
+        out = self(graph.x, graph.edge_index)
         return cross_entropy(out[graph.train_mask], graph.y[graph.train_mask])
 
     def optimizer(self) -> torch.optim.Optimizer:

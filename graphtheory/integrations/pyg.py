@@ -11,12 +11,16 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
-from torch_geometric.nn.aggr import SumAggregation
-from torch_geometric.nn.dense import Linear
 
+from graphtheory.integrations import pyg_features
 from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, GPSConv, TransformerConv, weighted_sums
+from graphtheory.nn.conv.gine_conv import GINEConv
+from graphtheory.nn.conv.han_conv import HANConv
+from graphtheory.nn.conv.hgt_conv import HGTConv
 from graphtheory.nn.conv.on_core import OnCore
-from graphtheory.nn.conv.weighted_sums import WeightedSums
+from graphtheory.nn.conv.own_propagate import OwnPropagate
+from graphtheory.nn.conv.pna_conv import PNAConv
+from graphtheory.nn.conv.rgcn_conv import FastRGCNConv, RGCNConv
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.TransformerConv: TransformerConv,
@@ -30,6 +34,12 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.ChebConv: weighted_sums.ChebConv,
     pyg.SGConv: weighted_sums.SGConv,
     pyg.APPNP: weighted_sums.APPNP,
+    pyg.GINEConv: GINEConv,
+    pyg.PNAConv: PNAConv,
+    pyg.RGCNConv: RGCNConv,
+    pyg.FastRGCNConv: FastRGCNConv,
+    pyg.HGTConv: HGTConv,
+    pyg.HANConv: HANConv,
 }
 _NAMES = {kind.__name__ for kind in _DROP_INS}
 _METHODS = (
@@ -67,6 +77,7 @@ class Acceleration:
     swapped: tuple[Swapped, ...]
     kept: tuple[Kept, ...]
     _layers: list[tuple[nn.Module, Swapped]] = field(repr=False, compare=False)
+    _model: nn.Module = field(repr=False, compare=False)
 
     def undo(self) -> None:
         """Restore the class of every swapped layer; the weights stay as they are.
@@ -84,12 +95,14 @@ class Acceleration:
                     f"{name or 'model'}: is a {type(layer).__name__} by now, expected the "
                     f"{after.__name__} that it was swapped for"
                 )
+        if self._layers:
+            pyg_features.uninstall(self._model)
         while self._layers:
             layer, (_, before, _) = self._layers.pop()
             for name in ("_kept_edges", "_kept_matrix"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
-            if issubclass(_DROP_INS[before], WeightedSums):
+            if issubclass(_DROP_INS[before], OwnPropagate):
                 vars(layer).pop("propagate", None)
 
     def __str__(self) -> str:
@@ -102,17 +115,22 @@ class Acceleration:
         return "\n".join([f"layers: {len(self.swapped)} swapped, {len(self.kept)} kept", *lines])
 
 
-def accelerate(model: nn.Module) -> Acceleration:
+def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleration:
     """Swap the layers of a PyG model for those of `graphtheory.nn`, in place.
 
-    Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv` and `GPSConv` of PyG in the model,
-    itself included, becomes the one of `graphtheory.nn`, with the same results; `SAGEConv`,
-    `GINConv`, `GraphConv`, `ChebConv`, `SGConv` and `APPNP` with a sum, mean, largest or smallest
-    keep PyG's forward and reduce by `ops.aggregate`. Only its class
+    Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv`, `GPSConv`, `RGCNConv`,
+    `FastRGCNConv` and `HGTConv` of PyG in the model, itself included, becomes ours, with the same
+    results; `SAGEConv`, `GINConv`, `GINEConv`, `GraphConv`, `ChebConv`, `SGConv`, `APPNP`,
+    `PNAConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only its class
     changes: it stays the same object with the same parameters, hooks and mode, so optimizers,
     shared layers and state dicts remain valid. Attention dropout draws other random numbers, and
     the docstrings of the new layers say what else differs. TorchScript compiles PyG's own layer in
     their place: `torch.jit.script(model)` leaves that one, with the same parameters, in `model`.
+
+    Features with few non-zeros, such as Cora's, reach the model as `nn.SparseFeatures` from the
+    second call with the same tensor on: linear maps and dropout then skip the zeros. Results are
+    the same to rounding; dropout of such features keeps its probability, but draws other random
+    numbers than PyG, whose zeros take most of the time of an epoch.
 
     A layer is kept if results could differ, with the reason in the report: it is of another class
     or a subclass, also by parametrization; it has options that the drop-in does not support, or
@@ -122,6 +140,7 @@ def accelerate(model: nn.Module) -> Acceleration:
 
     Args:
         model: Any module.
+        sparse_features: Whether to read features with few non-zeros by them.
 
     Returns:
         What was swapped, what was kept and why; its `undo` restores the model.
@@ -156,9 +175,11 @@ def accelerate(model: nn.Module) -> Acceleration:
             kept.append(Kept(name, type(layer), reason))
     for layer, swap in layers:
         layer.__class__ = swap.after
-        if issubclass(swap.after, WeightedSums):  # PyG's own, after an explanation
+        if issubclass(swap.after, OwnPropagate):  # PyG's own, after an explanation
             vars(layer).pop("propagate", None)
-    return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers)
+    if layers and sparse_features:
+        pyg_features.install(model)
+    return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers, model)
 
 
 def _passes_messages(layer: nn.Module) -> bool:
@@ -172,7 +193,7 @@ def _passes_messages(layer: nn.Module) -> bool:
 
 def _objections(layer: nn.Module) -> Iterator[str]:
     """Reasons why a drop-in might compute something else than the layer."""
-    base = next((kind for kind in _DROP_INS if isinstance(layer, kind)), None)
+    base = next((kind for kind in type(layer).__mro__ if kind in _DROP_INS), None)
     if isinstance(layer, torch.jit.ScriptModule):
         yield "compiled by TorchScript: accelerate before that"
     elif base is None:
@@ -224,12 +245,10 @@ def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:
         method = vars(layer).get(name)
         if method is not None and getattr(method, "__func__", None) not in own:
             yield f"its {name} was replaced"
-    if issubclass(_DROP_INS[type(layer)], WeightedSums):  # PyG's own forward runs its parts
-        if any(getattr(layer.aggr_module, hooks) for hooks in _HOOKS):
-            yield "a hook on its aggr_module, which the drop-in does not run edge by edge"
-        return
+    drop_in: type[OnCore] = _DROP_INS[type(layer)]
     for name, part in layer.named_children():
-        if type(part) not in (Linear, SumAggregation):
+        if drop_in.parts is not None and type(part) not in drop_in.parts:
             yield f"its {name} is a {type(part).__name__}, not PyG's own"
-        elif name in ("lin_edge", "aggr_module") and any(getattr(part, hooks) for hooks in _HOOKS):
+        hooks = any(getattr(p, hook) for p in part.modules() for hook in _HOOKS)
+        if name in drop_in.inlined and hooks:
             yield f"a hook on its {name}, which the drop-in does not run edge by edge"

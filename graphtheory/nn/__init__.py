@@ -17,6 +17,7 @@ from graphtheory.nn.conv import (
     GATv2Conv,
     GCNConv,
     GPSConv,
+    SparseFeatures,
     SPDTransformerConv,
     TransformerConv,
 )
@@ -62,7 +63,7 @@ __all__ = [
     "Merge", "Message", "MultiScale", "NearestNeighbors", "NoPosition", "NodeEncoder",
     "OverlapPool", "PatchEmbedding", "PathEncoding", "PeriodicPositions", "PositionEmbedding",
     "RelativePosition", "SPDTransformerConv", "SageMessage", "SemanticTokens",
-    "SinusoidalPositions", "SumMessage", "TransformerConv", "TransformerHead", "WalkEncoding",
-    "attention_maps", "class_codes", "coded_hinge", "decode_class", "decreasing", "feature_encoder",
-    "unmerge",
+    "SinusoidalPositions", "SparseFeatures", "SumMessage", "TransformerConv", "TransformerHead",
+    "WalkEncoding", "attention_maps", "class_codes", "coded_hinge", "decode_class", "decreasing",
+    "feature_encoder", "unmerge",
 ]  # fmt: skip

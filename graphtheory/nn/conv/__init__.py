@@ -4,7 +4,16 @@ from graphtheory.nn.conv.gat_conv import GATConv
 from graphtheory.nn.conv.gatv2_conv import GATv2Conv
 from graphtheory.nn.conv.gcn_conv import GCNConv
 from graphtheory.nn.conv.gps_conv import GPSConv
+from graphtheory.nn.conv.sparse_features import SparseFeatures
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.nn.conv.transformer_conv import TransformerConv
 
-__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GPSConv", "SPDTransformerConv", "TransformerConv"]
+__all__ = [
+    "GATConv",
+    "GATv2Conv",
+    "GCNConv",
+    "GPSConv",
+    "SPDTransformerConv",
+    "SparseFeatures",
+    "TransformerConv",
+]

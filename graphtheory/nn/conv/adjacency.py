@@ -150,7 +150,7 @@ def read(
     if isinstance(given, Neighborhood) and not add_self_loops:
         return Adjacency(given, None)
     key = (num_src, num_dst, add_self_loops, reverse)
-    cache = _cached_for(given)
+    cache = cached_for(given)
     if cache is None:
         return _build(given, *key)
     if key not in cache:
@@ -237,7 +237,7 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
     return num_src, num_dst
 
 
-_CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: Adjacency})
+_CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
@@ -246,8 +246,8 @@ def outside_inference_mode(make: Callable[[], Any]) -> Any:
         return make()
 
 
-def _cached_for(given: Any) -> dict[Any, Adjacency] | None:
-    """The cache for `given` in its present state; None if changes could not be detected."""
+def cached_for(given: Any) -> dict[Any, Any] | None:
+    """What was made of `given` in its present state; None if changes could not be detected."""
     if torch.compiler.is_compiling():
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given

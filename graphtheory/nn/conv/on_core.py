@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import SparseTensor
 
 from graphtheory import ops
@@ -26,12 +27,20 @@ class OnCore(MessagePassing):
     and materializes no messages. While an explainer is on (`conv.explain`) or a hook on
     propagation, messages, aggregation or edge updates is registered, `forward` runs PyG's message
     passing instead, with the same result. TorchScript compiles PyG's layer.
+
+    Attributes:
+        parts: Kinds of submodules that the layer knows how to run; None if PyG's forward runs them.
+        smallest: Arguments of a layer of PyG of this kind.
+        inlined: Submodules whose weights it uses without calling them.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
     # inherited one for them. That must be MessagePassing's, not the one generated for PyG's layer.
     propagate = MessagePassing.propagate
     decomposes: ClassVar[bool] = False
+    smallest: ClassVar[tuple[Any, ...]] = (1, 1)
+    parts: ClassVar[tuple[type, ...] | None] = (Linear, SumAggregation)
+    inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
 
     def needs_messages(self) -> bool:
         """Whether an explainer or a hook needs messages."""
@@ -71,7 +80,7 @@ class OnCore(MessagePassing):
                 "layer of PyG in place of a drop-in; torch.compile and torch.export take this one"
             )
         with torch.random.fork_rng(devices=[]):
-            kind(1, 1)  # PyG sets up a class when its first layer is made
+            kind(*self.smallest)  # PyG sets up a class when its first layer is made
         twin: Any = copy.copy(self)
         twin.__class__ = kind
         return twin

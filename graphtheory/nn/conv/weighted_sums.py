@@ -5,25 +5,24 @@ Their `forward` is PyG's own; only `propagate`, which gathers and scatters messa
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar
 
 from torch import Tensor
 from torch_geometric.nn import conv as pyg
-from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import read, stored_values
-from graphtheory.ops.edge import Reduction
+from graphtheory.nn.conv.own_propagate import (
+    REDUCTIONS,
+    OwnPropagate,
+    check_layout,
+    check_reduction,
+)
 
-_REDUCTIONS: dict[type, Reduction] = {
-    SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min",
-}  # fmt: skip
 
-
-class WeightedSums(on_core.OnCore):
+class WeightedSums(OwnPropagate):
     """Mixin of a layer whose `propagate` reduces weighted features; list it before PyG's layer.
 
     Attributes:
@@ -35,45 +34,27 @@ class WeightedSums(on_core.OnCore):
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
         """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        if type(layer.aggr_module) not in _REDUCTIONS:
-            raise ValueError(f"aggr: got {layer.aggr!r}, expected 'sum', 'mean', 'max' or 'min'")
-        if layer.decomposed_layers != 1:
-            raise ValueError(f"decomposed_layers: got {layer.decomposed_layers}, expected 1")
-        if layer.node_dim != -2:
-            raise ValueError(f"node_dim: got {layer.node_dim}, expected -2")
+        check_reduction(layer)
+        check_layout(layer, -2)
 
-    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Keep this `propagate`, which PyG would replace by one that it generates."""
-
-    def __prepare_scriptable__(self) -> MessagePassing:
-        """PyG's layer with the same parameters, which `torch.jit.script` compiles instead."""
-        twin: Any = copy.copy(self)
-        twin.__class__ = next(k for k in type(self).__mro__ if not issubclass(k, on_core.OnCore))
-        return twin
-
-    def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
-        """The reduced features [N_dst, F] of the neighbors."""
-        x = kwargs["x"]
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        x = given["x"]
         x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
-        weight = None if self.weight_name is None else kwargs[self.weight_name]
-        odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
         # PyG's generated and its generic `propagate` read such a pair differently
         if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
-        if self.needs_messages() or odd or (x is not x_src and self.flow != "source_to_target"):
-            edge_index = self.for_messages(edge_index)
-            return MessagePassing.propagate(self, edge_index, size=size, **kwargs)
+        odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
+        if odd or (x is not x_src and self.flow != "source_to_target"):
+            return None
         num_dst = on_core.num_receivers(x_src, x_dst, size)
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        weight = None if self.weight_name is None else given[self.weight_name]
         stored = None if self.weight_name is None else stored_values(edge_index)
         weight = weight if stored is None else stored
         if weight is not None:
             weight = adj.to_rows(weight.flatten())[:, None]
-        reduce = _REDUCTIONS[type(self.aggr_module)]
+        reduce = REDUCTIONS[type(self.aggr_module)]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce)[:, 0]
-
-    # what PyG puts on a layer while it is explained, and afterwards
-    _orig_propagate, _jinja_propagate = MessagePassing.propagate, propagate
 
 
 class SAGEConv(WeightedSums, pyg.SAGEConv):

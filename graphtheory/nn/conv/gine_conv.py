@@ -1,0 +1,52 @@
+"""PyG's GINEConv on the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.conv import MessagePassing
+
+from graphtheory import ops
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.given_edges import edges_as_senders, gather
+from graphtheory.nn.conv.own_propagate import (
+    REDUCTIONS,
+    OwnPropagate,
+    check_layout,
+    check_reduction,
+)
+
+
+class GINEConv(OwnPropagate, pyg.GINEConv):
+    r"""PyG's `GINEConv` with gathering and reducing by `ops`.
+
+    .. math:: x'_i = h\Big((1 + \epsilon) x_i
+        + \sum_{j \in N(i)} \operatorname{ReLU}(x_j + e_{ij})\Big)
+
+    The messages, whose size is that of the given edge features, are built as PyG builds them, in
+    the order of the edges; where the values of a `SparseTensor` are the features, PyG's own path
+    runs.
+
+    Source: Hu et al. (2020), Strategies for pre-training GNNs.
+    """
+
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
+        check_reduction(layer)
+        check_layout(layer, -2)
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
+        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
+        if edge_attr is None or x_src.dim() != 2:
+            return None
+        num_dst = on_core.num_receivers(x_src, x_dst, size)
+        adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        messages = self.message(gather(x_src, adj), edge_attr)[:, None]
+        reduce = REDUCTIONS[type(self.aggr_module)]
+        return ops.aggregate(None, messages, edges_as_senders(adj), reduce)[:, 0]

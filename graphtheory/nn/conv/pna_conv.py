@@ -1,0 +1,125 @@
+"""PyG's PNAConv on the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import aggr
+from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.dense import Linear
+
+from graphtheory import ops
+from graphtheory.graph import Neighborhood
+from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.given_edges import edges_as_senders, gather
+from graphtheory.nn.conv.own_propagate import REDUCTIONS, OwnPropagate, check_layout
+
+
+class PNAConv(OwnPropagate, pyg.PNAConv):
+    r"""PyG's `PNAConv` with its aggregations by `ops`.
+
+    The one linear map of a message is a sum of three,
+
+    .. math:: m_{ij} = A x_i + B x_j + C e_{ij} + c
+
+    so that it is computed per node, and :math:`B x_j (+ C e_{ij})` alone is reduced: a sum, mean,
+    largest or smallest of messages is that of :math:`B x_j` plus the rest, variance and standard
+    deviation do not depend on it. Without edge features no tensor has both an edge axis and a
+    feature axis. In float32 a variance, a difference of means of squares as in PyG, is rounded
+    differently.
+
+    Source: Corso et al. (2020), eq. (4) to (8).
+    """
+
+    inlined = ("aggr_module", "pre_nns")
+
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
+        check_layout(layer, 0)
+        for network in layer.pre_nns:
+            if [type(part) for part in network] != [Linear]:
+                raise ValueError(
+                    f"pre_layers: got {(len(network) + 1) // 2}, expected 1: more layers have an "
+                    "activation between source and target node"
+                )
+        for one in _aggregations(layer):
+            if type(one) not in REDUCTIONS and not _is_variance(one):
+                raise ValueError(
+                    f"aggregators: got {type(one).__name__}, expected sums, means, max, min, var "
+                    "and std"
+                )
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        x, edge_attr = given["x"], given["edge_attr"]  # [N, towers, F_in]
+        if edge_attr is None and (self.edge_dim or isinstance(edge_index, on_core.SparseTensor)):
+            return None
+        adj = read(edge_index, x.size(0), x.size(0), flow=self.flow)
+        weight = torch.stack([network[0].weight for network in self.pre_nns])  # [T, F, 2 or 3 F]
+        bias = torch.stack([network[0].bias for network in self.pre_nns])
+        of_target, of_source, *of_edge = weight.split(self.F_in, 2)
+        here = torch.einsum("ntf,tof->nto", x, of_target) + bias
+        there = torch.einsum("ntf,tof->nto", x, of_source)
+        nb = adj.neighborhood
+        if edge_attr is not None:
+            encoded = self.edge_encoder(edge_attr).view(-1, self.F_in)
+            there = gather(there, adj) + torch.einsum("ef,tof->eto", encoded, of_edge[0])
+            nb = edges_as_senders(adj)
+        degree = nb.degree().to(x.dtype)[:, None, None]
+        out = torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1)
+        return torch.cat([out * factor for factor in _scalers(self.aggr_module, degree)], -1)
+
+
+def _aggregations(layer: Any) -> list[nn.Module]:
+    of = layer.aggr_module.aggr
+    return list(of.aggrs) if isinstance(of, aggr.MultiAggregation) else [of]
+
+
+def _is_variance(one: Any) -> bool:
+    one = one.var_aggr if type(one) is aggr.StdAggregation else one
+    return type(one) is aggr.VarAggregation and not one.semi_grad
+
+
+def _aggregated(
+    wanted: list[nn.Module], there: Tensor, here: Tensor, nb: Neighborhood, degree: Tensor
+) -> list[Tensor]:
+    """Each aggregation [N, towers, F_in] of all messages, zeros where there are none."""
+    found = {"mean": ops.aggregate(None, there, nb, "mean")}
+    variance = None
+    if any(map(_is_variance, wanted)):
+        variance = ops.aggregate(None, there**2, nb, "mean") - found["mean"] ** 2
+    outs = []
+    for one in wanted:
+        how = REDUCTIONS.get(type(one))
+        if how is None:
+            assert variance is not None
+            outs.append(variance if type(one) is aggr.VarAggregation else _root(variance))
+            continue
+        if how not in found:
+            found[how] = ops.aggregate(None, there, nb, how)
+        outs.append(found[how] + here * (degree if how == "sum" else degree.clamp(max=1)))
+    return outs
+
+
+def _root(variance: Tensor) -> Tensor:
+    """Standard deviation; as in PyG 0, with gradient 0, for a variance up to 1e-5."""
+    out = variance.clamp(min=1e-5).sqrt()
+    return out.masked_fill(out <= 1e-5**0.5, 0.0)
+
+
+def _scalers(module: Any, degree: Tensor) -> list[Tensor]:
+    """Factors [N, 1, 1] of each scaler, eq. (6)."""
+    linear, log = module.avg_deg_lin, module.avg_deg_log
+    some = degree.clamp(min=1)
+    known = {
+        "identity": lambda: torch.ones_like(degree),
+        "amplification": lambda: (degree + 1).log() / log,
+        "attenuation": lambda: log / (some + 1).log(),
+        "linear": lambda: degree / linear,
+        "inverse_linear": lambda: linear / some,
+    }
+    return [known[name]() for name in module.scaler]

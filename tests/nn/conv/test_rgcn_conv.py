@@ -1,0 +1,106 @@
+"""RGCNConv and FastRGCNConv beside PyG's."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheory import Neighborhood
+from graphtheory.nn.conv import rgcn_conv
+
+RELATIONS = 4
+FORMS = [(None, None), (3, None), (None, 2)]  # bases, blocks
+
+
+def both(name, in_channels, bases, blocks, aggr="mean", **options):
+    args = (in_channels, 4, RELATIONS, bases, blocks, aggr)
+    return [getattr(room, name)(*args, **options).double() for room in (rgcn_conv, pyg)]
+
+
+def kinds_of(graph):
+    """A relation of each edge; one relation has none."""
+    kinds = torch.randint(RELATIONS - 1, (graph.edge_index.size(1),), generator=graph.generator)
+    return torch.where(kinds == 1, RELATIONS - 1, kinds)
+
+
+@pytest.mark.parametrize(("bases", "blocks"), FORMS)
+@pytest.mark.parametrize(
+    ("name", "aggr"),
+    [*(("RGCNConv", a) for a in ("mean", "sum", "max", "min")), ("FastRGCNConv", "mean"),
+     ("FastRGCNConv", "sum")],
+)  # fmt: skip
+@pytest.mark.parametrize("bipartite", [False, True])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_equals_pyg(data, name, aggr, bases, blocks, bipartite, draw_graph, assert_same) -> None:
+    graph = draw_graph(data, bipartite=bipartite)
+    x = graph.features(graph.num_src, 6)
+    x = (x, graph.features(graph.num_dst, 5)) if bipartite else x
+    layers = both(name, (6, 5) if bipartite else 6, bases, blocks, aggr)
+    assert_same(*layers, x, graph.edge_index, kinds_of(graph))
+
+
+@pytest.mark.parametrize("bases", [None, 3])
+@pytest.mark.parametrize(
+    ("name", "aggr"),
+    [("RGCNConv", "mean"), ("RGCNConv", "sum"), ("RGCNConv", "max"), ("FastRGCNConv", "mean")],
+)
+@pytest.mark.parametrize("case", ["all", "some", "pair"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_ids_in_the_place_of_features(
+    data, case, name, aggr, bases, draw_graph, assert_same
+) -> None:
+    graph = draw_graph(data, bipartite=case == "pair")
+    some = torch.randint(20, (graph.num_src,), generator=graph.generator)
+    of_targets = torch.randint(7, (graph.num_dst,), generator=graph.generator)
+    x = {"all": None, "some": some, "pair": (None, of_targets)}[case]
+    channels = {"all": graph.num_src, "some": 20, "pair": (graph.num_src, 7)}[case]
+    assert_same(*both(name, channels, bases, None, aggr), x, graph.edge_index, kinds_of(graph))
+
+
+def test_relations_may_change_while_the_edges_stay(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    ours, theirs = both("RGCNConv", 6, None, None)
+    ours.load_state_dict(theirs.state_dict())
+    x, edges, kinds = graph.features(6, 6), graph.edge_index, kinds_of(graph)
+    other = edges.flip(0)
+    for each in (edges, other, edges):
+        torch.testing.assert_close(ours(x, each, kinds), theirs(x, each, kinds))
+    kinds[:10] = 1
+    torch.testing.assert_close(ours(x, edges, kinds), theirs(x, edges, kinds))
+    with torch.inference_mode():
+        ours(x, edges, kinds.clone())
+
+
+@pytest.mark.parametrize("name", ["RGCNConv", "FastRGCNConv"])
+def test_every_form_of_the_edges(name, make_graph, sparse_forms) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    ours, theirs = both(name, 6, None, None)
+    ours.load_state_dict(theirs.state_dict())
+    edges, x = graph.simple(), graph.features(6, 6)
+    kinds = kinds_of(graph)[: edges.size(1)]
+    wanted = theirs(x, edges, kinds)
+    nb = Neighborhood.from_edge_index(edges, 6)
+    torch.testing.assert_close(ours(x, nb, kinds[nb.perm]), wanted)
+    torch.testing.assert_close(ours(x, edges, kinds.int()), wanted)
+    with_values = sparse_forms(edges, 6, 6, kinds)
+    if "SparseTensor" in with_values:
+        torch.testing.assert_close(ours(x, with_values["SparseTensor"]), wanted)
+
+
+def test_what_does_not_fit_is_named(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    ours, x = both("RGCNConv", 6, None, None)[0], graph.features(6, 6)
+    with pytest.raises(ValueError, match=r"edge_type: shape \(3,\), expected one per edge \[20\]"):
+        ours(x, graph.edge_index, torch.zeros(3, dtype=torch.long))
+    with pytest.raises(ValueError, match="edge_type: shape None, expected one per edge"):
+        ours(x, graph.edge_index)
+    with pytest.raises(IndexError, match="edge_type"):
+        ours(x, graph.edge_index, torch.full((20,), RELATIONS))
+    with pytest.raises(ValueError, match="aggr: got 'max', expected 'add', 'sum' or 'mean'"):
+        rgcn_conv.FastRGCNConv.check_options(both("FastRGCNConv", 6, None, None, "max")[1])
+    blocks = both("RGCNConv", 6, None, 2)[0]
+    with pytest.raises(ValueError, match="not supported for non-continuous"):
+        blocks(None, graph.edge_index, kinds_of(graph))
