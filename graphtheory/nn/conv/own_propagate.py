@@ -37,6 +37,7 @@ class OwnPropagate(on_core.OnCore):
         """PyG's layer with the same parameters, which `torch.jit.script` compiles instead."""
         twin: Any = copy.copy(self)
         twin.__class__ = next(k for k in type(self).__mro__ if not issubclass(k, on_core.OnCore))
+        twin._set_jittable_templates()  # as PyG does when its first layer is made
         return twin
 
     def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:

@@ -120,6 +120,12 @@ def _times(x: Tensor, weight: Tensor) -> Tensor:
 class RGCNConv(Relational, pyg.RGCNConv):
     """PyG's `RGCNConv` with its sums by `ops`; see `Relational`."""
 
+    def __prepare_scriptable__(self) -> MessagePassing:
+        """PyG's layer, with an attribute that TorchScript needs and only its forward sets."""
+        twin: Any = super().__prepare_scriptable__()
+        vars(twin).setdefault("_use_segment_matmul_heuristic_output", False)
+        return twin
+
 
 class FastRGCNConv(Relational, pyg.FastRGCNConv):
     """`RGCNConv`, for which PyG has a second path; given ids, that one runs.

@@ -6,7 +6,9 @@ Their `forward` is PyG's own; only `propagate`, which gathers and scatters messa
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
@@ -47,6 +49,7 @@ class WeightedSums(OwnPropagate):
         if odd or (x is not x_src and self.flow != "source_to_target"):
             return None
         num_dst = on_core.num_receivers(x_src, x_dst, size)
+        edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = None if self.weight_name is None else given[self.weight_name]
         stored = None if self.weight_name is None else stored_values(edge_index)
@@ -55,6 +58,24 @@ class WeightedSums(OwnPropagate):
             weight = adj.to_rows(weight.flatten())[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce)[:, 0]
+
+
+_LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
+
+
+def _kept(layer: WeightedSums, edge_index: Any) -> Any:
+    """The edges of the call before, if these are equal, so that `read` need not sort them.
+
+    A forward of PyG that normalizes weights makes a new tensor of the same edges in every call.
+    """
+    listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    if not listed or torch.compiler.is_compiling():
+        return edge_index
+    last = _LAST.get(layer)
+    if last is not None and last.shape == edge_index.shape and torch.equal(last, edge_index):
+        return last
+    _LAST[layer] = edge_index.detach()
+    return _LAST[layer]
 
 
 class SAGEConv(WeightedSums, pyg.SAGEConv):

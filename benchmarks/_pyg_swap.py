@@ -1,0 +1,31 @@
+"""A plugin of pytest: a layer of PyG that `accelerate` takes is swapped when it is made.
+
+A layer whose weights are not there yet is swapped as well; `accelerate` waits for them.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from graphtheory.integrations.pyg import _DROP_INS, _objections
+
+
+def _swapping(kind: type[Any]) -> None:
+    init = kind.__init__
+
+    @wraps(init)
+    def then_swap(layer: Any, *args: Any, **kwargs: Any) -> None:
+        init(layer, *args, **kwargs)
+        if type(layer) is kind and all(map(_only_later, _objections(layer))):
+            layer.__class__ = _DROP_INS[kind]
+
+    kind.__init__ = then_swap
+
+
+def _only_later(reason: str) -> bool:
+    return reason.startswith("has no weights yet")
+
+
+for _kind in _DROP_INS:
+    _swapping(_kind)
