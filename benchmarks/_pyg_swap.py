@@ -1,12 +1,16 @@
-"""A plugin of pytest: a layer of PyG that `accelerate` takes is swapped when it is made.
+"""A plugin of pytest: every test has one seed; with PYG_SWAP set, layers are swapped when made.
 
 A layer whose weights are not there yet is swapped as well; `accelerate` waits for them.
 """
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from typing import Any
+
+import pytest
+import torch
 
 from graphtheory.integrations.pyg import _DROP_INS, _objections
 
@@ -27,5 +31,11 @@ def _only_later(reason: str) -> bool:
     return reason.startswith("has no weights yet")
 
 
-for _kind in _DROP_INS:
-    _swapping(_kind)
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+if "PYG_SWAP" in os.environ:
+    for _kind in _DROP_INS:
+        _swapping(_kind)

@@ -37,10 +37,11 @@ def outcomes(files: list[Path], *, swapped: bool) -> dict[tuple[str, str], str |
         command = [
             sys.executable, "-m", "pytest", *map(str, files), "-q", "-p", "no:cacheprovider",
             f"--junitxml={report}", f"--rootdir={files[0].parent}", "-c", os.devnull,
-            *(["-p", "_pyg_swap"] if swapped else []),
+            "-p", "_pyg_swap",
         ]  # fmt: skip
         path = os.pathsep.join([str(HERE), str(HERE.parent)])
         env = os.environ | {"FULL_TEST": "1", "PYTHONPATH": path}
+        env |= {"PYG_SWAP": "1"} if swapped else {}
         subprocess.run(command, env=env, check=False, capture_output=True)
         cases = list(ElementTree.parse(report).iter("testcase"))
     return {
@@ -54,7 +55,11 @@ def _failure(case: ElementTree.Element) -> str | None:
     for kind in ("failure", "error"):
         found = case.find(kind)
         if found is not None:
-            return (found.get("message") or kind).splitlines()[0][:200]
+            why = (found.get("message") or kind).splitlines()[0]
+            lines = [
+                line[1:].strip() for line in (found.text or "").splitlines() if line[:1] == ">"
+            ]
+            return f"{lines[-1]}: {why}"[:200] if lines else why[:200]
     return None
 
 

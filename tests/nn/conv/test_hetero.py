@@ -1,0 +1,68 @@
+"""PyG's containers for several kinds of nodes and edges, with layers on the core in them."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.data import HeteroData
+
+from graphtheory.integrations.pyg import accelerate
+
+KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a")]
+NODES = {"a": 7, "b": 4}
+
+
+@pytest.fixture
+def data():
+    torch.manual_seed(0)
+    data = HeteroData()
+    for t, n in NODES.items():
+        data[t].x = torch.randn(n, 6, dtype=torch.float64)
+    for kind in KINDS:
+        data[kind].edge_index = torch.stack([torch.randint(NODES[t], (15,)) for t in kind[::2]])
+    return data
+
+
+def run(model, data):
+    """Outputs by node type and gradients of parameters."""
+    model.zero_grad()
+    out = model(data.x_dict, data.edge_index_dict)
+    sum(o.sin().sum() for o in out.values()).backward()
+    return out, [p.grad for p in model.parameters()]
+
+
+LAYERS = {
+    "GATConv": lambda: pyg.GATConv((6, 6), 6, heads=2, concat=False, add_self_loops=False),
+    "SAGEConv": lambda: pyg.SAGEConv((6, 6), 6),
+    "GraphConv": lambda: pyg.GraphConv((6, 6), 6, aggr="max"),
+    "TransformerConv": lambda: pyg.TransformerConv((6, 6), 6),
+}
+
+
+class Two(torch.nn.Module):
+    """Two layers for one kind of nodes, which `to_hetero` takes apart."""
+
+    def __init__(self, make) -> None:
+        super().__init__()
+        self.first, self.second = make(), make()
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "max"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_hetero_conv(name, aggr, data) -> None:
+    model = pyg.HeteroConv({kind: LAYERS[name]() for kind in KINDS}, aggr).double()
+    wanted = run(model, data)
+    report = accelerate(model)
+    assert len(report.swapped) == 3 and not report.kept
+    torch.testing.assert_close(run(model, data), wanted)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_to_hetero(name, data) -> None:
+    model = pyg.to_hetero(Two(LAYERS[name]), data.metadata()).double()
+    wanted = run(model, data)
+    report = accelerate(model)
+    assert len(report.swapped) == 6 and not report.kept
+    torch.testing.assert_close(run(model, data), wanted)
