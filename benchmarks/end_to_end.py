@@ -171,7 +171,9 @@ def main(
         rows += time_rows(case, example, graph, repeats, **about)
         rows += [] if quick else memory_rows(case, example, place, **about)
     show(rows)
-    print("Losses with the random numbers of PyG's dropout.")
+    print(
+        "Losses without attention dropout and with features read densely: other random numbers by design."
+    )
     if not quick:
         save(rows, out)
 
