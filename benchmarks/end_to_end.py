@@ -172,7 +172,7 @@ def main(
         rows += [] if quick else memory_rows(case, example, place, **about)
     show(rows)
     print(
-        "Losses without attention dropout and with features read densely: other random numbers by design."
+        "Losses without attention dropout, features read densely: random numbers differ by design."
     )
     if not quick:
         save(rows, out)
