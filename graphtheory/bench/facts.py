@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from graphtheory.data.graphs import Data
 
+_FEW_OF_A_CLASS, _FEW_OF_ALL = 50, 0.2
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -15,11 +17,18 @@ class Facts:
         nodes: All of them.
         edges: Directed ones.
         labels_per_class: Labeled training nodes, a class on average.
+        labeled: Share of the nodes that are labeled for training.
     """
 
     nodes: int
     edges: int
     labels_per_class: float
+    labeled: float
+
+    @property
+    def few_labels(self) -> bool:
+        """Whether most nodes, and most of what is learned, are without labels: citation graphs."""
+        return self.labels_per_class < _FEW_OF_A_CLASS and self.labeled < _FEW_OF_ALL
 
     @property
     def two_hops(self) -> float:
@@ -29,5 +38,5 @@ class Facts:
     @classmethod
     def of(cls, data: Data) -> Facts:
         """Those of a graph with `train_mask` and `num_classes`."""
-        labels = int(data.train_mask.sum()) / int(data.num_classes)
-        return cls(int(data.num_nodes), int(data.num_edges), labels)
+        labels, nodes = int(data.train_mask.sum()), int(data.num_nodes)
+        return cls(nodes, int(data.num_edges), labels / int(data.num_classes), labels / nodes)

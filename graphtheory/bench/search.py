@@ -105,7 +105,8 @@ class Search:
         for done, trial in enumerate(todo):
             progress(trial.model, done, len(todo))
             space = spaces[trial.model]
-            length = (space.search_seeds, space.search_epochs or space.epochs, space.patience)
+            patience = space.search_patience or space.patience
+            length = (space.search_seeds, space.search_epochs or space.epochs, patience)
             asked = (problem.key, problem.split, trial.as_dict(), *length)
             settings = dict(zip(_SETTINGS, asked, strict=True))
             judged = log.find(settings)

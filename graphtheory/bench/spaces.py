@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -30,10 +30,12 @@ class Space:
         epochs: Upper bound.
         patience: Epochs without a better validation score.
         search_epochs: Upper bound for a candidate of the search; None is `epochs`.
+        search_patience: Of a candidate of the search; None is `patience`.
         search_seeds: Splits (seeds) that a candidate is judged on, by mean validation score.
         shared: Axes of every network: option -> values. A value may be several options at once.
         extra: Axes that one network has besides; a network that is not listed has none.
         first: Options of the first candidate of every network, which no search has to find.
+        first_of: Those that one network has besides or instead.
         make: A trial from a model and flat options; None is `make_trial`.
     """
 
@@ -43,7 +45,9 @@ class Space:
     shared: dict[str, tuple[Any, ...]]
     extra: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
     first: Mapping[str, Any] | None = None
+    first_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     search_epochs: int | None = None
+    search_patience: int | None = None
     make: Callable[..., Any] | None = None
 
     def along(self, name: str, value: Any) -> Space:
@@ -60,12 +64,14 @@ class Space:
         """
         axes = self.shared | self.extra.get(model, {})
         make = self.make or make_trial
-        draws = (
+        draws: Iterable[dict[str, Any]] = (
             {name: values[_turn(name, len(values), i)] for name, values in axes.items()}
             for i in range(50 * budget)
         )
         found: dict[str, Any] = {}
-        for draw in draws if self.first is None else chain([dict(self.first)], draws):
+        if self.first is not None:
+            draws = chain([{**self.first, **self.first_of.get(model, {})}], draws)
+        for draw in draws:
             if len(found) == budget:
                 break
             trial = make(model, **_flat(draw))
@@ -126,17 +132,28 @@ _ON_SAMPLES: dict[str, tuple[Any, ...]] = {
     "share": (0.1, 0.3),
 }
 """Of sampled-gcn; its own stack has no residual connections, and takes less dropout."""
-_FEW_LABELS = 50  # of a class
 _EDGES = (30_000, 300_000)  # to which the widest and deepest are tried, and the next
 _PAIRS = 500_000  # of nodes within two hops, about
 
+# With few labels two classic layers under strong dropout on scaled rows, as is the custom on
+# citation graphs, and attention without a term of the node's own, as GCN and GAT are without one;
+# with more of them residual blocks on the features as they are.
+_FEW: dict[str, Any] = {
+    "residual": False, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.8, "lr": 0.01,
+    "weight_decay": 1e-3, "row_scale": True,
+}  # fmt: skip
+_MANY: dict[str, Any] = {
+    "residual": True, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.5, "lr": 0.005,
+    "weight_decay": 5e-4, "row_scale": False,
+}  # fmt: skip
+
 
 def node_space(facts: Facts) -> Space:
-    """The space of a graph by what is known of it: its size, and how many labels a class has.
+    """The space of a graph by what is known of it: its size, and how many nodes are labeled.
 
     The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
     depth, width, dropout), for every network. Wide and deep candidates are left out of graphs on
-    which they would train for an hour on a processor.
+    which each would train for many minutes on a processor.
     """
     small, middle = (facts.edges <= edges for edges in _EDGES)
     gt = _ATTENTION | {
@@ -160,32 +177,19 @@ def node_space(facts: Facts) -> Space:
         "gat-res": _ATTENTION,
         "sampled-gcn": _ON_SAMPLES,
     }
-    epochs = 200 if middle else 100
+    few = facts.few_labels
     return Space(
-        epochs, patience=50 if middle else 30, search_seeds=3 if facts.nodes <= 3000 else 1,
-        shared=shared, extra=extra, first=recipe(facts), search_epochs=80 if middle else 60,
-    )  # fmt: skip
+        epochs=200 if middle else 150,
+        patience=50,
+        search_seeds=3 if facts.nodes <= 3000 else 1,
+        shared=shared,
+        extra=extra,
+        first=_FEW if few else _MANY,
+        first_of={model: {"root_weight": not few} for model in ("gt", "gt-plain")},
+        search_epochs=80 if middle else 60,
+        search_patience=50 if middle else 30,
+    )
 
 
-def recipe(facts: Facts) -> dict[str, Any]:
-    """Options of a model that nobody searched for, the same for every model.
-
-    With few labels a class two classic layers under strong dropout on scaled rows, as is the custom
-    on citation graphs; with more of them residual blocks on the features as they are.
-    """
-    if facts.labels_per_class < _FEW_LABELS:
-        return _FEW
-    return _MANY
-
-
-_FEW: dict[str, Any] = {
-    "residual": False, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.8, "lr": 0.01,
-    "weight_decay": 1e-3, "row_scale": True,
-}  # fmt: skip
-_MANY: dict[str, Any] = {
-    "residual": True, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.5, "lr": 0.005,
-    "weight_decay": 5e-4, "row_scale": False,
-}  # fmt: skip
-
-DEFAULT = node_space(Facts(nodes=10_000, edges=100_000, labels_per_class=1000))
+DEFAULT = node_space(Facts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6))
 """That of a graph of which nothing is known."""

@@ -6,15 +6,15 @@ import pytest
 from graphtheory.bench.facts import Facts
 from graphtheory.bench.graph_spaces import graph_space
 from graphtheory.bench.problem import NodeProblem
-from graphtheory.bench.spaces import Space, make_trial, node_space, recipe
+from graphtheory.bench.spaces import Space, make_trial, node_space
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.models import zoo
 
 FACTS = {
-    "few labels": Facts(2708, 10_556, 20.0),
-    "small": Facts(183, 280, 17.6),
-    "middle": Facts(7650, 238_162, 574.0),
-    "large": Facts(18_660, 1_581_554, 4_600.0),
+    "few labels": Facts(2708, 10_556, 20.0, 0.05),
+    "small": Facts(183, 280, 17.6, 0.48),
+    "middle": Facts(7650, 238_162, 574.0, 0.6),
+    "large": Facts(18_660, 1_581_554, 4_600.0, 0.5),
 }
 SPACES = {name: node_space(facts) for name, facts in FACTS.items()}
 every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
@@ -53,7 +53,8 @@ def test_candidates_are_the_same_again_distinct_and_a_prefix(space: Space, model
 def test_candidates_lie_in_the_space_and_can_be_built(space: Space, model: str) -> None:
     axes = space.shared | space.extra.get(model, {})
     first, *drawn = space.candidates(model, 8)
-    assert space.first is not None and first == make_trial(model, **space.first)
+    assert space.first is not None
+    assert first == make_trial(model, **{**space.first, **space.first_of.get(model, {})})
     for trial in drawn:
         assert trial.model == model
         for name, values in axes.items():
@@ -99,10 +100,13 @@ def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.Mon
     assert max(SPACES["large"].shared["hidden"]) < max(SPACES["small"].shared["hidden"])
 
 
-def test_a_recipe_follows_from_the_labels_of_a_class() -> None:
-    few, many = recipe(FACTS["few labels"]), recipe(FACTS["middle"])
-    assert few["row_scale"] and not many["row_scale"]
-    assert few["dropout"] > many["dropout"] and many["residual"]
+def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
+    assert [name for name, facts in FACTS.items() if facts.few_labels] == ["few labels"]
+    few, many = (SPACES[name].candidates("gt", 1)[0] for name in ("few labels", "middle"))
+    assert few.row_scale and not many.row_scale
+    assert few.network.dropout > many.network.dropout and many.network.residual
+    assert many.network.root_weight and not few.network.root_weight
+    assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
 
 
 def test_facts_of_a_graph() -> None:
