@@ -198,8 +198,9 @@ def every_layer_selects(grid: Dynamics, measured: Measurements) -> Verdict:
     )
     below = [f"layer {layer} to {of['end']:.3f}" for layer, of in found.items() if of["end"] < ONE]
     verdict = f"it selects, not to 1: {', '.join(below)}" if below else "found"
-    if any(of["leads"] < of["seeds"] for of in found.values()):
-        verdict = "not found"
+    lead = [layer for layer, of in found.items() if of["leads"] == of["seeds"]]
+    if len(lead) < len(found):
+        verdict = f"in part, in layers {', '.join(map(str, lead))}" if lead else "not found"
     return Verdict(
         "Attention of the best head on the same step and pattern: "
         f"{told}. A head of every layer selects: {verdict}.",
