@@ -4,6 +4,7 @@ from graphtheory.patterns.add_self import AddSelf
 from graphtheory.patterns.base import Pattern
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.degree_groups import DegreeGroups
+from graphtheory.patterns.dilated_hops import DilatedHops
 from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
 from graphtheory.patterns.expander import Expander
 from graphtheory.patterns.fastgcn import FastGCN
@@ -27,6 +28,7 @@ __all__ = [
     "AtDistance",
     "Compose",
     "DegreeGroups",
+    "DilatedHops",
     "Effective",
     "EffectiveAdjacency",
     "Expander",

@@ -12,6 +12,13 @@ from graphtheory.patterns.base import Pattern
 from graphtheory.structure import at_distance, hop_ball
 
 
+def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
+    """Raise ValueError unless `value` is a whole number of hops in low..high."""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        raise ValueError(f"{name}: got {value!r}, expected {low}..{high} hops")
+
+
 def _reach(base: Tensor, hops: int) -> Tensor:
     """Bool [n, n]: whether a walk of at most `hops` edges leads from column to row."""
     reach = torch.eye(base.size(0), dtype=torch.bool)
@@ -39,8 +46,7 @@ class KHop(Pattern):
     radius: int = 1
 
     def __post_init__(self) -> None:
-        if not hasattr(self.radius, "__index__") or not 1 <= self.radius <= 254:
-            raise ValueError(f"radius: got {self.radius!r}, expected 1..254 hops")
+        check_hops("radius", self.radius, 1)
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -72,8 +78,7 @@ class AtDistance(Pattern):
     z: int = 1
 
     def __post_init__(self) -> None:
-        if not hasattr(self.z, "__index__") or not 0 <= self.z <= 254:
-            raise ValueError(f"z: got {self.z!r}, expected 0..254 hops")
+        check_hops("z", self.z, 0)
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None

@@ -19,12 +19,12 @@ def on_rows(
 ) -> Neighborhood:
     """The rows `receivers` of ``pattern(graph)``, in that order; senders are all nodes.
 
-    `KHop`, `AtDistance` and ``Sample(whole_graph=True)`` as the first pattern, and `Sample`,
-    `AddSelf`, `GraphSAGE`, `UniformNodes` and `LADIES` anywhere, cost what those rows cost.
-    `FastGCN` and `DegreeGroups` that is not symmetric, as the first pattern, cost one pass over
-    the nodes in addition. Draws have the same distribution as those for the whole graph, but need
-    not be the same draws. `LADIES` draws for these receivers. Any other pattern is applied to the
-    whole graph (`Pattern.costs_rows` tells).
+    `KHop`, `AtDistance`, `DilatedHops` and ``Sample(whole_graph=True)`` as the first pattern, and
+    `Sample`, `AddSelf`, `GraphSAGE`, `UniformNodes` and `LADIES` anywhere, cost what those rows
+    cost. `FastGCN` and `DegreeGroups` that is not symmetric, as the first pattern, cost one pass
+    over the nodes in addition. Draws have the same distribution as those for the whole graph, but
+    need not be the same draws. `LADIES` draws for these receivers. Any other pattern is applied to
+    the whole graph (`Pattern.costs_rows` tells).
 
     Args:
         pattern: Who aggregates from whom.

@@ -51,3 +51,5 @@ def test_a_whole_number_of_numpy_is_one() -> None:
     assert AtDistance(np.int64(2))(path).indices.tolist() == [0]
     with pytest.raises(ValueError, match="radius: got '2'"):
         KHop("2")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="radius: got True"):
+        KHop(True)

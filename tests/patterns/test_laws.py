@@ -14,6 +14,7 @@ from graphtheory.patterns import (
     AtDistance,
     Compose,
     DegreeGroups,
+    DilatedHops,
     Effective,
     Expander,
     FastGCN,
@@ -36,6 +37,8 @@ MORE: list[Pattern] = [
     KHop(254),
     AtDistance(0),
     AtDistance(2),
+    DilatedHops(5, 1),
+    DilatedHops(5, 3),
     Sample(1),
     Sample(2),
     Sample(3, whole_graph=True),
@@ -64,13 +67,15 @@ ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]
 FIXED = [p for p in ALL if not p.is_random]
 RANDOM = [p for p in ALL if p.is_random]
 NAMELESS = [p for p in FIXED if not p.by_position]
+# A new pattern whose result has distances needs its name here, or nothing checks them.
+BY_DISTANCE = KHop | AtDistance | DilatedHops
 CARRYING = [
-    *(p for p in ALL if isinstance(p, KHop | AtDistance)),
+    *(p for p in ALL if isinstance(p, BY_DISTANCE)),
     *(
         p
         for p in MORE
         if isinstance(p, Compose)
-        and isinstance(p.patterns[0], KHop | AtDistance)
+        and isinstance(p.patterns[0], BY_DISTANCE)
         and not any(isinstance(part, Expander) for part in p.patterns)
     ),
     Sample(3, whole_graph=True),

@@ -13,6 +13,7 @@ from graphtheory.patterns import (
     AtDistance,
     Compose,
     DegreeGroups,
+    DilatedHops,
     FastGCN,
     GraphSAGE,
     KHop,
@@ -32,6 +33,7 @@ FIXED = [
     *(kind() for kind in kinds_of(Pattern) if not kind().is_random),
     KHop(2),
     AtDistance(2),
+    DilatedHops(2, 1),
     Compose(KHop(2), AddSelf()),
     Compose(AddSelf(), SymmetricNormalize()),
     Compose(AtDistance(2), KHop(2)),
@@ -85,6 +87,7 @@ def test_ladies_draws_for_these_receivers(replace):
     [
         (Compose(KHop(2), Sample(2), AddSelf()), True),
         (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
+        (DilatedHops(), True),
         (LADIES(3), True),
         (FastGCN(3), True),
         (DegreeGroups(), True),
