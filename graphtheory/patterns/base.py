@@ -22,7 +22,9 @@ class Pattern(ABC):
     Attributes:
         is_random: Whether the result depends on a draw.
         by_row: Whether the rule, applied to some rows of a graph, gives these rows of its result;
-            where it is random, with the same distribution.
+            where it is random, with the same distribution. Such a rule takes a neighborhood [R, N]
+            and needs no other row: `Sample` is one, `KHop` is not, as a ball goes on from row to
+            row; it has an `on_rows` of its own, which gets the whole graph.
         by_position: Whether the ids of nodes matter, so that other names give another result.
     """
 
@@ -39,6 +41,8 @@ class Pattern(ABC):
     @abstractmethod
     def mask(self, base: Tensor) -> Tensor:
         """The rule's definition on a dense Bool [dst, src], slow; tests compare with it.
+
+        ``base[i, j]`` says whether node i aggregates from node j, also in what is returned.
 
         The result of a deterministic pattern has exactly these pairs. A random one draws from
         them, `row_size` per row.
