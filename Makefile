@@ -4,7 +4,7 @@
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
-#   make battery      what tries to break the library, a fiftieth of it; SHARE=1 is all of it, an hour
+#   make battery      what tries to break the library, a fiftieth of it; SHARE=1 is all of it, hours
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make docs         the documentation into docs/_build/html; warnings are errors
