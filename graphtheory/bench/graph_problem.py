@@ -106,14 +106,15 @@ class GraphProblem(Problem):
     def trial(self, model: str) -> tuple[Any, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
         self.known_model(model)
-        space, kept = self.space(model), kept_trial(self.key, model) if self.kept else None
-        make: Any = GraphTrial.from_dict
-        default: Any = GraphTrial(model)
-        if model == fingerprints.NAME:
-            make, default = lambda v: fingerprints.FingerprintTrial(**v), fingerprints.DEFAULT
+        trees = model == fingerprints.NAME
+        kept = kept_trial(self.key, model) if self.kept else None
         if kept is None:
+            space = self.space(model)
+            default: Any = fingerprints.DEFAULT if trees else GraphTrial(model)
             return default, space.epochs, space.patience
-        return make(kept[0]), *kept[1:]
+        values, epochs, patience = kept
+        trial: Any = fingerprints.make(**values) if trees else GraphTrial.from_dict(values)
+        return trial, epochs, patience
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""

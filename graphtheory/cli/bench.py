@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
-from graphtheory.cli.bench_runs import say_known, told_where_runs_are, train_all
+from graphtheory.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
 from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
 from graphtheory.cli.show import (
     SMALL,
@@ -25,7 +25,6 @@ from graphtheory.cli.show import (
     refusing,
     set_aside,
     threads,
-    told_on_stop,
 )
 
 if TYPE_CHECKING:
@@ -215,19 +214,9 @@ class Bench(Command):
         """What a search tried, and the best trial of each model."""
         from graphtheory.bench.search import Search, best
 
-        kept = out / "search.jsonl"
         with refusing():
-            search = Search(problem, models, self.budget or 0, log=kept)
-
-        def tell() -> None:
-            screen.note(f"\nWhat was tried is in {kept}; the same command goes on.")
-
-        with (
-            told_on_stop(tell),
-            threads(self.threads, problem.num_nodes),
-            screen.steps("candidate") as steps,
-        ):
-            found = search.run(steps)
+            study = Search(problem, models, self.budget or 0, log=out / "search.jsonl")
+        found = search_all(screen, study, self.threads, problem.num_nodes)
         return found, {m: judged.trial for m, judged in best(found, problem.measure).items()}
 
     def _distances(

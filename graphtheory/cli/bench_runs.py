@@ -1,4 +1,4 @@
-"""What `graphtheory bench` does alike on graphs and on images: train, tell, go on."""
+"""What commands do alike: train on graphs and on images, search before a table and alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphtheory.cli.show import Screen, told_on_stop
+from graphtheory.cli.show import Screen, threads, told_on_stop
 
 if TYPE_CHECKING:
     from graphtheory.bench.measure import Measure
     from graphtheory.bench.node_benchmark import Benchmark, Run
+    from graphtheory.bench.search import Judged, Search
 
 
 def say_known(screen: Screen, bench: Benchmark) -> None:
@@ -64,3 +65,20 @@ def train_all(
             )
 
         return replace(bench, finished=tell).run(steps.before)
+
+
+def search_all(screen: Screen, study: Search, asked: int | None, nodes: int) -> list[Judged]:
+    """Judge the candidates of a search, and on a stop say where they are.
+
+    Args:
+        screen: Where progress goes.
+        study: What is tried.
+        asked: Threads, as the user wants them.
+        nodes: Those that are computed with at the same time.
+    """
+
+    def tell() -> None:
+        screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
+
+    with told_on_stop(tell), threads(asked, nodes), screen.steps("candidate") as steps:
+        return study.run(steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphtheory.cli.bench_runs import search_all
 from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
 from graphtheory.cli.show import (
     Command,
@@ -18,8 +19,6 @@ from graphtheory.cli.show import (
     at_least,
     data_root,
     refusing,
-    threads,
-    told_on_stop,
 )
 
 
@@ -87,16 +86,7 @@ class Tune(Command):
         study = search.Search(problem, models, self.budget, self.split, root, out / "search.jsonl")
         if before:
             screen.note(f"{before} candidates are known from {study.log}.")
-
-        def tell() -> None:
-            screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
-
-        with (
-            told_on_stop(tell),
-            threads(self.threads, nodes),
-            screen.steps("candidate") as steps,
-        ):
-            log = study.run(steps)
+        log = search_all(screen, study, self.threads, nodes)
         best = search.best(log, measure)
         screen.table(search_table(log, measure))
         spaces = {model: problem.space(model) for model in best}
