@@ -5,22 +5,14 @@ import torch
 import torch_geometric.nn as pyg
 
 from graphtheory.nn.conv.han_conv import HANConv
+from tests.nn.conv.typed_graphs import typed_graph
 
 KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a")]
 NODES, WIDTHS = {"a": 7, "b": 4}, {"a": 6, "b": 5}
 
 
 def inputs():
-    generator = torch.Generator().manual_seed(0)
-    x = {
-        t: torch.randn(n, WIDTHS[t], generator=generator, dtype=torch.float64)
-        for t, n in NODES.items()
-    }
-    ends = {
-        kind: [torch.randint(NODES[t], (15,), generator=generator) for t in (kind[0], kind[2])]
-        for kind in KINDS
-    }
-    return x, {kind: torch.stack(pair) for kind, pair in ends.items()}
+    return typed_graph(NODES, WIDTHS, KINDS)
 
 
 def both(**options):

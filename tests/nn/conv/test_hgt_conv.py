@@ -6,6 +6,7 @@ import torch_geometric.nn as pyg
 
 from graphtheory import Neighborhood
 from graphtheory.nn.conv import hgt_conv
+from tests.nn.conv.typed_graphs import typed_graph
 
 KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a"), ("a", "by", "a")]
 NODES, WIDTHS = {"a": 7, "b": 4, "alone": 2}, {"a": 6, "b": 5, "alone": 3}
@@ -15,18 +16,7 @@ METADATA = (list(NODES), KINDS)
 @pytest.fixture
 def given():
     """Features of node types and edges of each kind."""
-    generator = torch.Generator().manual_seed(0)
-    x = {
-        t: torch.randn(n, WIDTHS[t], generator=generator, dtype=torch.float64)
-        for t, n in NODES.items()
-    }
-    edges = {
-        kind: torch.stack(
-            [torch.randint(NODES[t], (15,), generator=generator) for t in (kind[0], kind[2])]
-        )
-        for kind in KINDS
-    }
-    return x, edges
+    return typed_graph(NODES, WIDTHS, KINDS)
 
 
 def both(**options):
