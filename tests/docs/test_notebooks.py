@@ -12,13 +12,16 @@ NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 
 def printed(notebook: object) -> list[str]:
-    """What each cell prints, numbers aside, which differ from machine to machine."""
+    """What each cell prints and the kinds of its other outputs, numbers aside.
+
+    Numbers differ from machine to machine, and where a stream is cut into pieces by chance.
+    """
     out = []
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            kinds = sorted(output.get("data", {}))
-            text = output.get("text", "") if output.get("name") == "stdout" else ""
-            out.append(re.sub(r"[\d.]+", "#", text) + " ".join(kinds))
+        outputs = cell.get("outputs", [])
+        text = "".join(o["text"] for o in outputs if o.get("name") == "stdout")
+        out.append(re.sub(r"[\d.]+", "#", text))
+        out += [" ".join(sorted(o["data"])) for o in outputs if "data" in o]
     return [text for text in out if text]
 
 
