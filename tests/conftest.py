@@ -1,6 +1,7 @@
 """Fixtures and settings that every test shares."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; one thread each
     torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts jobs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples on every machine and every run; compiling a kernel outlasts any deadline.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
