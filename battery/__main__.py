@@ -12,16 +12,18 @@ import torch
 import tyro
 
 from battery.answers import answers
+from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
 from battery.memory import memory
+from battery.soak import soak
 
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
-    "memory": memory,
+    "memory": memory, "soak": soak, "bad-input": bad_input,
 }  # fmt: skip
 
 
