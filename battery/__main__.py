@@ -15,6 +15,7 @@ from battery.answers import answers
 from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
+from battery.faults import faults
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
@@ -23,7 +24,7 @@ from battery.soak import soak
 
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
-    "memory": memory, "soak": soak, "bad-input": bad_input,
+    "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
 }  # fmt: skip
 
 
