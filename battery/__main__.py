@@ -12,16 +12,19 @@ import torch
 import tyro
 
 from battery.answers import answers
+from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
+from battery.faults import faults
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
 from battery.memory import memory
+from battery.soak import soak
 
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
-    "memory": memory,
+    "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
 }  # fmt: skip
 
 

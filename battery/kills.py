@@ -7,14 +7,13 @@ import tempfile
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from battery.child import EPOCHS, STAGES, Orders, run
+from battery.jobs import run_facts
 from battery.line import Line, timed
-from graphtheory.train import CheckpointError, read_checkpoint
+from graphtheory.train import CheckpointError
 
 KILLS, CONTROLS = 1_000, 60
 _MOST_KILLS = 3  # of one run
@@ -29,29 +28,6 @@ def _start(orders: Orders) -> BaseProcess:
     return process
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    """What has to agree: parameters, step, optimizer, and the history without its clock."""
-    found = read_checkpoint(folder / "last.ckpt")
-    states = torch.utils._pytree.tree_leaves(found["optimizer_states"])
-    lines = (folder / "history.csv").read_text().splitlines()
-    best = read_checkpoint(folder / "best.ckpt")
-    return {
-        "parameters": list(found["state_dict"].values()),
-        "optimizer": [one for one in states if isinstance(one, torch.Tensor)],
-        "best": [*best["state_dict"].values(), torch.tensor(best["epoch"])],
-        "history": [line.rsplit(",", 1)[0] for line in lines],
-    }
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    tensors = ("parameters", "optimizer", "best")
-    return one["history"] == other["history"] and all(
-        len(one[n]) == len(other[n])
-        and all(torch.equal(a, b) for a, b in zip(one[n], other[n], strict=True))
-        for n in tensors
-    )
-
-
 class _Trials:
     """Runs that are killed, beside one that is not."""
 
@@ -64,7 +40,7 @@ class _Trials:
             start = time.monotonic()
             assert self._finish(home / name) == 0
             self.length = time.monotonic() - start
-        self.expected = _facts(home / "whole")
+        self.expected = run_facts(home / "whole")
 
     def _finish(self, folder: Path) -> int | None:
         process = _start(Orders(str(folder), str(self.flag)))
@@ -81,10 +57,10 @@ class _Trials:
         if (code := self._finish(folder)) != 0:
             return f"run {self.number} did not go on (exit code {code})"
         try:
-            found = _facts(folder)
+            found = run_facts(folder)
         except (CheckpointError, OSError) as error:
             return f"run {self.number}: {error}"
-        if not _same(found, self.expected) or len(found["history"]) != EPOCHS + 1:
+        if found != self.expected or len(found["history"]) != EPOCHS + 1:
             return f"run {self.number} ended otherwise than the one that was not killed"
         if left := list(folder.glob(".*.draft")):
             return f"run {self.number} leaves {left[0].name}"

@@ -22,6 +22,7 @@ from graphtheory import Neighborhood, nn
 MOST_BYTES, LEAST_R2 = 100.0, 0.99  # of an edge, forward and backward
 MOST_GROWTH = 2**20  # bytes in 1,000 steps
 _EDGES = (500_000, 1_000_000, 2_000_000, 4_000_000)
+_WARM = 100_000
 _NODES, _HEADS, _DIM = 20_000, 4, 16
 _MEASURE = """
 import json, sys
@@ -56,7 +57,7 @@ def peak_of(name: str, edges: int) -> int:
     """Bytes above what was resident, of one step forward and backward in this process."""
     torch.set_num_threads(1)
     layer, x = _layers()[name](), torch.randn(_NODES, _HEADS * _DIM)
-    _step(layer, x, _graph(1_000))
+    _step(layer, x, _graph(_WARM))  # compiles the loops that the larger graphs take
     graph = _graph(edges)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # freed memory that is taken again would not count

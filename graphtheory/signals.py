@@ -59,7 +59,11 @@ def insistent_signals() -> Iterator[None]:
 def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the block with SystemExit(143), as Ctrl-C does with KeyboardInterrupt."""
 
+    stopped = False
+
     def leave(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
         raise SystemExit(128 + number)
 
     if (
@@ -71,6 +75,10 @@ def exit_on_sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, leave)
     try:
         yield
+    except Exception:
+        if stopped:  # an extension that is being imported makes an ImportError of it
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -108,3 +108,14 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert done == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_sigterm_that_an_import_turns_into_its_own_error_ends_the_block_all_the_same() -> None:
+    with pytest.raises(SystemExit) as ending, exit_on_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            raise ImportError("initialization failed") from None
+    assert ending.value.code == 143
+    with pytest.raises(ImportError), exit_on_sigterm():
+        raise ImportError("of its own")

@@ -25,6 +25,7 @@ from graphtheory.bench.summary import (
     unlearned,
 )
 from graphtheory.bench.table import Table
+from graphtheory.disk import replace_file
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Comparison:
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(finite(self.results()), indent=1, default=str) + "\n"
-        (out / "results.json").write_text(text, encoding="utf-8")
+        replace_file(out / "results.json", text.encode())
         write_csv(out / "results.csv", self.rows(), self.environment)
         if not (out / "runs.jsonl").exists():
             record = FinishedRuns()

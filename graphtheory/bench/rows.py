@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import platform
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from graphtheory.disk import replace_file
 
 FIELDS = (
     "name", "parameters", "value", "unit", "median", "q20", "q80", "repeats",
@@ -95,11 +98,12 @@ def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Envir
         "versions": _joined(environment.versions),
         "commit": environment.commit,
     }
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(asdict(row) | {"parameters": _joined(row.parameters)} | shared)
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, FIELDS)
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(asdict(row) | {"parameters": _joined(row.parameters)} | shared)
+    replace_file(Path(path), file.getvalue().encode())
 
 
 def finite(value: Any) -> Any:

@@ -86,7 +86,7 @@ class Search:
             number of splits, epochs and patience, are not run again. None keeps none.
 
     Raises:
-        ValueError: If the log has a line that is no candidate; the message says which.
+        ValueError: No budget, or a log with a line that is no candidate; the message says which.
     """
 
     dataset: str | Problem
@@ -95,6 +95,11 @@ class Search:
     split: str | None = None
     root: Path | None = None
     log: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check."""
+        if self.budget < 1:
+            raise ValueError(f"budget: got {self.budget}, expected 1 or more candidates")
 
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.bench.spaces import DEFAULT, Space
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.data.catalogue import key
+from graphtheory.disk import replace_file
 from graphtheory.models.zoo import NAMES
 
 if TYPE_CHECKING:
@@ -77,4 +78,4 @@ def keep(chosen: dict[str, Judged], spaces: Mapping[str, Space], file: Path | No
             "trial": judged.trial.as_dict(),
         }
     ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
-    file.write_text(json.dumps(ordered, indent=1) + "\n")
+    replace_file(file, (json.dumps(ordered, indent=1) + "\n").encode())

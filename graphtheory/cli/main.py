@@ -23,7 +23,7 @@ from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
 from graphtheory.cli.doctor import Doctor
 from graphtheory.cli.reproduce import Reproduce
-from graphtheory.cli.show import Command, RefusedError, Screen, console
+from graphtheory.cli.show import Command, RefusedError, Screen, console, said
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.signals import exit_on_sigterm, insistent_signals
@@ -71,7 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"graphtheory {version('graphtheory')}")
         return 0
-    command = _parsed(words)
+    try:
+        return _run(_parsed(words), words)
+    except BrokenPipeError:  # the reader of the output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _run(command: Command, words: list[str]) -> int:
     typed = shlex.join(["graphtheory", *words])
     screen = Screen(console(), console(stderr=True), typed, command.output)
     try:
@@ -84,11 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return screen.error(str(refusal), WRONG_INPUT)
     except KeyboardInterrupt:
         return screen.error("interrupted", INTERRUPTED)
-    except (FloatingPointError, MemoryError) as failure:
-        return screen.error(str(failure), FAILED)
-    except BrokenPipeError:  # the reader of the output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except BrokenPipeError:
+        raise
+    except (FloatingPointError, MemoryError, OSError) as failure:  # such as a full disk
+        return screen.error(said(failure), FAILED)
     return 0
 
 

@@ -19,6 +19,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from graphtheory.cli import progress
 from graphtheory.cli.progress import Steps
+from graphtheory.disk import replace_file
 
 if TYPE_CHECKING:
     from graphtheory.report.table import Table
@@ -90,10 +91,11 @@ def refusing(*kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except expected as error:
-        raise RefusedError(_said(error)) from error
+        raise RefusedError(said(error)) from error
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """An error as the one line that its user sees."""
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{where}"
@@ -158,7 +160,7 @@ def as_json(value: Any) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """The value as a file."""
-    path.write_text(as_json(value) + "\n", encoding="utf-8")
+    replace_file(path, f"{as_json(value)}\n".encode())
 
 
 def console(*, stderr: bool = False) -> Console:

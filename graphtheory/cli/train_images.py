@@ -16,6 +16,7 @@ from graphtheory.cli.show import (
     told_on_stop,
     write_json,
 )
+from graphtheory.disk import replace_file
 
 if TYPE_CHECKING:
     from graphtheory.bench.image_trial import ImageOutcome, ImageTrial
@@ -133,7 +134,7 @@ class Finished:
 
         write_json(out / "result.json", self.kept(command))
         text = "\n".join(self.outcome.rows()) + "\n"
-        (out / "predictions.csv").write_text(text, encoding="utf-8")
+        replace_file(out / "predictions.csv", text.encode())
         drawn = pictures(self.task, self.images.test().pixels[0])
         title = _named(self.images)
         page = run_page(title, self.trial, self.outcome, drawn, self.seed, command)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
+from graphtheory.disk import replace_file
 
 _HASH_BYTES = 32
 
@@ -34,25 +35,13 @@ def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, buffer.getvalue())
+        content = buffer.getvalue()
+        replace_file(path, hashlib.sha256(content).digest() + content)
     except OSError as error:
         raise OSError(
-            f"cache: {path} cannot be written ({error.strerror}, {buffer.tell():,} bytes needed); "
+            f"cache: {path} cannot be written ({error.strerror}); "
             "give another folder as cache= or in GRAPHTHEORY_CACHE"
         ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(content).digest())
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def read(path: Path) -> dict[str, np.ndarray] | None:

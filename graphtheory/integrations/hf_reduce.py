@@ -79,7 +79,7 @@ class Reduce:
             rules = self._given()
         wrong = [i for i in rules if i not in range(1, layers + 1)]
         if wrong:
-            raise ValueError(f"after: layers {wrong}, expected 1..{layers}")
+            raise ValueError(f"after: got layers {wrong}, expected 1..{layers}")
         for rule in rules.values():
             if not isinstance(rule, Reducer):
                 raise TypeError(f"after: got {type(rule).__name__}, expected Keep, Fuse or Merge")
@@ -92,6 +92,9 @@ class Reduce:
             return {1: self.after}
         if isinstance(self.after, Mapping):
             return dict(self.after)
+        if not isinstance(self.after, Sequence):
+            kind = type(self.after).__name__
+            raise TypeError(f"after: got {kind}, expected a rule, a list of them or layer -> rule")
         return dict(enumerate(self.after, 1))
 
 

@@ -57,8 +57,13 @@ def mass_on(
             are left out.
 
     Raises:
-        ValueError: No receiver is left to average over.
+        ValueError: No receiver is left to average over, or a shape that does not fit.
     """
+    edges = neighborhood.num_edges
+    if weights.dim() != 2 or weights.size(0) != edges:
+        raise ValueError(f"weights: shape {tuple(weights.shape)}, expected [{edges}, heads]")
+    if relevant.shape != (edges,):
+        raise ValueError(f"relevant: shape {tuple(relevant.shape)}, expected [{edges}]")
     kept = torch.where(relevant, weights.mean(1), 0)
     per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.receivers(), kept)
     chosen = neighborhood.degree() > 0

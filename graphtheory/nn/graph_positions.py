@@ -91,6 +91,8 @@ class LaplacianEncoding(nn.Module):
 
     def __init__(self, k: int, dim: int) -> None:
         super().__init__()
+        if k < 1:
+            raise ValueError(f"k: got {k}, expected at least 1 eigenvector")
         self.linear = nn.Linear(k, dim)
 
     def forward(
@@ -143,6 +145,8 @@ class WalkEncoding(nn.Module):
 
     def __init__(self, steps: int, dim: int) -> None:
         super().__init__()
+        if steps < 1:
+            raise ValueError(f"steps: got {steps}, expected at least 1")
         self.norm, self.linear = nn.BatchNorm1d(steps), nn.Linear(steps, dim)
 
     def forward(self, probabilities: Tensor, batch: Tensor | None = None) -> Tensor:

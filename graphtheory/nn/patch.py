@@ -42,6 +42,8 @@ class PatchEmbedding(nn.Module):
         norm: bool = False,
     ) -> None:
         super().__init__()
+        if patch_size < 1:
+            raise ValueError(f"patch_size: got {patch_size}, expected at least 1 pixel")
         self.patch_size, self.in_channels, self.pad = patch_size, in_channels, pad
         self.projection = nn.Conv2d(in_channels, dim, patch_size, stride=patch_size)
         self.norm = nn.LayerNorm(dim) if norm else nn.Identity()

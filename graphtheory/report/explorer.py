@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
 from graphtheory.report.layout import force_layout
 from graphtheory.report.page import asset
@@ -40,7 +41,7 @@ class AttentionExplorer:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document."""
-        Path(path).write_text(self.document, encoding="utf-8")
+        replace_file(Path(path), self.document.encode())
 
     def _repr_html_(self) -> str:
         frame = 'style="width: 100%; height: 42rem; border: 0"'

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory import plot
+from graphtheory.disk import replace_file
 from graphtheory.report.table import Table
 
 
@@ -87,7 +88,7 @@ class Page:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document."""
-        Path(path).write_text(self.html(), encoding="utf-8")
+        replace_file(Path(path), self.html().encode())
 
 
 def _table(table: Table) -> str:

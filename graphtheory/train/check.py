@@ -20,6 +20,8 @@ def check_data(data: Data) -> None:
         TypeError: Something is missing or of the wrong type.
         ValueError: Otherwise; the message says how many and where.
     """
+    if not isinstance(data, Data):
+        raise TypeError(f"data: got {type(data).__name__}, expected a Data of PyG")
     for name in ("x", "y", "edge_index", "train_mask", "val_mask"):
         if not isinstance(getattr(data, name, None), Tensor):
             kind = type(getattr(data, name, None)).__name__

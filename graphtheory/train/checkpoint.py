@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import shutil
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
+from graphtheory.disk import replace_file
 from graphtheory.train.contract import Task, shapes
 
 _LABEL = b"sha256:"
@@ -94,42 +93,6 @@ def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
         elif here != there:
             return f"{name} is {here} there, {there} here"
     return ""
-
-
-def replace_file(path: Path, content: bytes | bytearray) -> None:
-    """Write beside the file, to the disk, then rename over it.
-
-    Raises:
-        OSError: With path, bytes needed and bytes free; the old file is intact.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        free = shutil.disk_usage(path.parent).free
-        raise OSError(
-            error.errno,
-            f"{os.strerror(error.errno or 0)}: {len(content)} bytes needed, {free} free; "
-            "an earlier file is intact",
-            str(path),
-        ) from None
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # a folder cannot be opened elsewhere
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sealed(archive: bytearray) -> bytearray:

@@ -16,11 +16,11 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
+from graphtheory.disk import replace_file
 from graphtheory.train.checkpoint import (
     CheckpointError,
     first_difference,
     read_checkpoint,
-    replace_file,
 )
 from graphtheory.train.contract import Source, Task
 from graphtheory.train.watch import EpochRow, Watch

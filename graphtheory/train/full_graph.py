@@ -66,6 +66,9 @@ class FullGraph(Source):
     ) -> None:
         super().__init__()
         check_data(data)
+        for name, given in (("pattern", pattern), ("evaluation", evaluation)):
+            if not isinstance(given, Pattern | None):
+                raise TypeError(f"{name}: got {given!r}, expected a Pattern or None")
         if evaluation is not None and (pattern is None or not pattern.is_random):
             raise ValueError(f"evaluation: got {evaluation}, expected None beside {pattern}")
         if seed < 0:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 import signal
@@ -848,3 +849,24 @@ def test_a_short_search_before_a_benchmark(
     assert "--budget: got 2" in refused(run(*words, "--budget", "2", "--set", "lr=0.1"))
     images = ("bench", "--dataset", "digits", "--models", "cnn", "--budget", "2")
     assert "not for images" in refused(run(*images))
+
+
+def test_a_full_disk_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    code, _, err = run("bench", "--dataset", "karate", "--models", "mlp", "--epochs", "1", "-q")
+    assert code == 1 and "No space left on device" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX system")
+def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
+    program = "import sys; from graphtheory.cli.main import main; sys.exit(main(['bench', '-h']))"
+    there, here = os.pipe()
+    os.close(there)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=here, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(here)
+    assert done.stderr == ""

@@ -164,7 +164,7 @@ def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     model = made("vit")
     apply(model, Merge(3))
     whole = logits(model)
-    with pytest.raises(ValueError, match=r"after: layers \[0, 4\], expected 1\.\.3"):
+    with pytest.raises(ValueError, match=r"after: got layers \[0, 4\], expected 1\.\.3"):
         apply(model, {0: Keep(), 4: Keep()})
     with pytest.raises(TypeError, match="after: got TopK, expected Keep, Fuse or Merge"):
         apply(model, {1: TopK()})

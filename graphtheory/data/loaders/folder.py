@@ -175,6 +175,11 @@ def _digest(path: Path) -> str:
 
 def _told_by(path: Path) -> dict[str, Any]:
     """What the folder says of itself, which has to fit its own digest."""
+    if not path.exists():
+        raise FileNotFoundError(
+            f"folder: {path.parent} holds no {path.name}, expected one that GraphFolder.write "
+            "wrote to its end"
+        )
     told: dict[str, Any] = json.loads(path.read_text())
     digest = told.pop("digest", None)
     if digest is not None and digest != _digest_of(told):

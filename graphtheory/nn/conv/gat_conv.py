@@ -91,6 +91,7 @@ class GATConv(GATBase, pyg.GATConv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
+        on_core.check_channels(in_channels)
         on_core.check_counts(out_channels=out_channels, heads=heads)
         super().__init__(
             in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,

@@ -85,6 +85,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
+        on_core.check_channels(in_channels)
         on_core.check_counts(out_channels=out_channels)
         super().__init__(
             in_channels, out_channels, improved, cached, add_self_loops, normalize, bias, **kwargs

@@ -107,6 +107,15 @@ def check_counts(**counts: int) -> None:
             raise ValueError(f"{name}: got {count!r}, expected at least 1, a whole number")
 
 
+def check_channels(in_channels: Any) -> None:
+    """Raise unless every number of input channels is one, or -1: taken from the first input."""
+    for count in in_channels if isinstance(in_channels, (tuple, list)) else (in_channels,):
+        if not hasattr(count, "__index__") or count < -1:
+            raise ValueError(
+                f"in_channels: got {count!r}, expected 0 or more, or -1 to take it from the input"
+            )
+
+
 def check_dropout(dropout: float) -> None:
     """Raise unless `dropout` is a probability below 1."""
     if not 0 <= dropout < 1:
@@ -148,7 +157,11 @@ def num_receivers(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
 
 
 def check_features(name: str, features: Tensor, channels: int) -> None:
-    """Raise unless `features` has `channels` channels; -1 means not known yet."""
+    """Raise unless `features` are floats with `channels` channels; -1 means not known yet."""
+    if features.dim() < 2:
+        raise ValueError(f"{name}: shape {tuple(features.shape)}, expected [num_nodes, channels]")
+    if not features.is_floating_point():
+        raise TypeError(f"{name}: dtype {features.dtype}, expected a floating type")
     if channels > 0 and features.size(-1) != channels:
         raise ValueError(
             f"{name}: shape {tuple(features.shape)}, expected {channels} features in the last axis"
@@ -180,12 +193,12 @@ def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
             f"edge_attr: shape {tuple(edge_attr.shape)}, expected [{num_edges}, edge_dim]: "
             "one row per edge"
         )
-    check_features("edge_attr", edge_attr, edge_dim)
     if not edge_attr.is_floating_point():
         raise TypeError(
             f"edge_attr: dtype {edge_attr.dtype}, expected a floating type; categories are "
             "embedded first, for instance by ogb's BondEncoder"
         )
+    check_features("edge_attr", edge_attr, edge_dim)
     return edge_attr
 
 

@@ -104,6 +104,7 @@ class SPDTransformerConv(on_core.OnCore):
         own_token: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
+        on_core.check_channels(in_channels)
         on_core.check_counts(out_channels=out_channels, heads=heads)
         on_core.check_dropout(dropout)
         if edge_dim is not None:

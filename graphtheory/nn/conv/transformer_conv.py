@@ -81,6 +81,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         root_weight: bool = True,
         **kwargs: Any,
     ) -> None:
+        on_core.check_channels(in_channels)
         on_core.check_counts(out_channels=out_channels, heads=heads)
         super().__init__(
             in_channels, out_channels, heads, concat, beta, dropout, edge_dim, bias, root_weight,
