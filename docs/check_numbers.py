@@ -2,6 +2,7 @@
 
     python docs/check_numbers.py            # fails where a page and benchmarks/results differ
     python docs/check_numbers.py --write    # puts the numbers of the rows into the pages
+    python docs/check_numbers.py --unmarked # lists results that no row stands for
 
 A comment before a number, which neither GitHub nor Sphinx shows, names the rows that it stands for:
 
@@ -11,12 +12,18 @@ First the file without `.csv`, then the name of the row (`fig-7-3a exponent*`: e
 parameters that choose rows and options, in any order:
 
 - `%`: times 100; `x 1e-6`: times that;
-- `median q20 q80`: these columns in place of `value`;
+- `median q20 q80`: these columns in place of `value`; `value std`: with the standard deviation, `value se`: with the
+  standard error. Rows written before they had the column `std` have both where they are of two or three repeats, which
+  mean, median and quantiles determine;
+- `minus model=gcn`, `minus NAME`: less the values of the same query with that parameter, or of that row's name;
 - `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows.
 
 The values that are chosen, in the order of the file, are the next numbers of the line, up to the next comment. A
 number keeps as many digits as the page gives it: 83.0 is to the nearest tenth, and from 1,000 on final zeros count
-as rounded. A number after ± is skipped, because rows hold quantiles and no deviation.
+as rounded. A number after ± is skipped unless `std` or `se` is asked for.
+
+A number of three digits in a table, with decimals or with a unit such as % that no comment stands for is *unmarked*: a setting, a
+number of the literature, or one that no row holds. `UNMARKED` says how many a page of results may have; one more, and the check fails.
 
 A table that a command prints as a whole stands under `<!-- table: speed -->`; `TABLES` names the commands.
 """  # noqa: E501
@@ -31,17 +38,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
-COLUMNS = ("value", "median", "q20", "q80", "repeats")
+COLUMNS = ("value", "median", "q20", "q80", "repeats", "std", "se")
 MARKER = re.compile(r"<!--=(.*?)-->")
 MINUS = "\u2212"  # as typeset, beside the hyphen
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n\n?)((?:\|.*\n)+)")
 NUMBER = re.compile(
-    rf"(?P<spread>± *)?(?<![\w.,])[-{MINUS}+]?\d+(?:,\d{{3}})*(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\w)"
+    rf"(?P<spread>± *)?(?<![\w.,])(?P<number>[-{MINUS}+]?\d+(?:,\d{{3}})*(?:\.\d+)?(?:e-?\d+)?)"
+    r"(?![\w.]*\w)"
 )
+ASIDE = re.compile(  # what is no result: comments, code, addresses, names of figures and papers
+    r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|\(\d{4}[^)]*\)|\b(?:[Ff]igures?|[Tt]ables?|[Cc]hapters?|[Ss]ections?|[Tt]heorems?|"
+    r"eqs?\.|versions?|Python|PyG|torch) \d[\d.]*(?: (?:and|to|or) \d[\d.]*)*"
+)
+UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
+UNMARKED = {
+    "README.md": 5,
+    "docs/drop_in.md": 1,
+    "docs/node-benchmarks.md": 78,
+    "docs/peers.md": 4,
+    "docs/performance.md": 52,
+    "docs/results.md": 411,
+    "docs/scale.md": 36,
+    "docs/transformers.md": 58,
+}
 
 
 @dataclass(frozen=True)
@@ -74,22 +98,52 @@ def compared(text: str, page: str = "page") -> tuple[str, list[Difference], int]
     for at, line in enumerate(lines):
         for marker in reversed(list(MARKER.finditer(line))):
             query, place = marker[1].strip(), f"{page}:{at + 1}"
-            following = MARKER.search(line, marker.end())
-            end = following.start() if following else len(line)
-            found = [m for m in NUMBER.finditer(line, marker.end(), end) if not m["spread"]]
-            values = chosen(query)
+            values, found = chosen(query), numbers(line, marker)
             if len(found) < len(values):
                 raise ValueError(
                     f"{place}: {len(found)} numbers after {query!r}, expected {len(values)}"
                 )
             count += len(values)
             for match, value in reversed(list(zip(found, values, strict=False))):
-                if not agrees(match[0], value):
-                    new = printed(match[0], value)
-                    differences.append(Difference(place, query, match[0], new))
-                    line = line[: match.start()] + new + line[match.end() :]
+                if not agrees(match["number"], value):
+                    new = printed(match["number"], value)
+                    differences.append(Difference(place, query, match["number"], new))
+                    line = line[: match.start("number")] + new + line[match.end("number") :]
         lines[at] = line
     return "\n".join(lines), differences, count
+
+
+def numbers(line: str, marker: re.Match[str]) -> list[re.Match[str]]:
+    """The numbers that a comment may stand for: up to the next one."""
+    following = MARKER.search(line, marker.end())
+    end = following.start() if following else len(line)
+    spread = {"std", "se"} & set(re.split("[; ]+", marker[1]))
+    return [m for m in NUMBER.finditer(line, marker.end(), end) if spread or not m["spread"]]
+
+
+def unmarked(text: str) -> list[str]:
+    """Results that no comment stands for, as `line: number in its line`."""
+    text = TABLE.sub(lambda match: "\n" * match[0].count("\n"), text)
+    fenced, out = False, []
+    for at, line in enumerate(text.split("\n"), 1):
+        fenced ^= line.startswith("```")
+        if fenced or line.startswith(("#", "!", "    ", "$")):
+            continue
+        taken = {
+            match.start("number")
+            for marker in MARKER.finditer(line)
+            for match in numbers(line, marker)[: len(chosen(marker[1].strip()))]
+        }
+        plain = ASIDE.sub(lambda match: "\0" * len(match[0]), line)
+        first = plain.find("|", 1)
+        for match in NUMBER.finditer(plain):
+            shown = match["number"]
+            cell = plain.startswith("|") and match.start() > first and len(shown) > 2
+            unit = match["spread"] or UNIT.match(plain, match.end())
+            if (cell or unit or "." in shown) and match.start("number") not in taken:
+                near = ASIDE.sub("", line[max(0, match.start() - 60) : match.end() + 20]).strip()
+                out.append(f"{at}: {shown} in {near!r}")
+    return out
 
 
 def chosen(query: str) -> list[float]:
@@ -99,6 +153,15 @@ def chosen(query: str) -> list[float]:
         ValueError: No such file, no such row, or an option that is not one.
     """
     file, name, *rest = (part.strip() for part in query.split(";"))
+    if subtracted := [part for part in rest if part.startswith("minus ")]:
+        if {"std", "se"} & set(" ".join(rest).split()):
+            raise ValueError(f"{query!r}: rows do not hold the deviation of a difference")
+        rest.remove(subtracted[0])
+        first, other = "; ".join([file, name, *rest]), subtracted[0].removeprefix("minus ")
+        changed = [*(p for p in rest if p.split("=")[0] != other.split("=")[0]), other]
+        second = [file, name, *changed] if "=" in other else [file, other, *rest]
+        pairs = zip(chosen(first), chosen("; ".join(second)), strict=True)
+        return [mine - its for mine, its in pairs]
     wanted = dict(pair.split("=", 1) for pair in rest if "=" in pair)
     scale, columns, part, extremes = 1.0, ["value"], slice(None), []
     for option in (word for word in rest if "=" not in word):
@@ -116,7 +179,12 @@ def chosen(query: str) -> list[float]:
             case _:
                 raise ValueError(f"{query!r}: option {option!r}, expected one of those in --help")
     rows = [row for row in read(file) if _named(row["name"], name) and _has(row, wanted)][part]
-    out = [float(row[column]) * scale for row in rows for column in columns]
+    spread = {column: abs(scale) for column in ("std", "se")}  # no sign turns a deviation
+    out = [
+        _number(row, column, query) * spread.get(column, scale)
+        for row in rows
+        for column in columns
+    ]
     if not out:
         raise ValueError(f"{query!r}: chooses no row of benchmarks/results/{file}.csv")
     return [{"least": min, "most": max}[word](out) for word in extremes] or out
@@ -166,6 +234,28 @@ def _step(shown: str) -> float:
     return 10.0 ** (int(power or 0) - len(decimals) + zeros)
 
 
+def _number(row: dict[str, Any], column: str, query: str) -> float:
+    """A column of a row.
+
+    Raises:
+        ValueError: A deviation that the row does not determine.
+    """
+    if column not in ("std", "se"):
+        return float(row[column])
+    repeats = int(row["repeats"])
+    if row.get("std"):
+        std = float(row["std"])
+    elif repeats in (2, 3):  # quantiles lie on the lines between the sorted repeats
+        median, q20, q80 = (float(row[name]) for name in ("median", "q20", "q80"))
+        if repeats == 2:
+            std = stdev([(4 * q20 - q80) / 3, (4 * q80 - q20) / 3])
+        else:
+            std = stdev([(q20 - 0.4 * median) / 0.6, median, (q80 - 0.4 * median) / 0.6])
+    else:
+        raise ValueError(f"{query!r}: a row of {repeats} repeats without column std")
+    return std if column == "std" else std / repeats**0.5
+
+
 def _named(name: str, wanted: str) -> bool:
     return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
 
@@ -200,20 +290,28 @@ TABLES = {name: _summary(name) for name in ("speed", "memory", "nearest")}
 
 def main() -> int:
     """Compare or write every page; the exit status says whether they agreed."""
-    if set(sys.argv[1:]) - {"--write"}:
+    if set(sys.argv[1:]) - {"--write", "--unmarked"}:
         print(__doc__)
         return 2
-    write, failed, total = "--write" in sys.argv[1:], 0, 0
+    write, failed, total, grown = "--write" in sys.argv[1:], 0, 0, 0
     for page in pages():
         name = str(page.relative_to(HERE.parent))
         text, differences, count = compared(page.read_text(encoding="utf-8"), name)
         total, failed = total + count, failed + len(differences)
-        for line in [*differences, *([f"{name}: {count} numbers of rows"] if count else [])]:
+        without = unmarked(text)
+        told = [f"{name}: {count} numbers of rows"] if count else []
+        for line in [*differences, *told]:
             print(line)
+        if "--unmarked" in sys.argv[1:]:
+            print("\n".join(f"{name}:{line}" for line in without))
+        most = UNMARKED.get(name, 1)
+        if len(without) > most:
+            grown += 1
+            print(f"{name}: {len(without)} unmarked results, expected at most {most} (--unmarked)")
         if write and differences:
             page.write_text(text, encoding="utf-8")
     print(f"{total} numbers, {failed} {'written anew' if write else 'that differ'}")
-    return int(failed > 0 and not write)
+    return int(grown > 0 or (failed > 0 and not write))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import torch
 from graphtheory.disk import replace_file
 
 FIELDS = (
-    "name", "parameters", "value", "unit", "median", "q20", "q80", "repeats",
+    "name", "parameters", "value", "unit", "std", "median", "q20", "q80", "repeats",
     "device", "versions", "commit",
 )  # fmt: skip
 _PACKAGES = ("graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
@@ -36,11 +36,12 @@ class Row:
         name: What was measured.
         parameters: Under which settings.
         value: Mean over the repeats.
-        unit: Of value, median, q20 and q80; "1" for dimensionless numbers.
+        unit: Of value, median, q20, q80 and std; "1" for dimensionless numbers.
         median: Over the repeats.
         q20: Quantile 0.2 over the repeats.
         q80: Quantile 0.8 over the repeats.
         repeats: How often it was measured.
+        std: Standard deviation over the repeats (n - 1); None of one, and where one is not finite.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Row:
     q20: float
     q80: float
     repeats: int
+    std: float | None = None
 
     @classmethod
     def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> Row:
@@ -67,7 +69,9 @@ class Row:
         if not measured:
             raise ValueError(f"values: none for {name!r}, expected at least one measurement")
         low, middle, high = (float(q) for q in np.quantile(measured, (0.2, 0.5, 0.8)))
-        return cls(name, parameters, fmean(measured), unit, middle, low, high, len(measured))
+        count, mean = len(measured), fmean(measured)
+        std = stdev(measured) if count > 1 and math.isfinite(mean) else None
+        return cls(name, parameters, mean, unit, middle, low, high, count, std)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import scipy.sparse
 import torch
 from torch import Generator, Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data as Data
 from torch_geometric.utils import to_undirected
 
 from graphtheory.data import embedded, files, planetoid

@@ -130,8 +130,9 @@ def from_huggingface(model: Any) -> ViT | Swin | GPT:
         gpt2.check_options(config, model.training)
     else:
         _check_options(config)
-    make: Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]
-    make = {"swin": _empty_swin, "gpt2": gpt2.empty}.get(kind, _empty_vit)
+    makers: dict[str, Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]]
+    makers = {"swin": _empty_swin, "gpt2": gpt2.empty}
+    make = makers.get(kind, _empty_vit)
     with torch.device("meta"):  # no random initialization for weights that are replaced
         ours = make(config, state)
     ours.to(some.dtype).to_empty(device=some.device)

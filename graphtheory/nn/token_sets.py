@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import torch
 
@@ -11,8 +13,15 @@ from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, causal, cl
 # A network of four stages needs this many for full and last batches in training and validation.
 _KEPT = 32
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-@torch.compiler.disable  # compiled code would build them in every call
+
+def _uncompiled(function: _Function) -> _Function:
+    """Not traced: compiled code would build the neighborhoods in every call."""
+    return torch.compiler.disable(function)
+
+
+@_uncompiled
 @lru_cache(maxsize=_KEPT)
 def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood:
     """`count` images of `tokens` nodes each; all nodes of an image attend to each other (cached).
@@ -26,7 +35,7 @@ def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood
         return cliques([tokens] * count).to(device)
 
 
-@torch.compiler.disable  # compiled code would build them in every call
+@_uncompiled
 @lru_cache(maxsize=_KEPT)
 def token_bipartite(count: int, tokens: int, senders: int, device: torch.device) -> Neighborhood:
     """`count` images of `tokens` target and `senders` source nodes, fully connected (cached).
@@ -41,7 +50,7 @@ def token_bipartite(count: int, tokens: int, senders: int, device: torch.device)
         return bipartite([tokens] * count, [senders] * count).to(device)
 
 
-@torch.compiler.disable  # compiled code would build them in every call
+@_uncompiled
 @lru_cache(maxsize=_KEPT)
 def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
     """Causal attention in sequences: each token attends to itself and earlier ones (cached).

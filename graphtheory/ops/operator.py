@@ -64,7 +64,7 @@ def _traced(args: tuple[Any, ...]) -> bool:
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.jit.is_tracing()
+        or torch._C._is_tracing()
     ):
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, Trainer
-from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
 
 def lean_trainer(epochs: int, callbacks: list[Callback], plugins: list[Any]) -> Trainer:

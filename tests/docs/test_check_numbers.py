@@ -4,9 +4,12 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from statistics import stdev
 from types import SimpleNamespace
 
 import pytest
+
+from graphtheory.bench.rows import Row
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,14 +31,54 @@ def test_every_page_shows_its_rows(check: SimpleNamespace) -> None:
     assert found["scale.md"] >= 150
 
 
+def test_no_page_has_more_results_without_a_row(check: SimpleNamespace) -> None:
+    assert set(check.UNMARKED) <= {str(page.relative_to(ROOT)) for page in check.pages()}
+    for page in check.pages():
+        without = check.unmarked(page.read_text("utf-8"))
+        most = check.UNMARKED.get(str(page.relative_to(ROOT)), 1)
+        assert len(without) <= most, "\n".join(without)
+
+
+def test_what_is_unmarked(check: SimpleNamespace) -> None:
+    marked = "<!--= bench-cora; test accuracy; model=gt; % -->83.0 ± 0.7"
+    assert [line.split(" in ")[0] for line in check.unmarked(marked)] == ["1: 0.7"]
+    assert not check.unmarked("Figure 3.8 of `x=0.5`, 3 seeds [here](a-2.5.md), Li (2024, 3.4)")
+    assert not check.unmarked("```\n0.5\n```\n# 2.5\n<!-- 1.5 -->")
+    for text in ("0.5", "3 times", "7 %", "a ± 3", "| row | 255 |"):
+        assert len(check.unmarked(text)) == 1, text
+
+
+def test_deviations_are_those_of_the_repeats(check: SimpleNamespace) -> None:
+    for values in ([1.0, 4.0], [1.0, 2.0, 7.0]):
+        old = vars(Row.of("a", values, "1")) | {"std": ""}
+        assert check._number(old, "std", "q") == pytest.approx(stdev(values))
+        standard_error = stdev(values) / len(values) ** 0.5
+        assert check._number(old, "se", "q") == pytest.approx(standard_error)
+    new = vars(Row.of("a", [1.0, 2.0, 4.0, 9.0], "1"))
+    assert check._number(new, "std", "q") == pytest.approx(stdev([1.0, 2.0, 4.0, 9.0]))
+    with pytest.raises(ValueError, match="a row of 4 repeats without column std"):
+        check._number(new | {"std": None}, "std", "q")
+
+
+def test_differences_of_rows(check: SimpleNamespace) -> None:
+    query = "bench-cora; test accuracy; model="
+    (gap,) = check.chosen(f"{query}gt; minus model=mlp")
+    assert gap == check.chosen(f"{query}gt")[0] - check.chosen(f"{query}mlp")[0] > 0.1
+    case = "encoding gt; case=cora-whole-graph"
+    assert check.chosen(f"encoding-cora; {case}; minus encoding gt-plain")[0] > 0.3
+    with pytest.raises(ValueError, match="deviation of a difference"):
+        check.chosen(f"{query}gt; minus model=mlp; std")
+
+
 def test_every_digit_counts(check: SimpleNamespace) -> None:
     """The control: a number after a comment, changed by one in its last digit, is found."""
     pages = {page.name: page.read_text("utf-8") for page in check.pages()}
     for name, text in pages.items():
         for marker in list(check.MARKER.finditer(text))[::7]:
             number = check.NUMBER.search(text, marker.end())
-            zeros = re.search(r"[0,]*$", number[0])[0] if "," in number[0] else ""
-            kept = number[0].removesuffix(zeros)
+            shown = number["number"]
+            zeros = re.search(r"[0,]*$", shown)[0] if "," in shown else ""
+            kept = shown.removesuffix(zeros)
             changed = kept[:-1] + str(int(kept[-1]) % 9 + 1) + zeros
             wrong = text[: number.start()] + changed + text[number.end() :]
             anew, differences, _ = check.compared(wrong, name)

@@ -34,6 +34,15 @@ def test_the_printed_output_is_that_of_the_rows() -> None:
             assert check["agrees"](number, value), (what, model, number, value)
 
 
+def test_the_verdicts_on_group_imbalance_are_counted() -> None:
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    found = [line.split("|")[3] for line in results.splitlines() if line.startswith("| 4.")]
+    partly = [f for f in found if "of less: holds" in f and "of more: not found" in f]
+    holds = [f for f in found if f.strip().startswith("holds")]
+    told = f"of {len(found)} figures {len(holds)} hold, {len(partly)} in part, "
+    assert told + f"{len(found) - len(holds) - len(partly)} not" in README
+
+
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", README))))
 def test_a_link_leads_somewhere(link: str) -> None:
     assert (ROOT / link).exists()

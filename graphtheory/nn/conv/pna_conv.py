@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +11,10 @@ from torch_geometric.nn import aggr
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
+from torch_geometric.typing import SparseTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import read
 from graphtheory.nn.conv.given_edges import edges_as_senders, gather
 from graphtheory.nn.conv.own_propagate import REDUCTIONS, OwnPropagate, check_layout
@@ -56,7 +57,7 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x, edge_attr = given["x"], given["edge_attr"]  # [N, towers, F_in]
-        if edge_attr is None and (self.edge_dim or isinstance(edge_index, on_core.SparseTensor)):
+        if edge_attr is None and (self.edge_dim or isinstance(edge_index, SparseTensor)):
             return None
         adj = read(edge_index, x.size(0), x.size(0), flow=self.flow)
         weight = torch.stack([network[0].weight for network in self.pre_nns])  # [T, F, 2 or 3 F]
@@ -115,7 +116,7 @@ def _scalers(module: Any, degree: Tensor) -> list[Tensor]:
     """Factors [N, 1, 1] of each scaler, eq. (6)."""
     linear, log = module.avg_deg_lin, module.avg_deg_log
     some = degree.clamp(min=1)
-    known = {
+    known: dict[str, Callable[[], Tensor]] = {
         "identity": lambda: torch.ones_like(degree),
         "amplification": lambda: (degree + 1).log() / log,
         "attenuation": lambda: log / (some + 1).log(),

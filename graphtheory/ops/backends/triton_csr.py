@@ -15,7 +15,6 @@ from graphtheory.ops.call import AttentionCall, BucketedBias, Call
 _TOPK_DIM, _TOPK_SENDERS = 128, 512 if torch.version.hip else 1024
 
 
-@torch.compiler.assume_constant_result
 def triton_objections(device: torch.device) -> list[str]:
     """Why Triton's kernels cannot run on a device; empty when they can."""
     if device.type != "cuda":
@@ -28,6 +27,9 @@ def triton_objections(device: torch.device) -> list[str]:
     if torch.version.hip is None and found < (8, 0):
         return [f"compute capability {found[0]}.{found[1]}, expected 8.0 or later"]
     return []
+
+
+torch.compiler.assume_constant_result(triton_objections)  # marks it
 
 
 class TritonCSR(CSRBackend):
