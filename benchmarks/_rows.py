@@ -19,10 +19,21 @@ ROOT = Path(__file__).parent.parent
 _SHORT = 0.05  # seconds
 
 
+def clock_of(threads: int) -> Callable[[], float]:
+    """Processor time for one thread, which other programs on the machine hardly change; else wall.
+
+    Processor time counts every thread of the process, so with more of them it is no duration.
+    """
+    return time.process_time if threads == 1 else time.perf_counter
+
+
 def seconds(
-    works: dict[str, Callable[[], object]], repeats: int, warmup: int = 2
+    works: dict[str, Callable[[], object]],
+    repeats: int,
+    warmup: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """Wall-clock time of each work; a round runs all of them, so they meet the same weather.
+    """Time of each work; a round runs all of them, so they meet the same weather.
 
     A work that takes less than `_SHORT` runs several times in a row, after once untimed: it is
     timed as in a loop that trains, not in the state that another work left the memory in.
@@ -34,10 +45,10 @@ def seconds(
             if times[name] and times[name][-1] < _SHORT:
                 calls = ceil(_SHORT / times[name][-1])
                 work()
-            start = time.perf_counter()
+            start = clock()
             for _call in range(calls):
                 work()
-            times[name].append((time.perf_counter() - start) / calls)
+            times[name].append((clock() - start) / calls)
     return {name: taken[warmup:] for name, taken in times.items()}
 
 

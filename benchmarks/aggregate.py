@@ -1,12 +1,13 @@
 """`ops.aggregate` beside PyG's path by scatter, torch-sparse and torch's own sparse matrices.
 
     python benchmarks/aggregate.py
-    python benchmarks/aggregate.py --nodes 20000 --edges 400000 --threads 1
+    python benchmarks/aggregate.py --repeats 5 --threads 1
 
 The graph is uniform random with the numbers of ogbn-arxiv, made undirected by nobody; features are
 float32. PyG's path gathers a message for every edge of an unsorted edge list and scatters them, as
 its layers do; torch-sparse and torch.sparse are given the rows sorted, as `ops.aggregate` is.
-Forward is under `torch.no_grad`; forward and backward ends with the gradient of the features.
+Forward is under `torch.no_grad`; forward and backward ends with the gradient of the features. With
+one thread the times are those of the processor, which other programs hardly change.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import torch
 import tyro
-from _rows import ratios, save, seconds, show
+from _rows import clock_of, ratios, save, seconds, show
 from ops import random_graph
 from torch import Tensor
 from torch_geometric.utils import scatter
@@ -35,7 +36,7 @@ def ways(
     """By name, functions of features [N, D]."""
     nb = Neighborhood.from_edge_index(edge_index, nodes)
     nb.transpose()
-    yield "graphtheory", lambda x: ops.aggregate(None, x[:, None], nb, reduce=reduce)[:, 0]
+    yield "graphtheory", lambda x: ops.aggregate(None, x[:, None], nb, reduce=reduce).squeeze(1)
     src, dst = edge_index
     yield "PyG", lambda x: scatter(x.index_select(0, src), dst, 0, nodes, reduce)
     if find_spec("torch_sparse") is not None:
@@ -75,7 +76,7 @@ def rows_of(reduce: str, nodes: int, edges: int, dim: int, repeats: int, threads
             name: (lambda w=way: w(inputs)) if step == "forward" else both(way, x, up)
             for name, way in named.items()
         }
-        times = seconds(works, repeats)
+        times = seconds(works, repeats, clock=clock_of(threads))
         for name, taken in times.items():
             rows.append(Row.of(f"{reduce}, {step}, {name}", taken, "s", **about))
             if name != "graphtheory":

@@ -1,130 +1,132 @@
-"""Training PyG's own example models, as they are and after `graphtheory.accelerate`.
+"""Training PyG's own example models, as they are, compiled, and after `graphtheory.accelerate`.
 
-    GRAPHTHEORY_DATA=<folder> python benchmarks/end_to_end.py
+    GRAPHTHEORY_DATA=<folder> python benchmarks/end_to_end.py --threads 1
     python benchmarks/end_to_end.py --nodes 169343 --edges 2315598  # as many as ogbn-arxiv has
+    python benchmarks/end_to_end.py --only reddit.py pna.py
 
-The graph is random, and also Cora where GRAPHTHEORY_DATA names a folder that holds it. An epoch is
-one step on the whole graph: forward, backward, optimizer. The loss curves are compared with the
-same seeds, without dropout of attention weights and with features read densely, for whose dropout
-the library draws other numbers than PyG. Times and memory are those of the models as they are.
+Graphs are random, with the sizes of those that the examples load (`_pyg_jobs.py`), and Cora and
+ENZYMES where GRAPHTHEORY_DATA names a folder that holds them. An epoch is forward, backward and
+optimizer of every batch, the loader that samples and collates included; of Reddit and OGB-MAG it is
+four batches, on fewer nodes. With one thread times are those of the processor.
 
-Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
-before it, after an epoch on a small graph. The library sorts the edges within that epoch; later
-epochs, which the times are of, find them sorted.
+The loss curves are compared with the same seeds, without dropout of attention weights and with
+features read densely, for whose dropout the library draws other numbers than PyG. Times and memory
+are those of the models as they are. "PyG, compiled" is `torch.compile` of the model's forward with
+its defaults; it compiles in two untimed epochs, and the row says how many graphs it made then and
+how many more while it was timed, each of which takes seconds.
+
+Memory comes from fresh processes as in `memory.py`: the peak of the first epoch above what was
+resident before it, after an epoch of a tiny model. The library sorts the edges within that epoch;
+later epochs on the same graph, which the times are of, find them sorted.
 """
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 import tyro
-from _pyg_examples import EXAMPLES
-from _rows import ratios, save, seconds, show
+from _pyg_examples import GAT
+from _pyg_jobs import Job, jobs, labeled, mean_loss, whole, without_dropout_of_attention
+from _rows import clock_of, ratios, save, seconds, show
 from memory import MIB, Library, forget_peak, in_a_fresh_process, resident
-from ops import random_graph
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.transforms import NormalizeFeatures
+from torch._dynamo.utils import counters
 
 import graphtheory
 from graphtheory.bench.rows import Row
-from graphtheory.data.graphs import load
 
-Place = Literal["random", "Cora"]
-FEATURES, CLASSES = 128, 40  # of ogbn-arxiv
+Way = Literal["graphtheory", "PyG", "PyG, compiled"]
 PROCESSES = 3
 OUT = Path(__file__).parent / "results" / "cpu-end-to-end.csv"
 
 
-def graph_of(place: Place, nodes: int, edges: int) -> Data:
-    """Cora with features normalized as in the examples; or random edges, labels by features."""
-    if place == "Cora":
-        return NormalizeFeatures()(load("Cora", os.environ["GRAPHTHEORY_DATA"]))
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(nodes, FEATURES, generator=generator)
-    y = (x @ torch.randn(FEATURES, CLASSES, generator=generator)).argmax(1)
-    train_mask = torch.rand(nodes, generator=generator) < 0.5
-    edge_index = random_graph(nodes, edges)
-    return Data(x=x, y=y, edge_index=edge_index, train_mask=train_mask, num_classes=CLASSES)
-
-
-def trainer(
-    example: str, graph: Data, library: Library, *, own_dropout: bool = True
-) -> Callable[[], float]:
-    """What trains for an epoch and returns the loss; the first weights are those of the seed."""
+def trainer(job: Job, way: Way, *, own_dropout: bool = True) -> Callable[[], float]:
+    """What trains for an epoch and returns the mean loss; the seed gives the first weights."""
     torch.manual_seed(0)
-    model = EXAMPLES[example](graph.num_features, graph.num_classes).to(graph.x.device)
-    for layer in model.children():
-        if hasattr(layer, "dropout") and not own_dropout:
-            layer.dropout = 0.0
-    if library == "graphtheory":
+    model = job.model(job.given)
+    if not own_dropout:
+        without_dropout_of_attention(model.to(job.dtype))
+    if way == "graphtheory":
         report = graphtheory.accelerate(model, sparse_features=own_dropout)
         assert report.swapped and not report.kept, report
+    if way == "PyG, compiled":
+        model.compile()
     optimizer = model.optimizer()
-
-    def epoch() -> float:
-        optimizer.zero_grad()
-        loss = model.loss(graph)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return epoch
+    return lambda: mean_loss(job, model, optimizer)
 
 
-def losses(example: str, graph: Data, library: Library, epochs: int) -> Tensor:
+def losses(job: Job, library: Library, epochs: int) -> Tensor:
     """The loss of each epoch [epochs], with the random numbers of PyG."""
-    epoch = trainer(example, graph, library, own_dropout=False)
+    epoch = trainer(job, library, own_dropout=False)
     torch.manual_seed(1)
     return torch.tensor([epoch() for _ in range(epochs)], dtype=torch.float64)
 
 
-def extra_peak(example: str, place: Place, library: Library, nodes: int, edges: int) -> int:
-    """Bytes that the first epoch on the graph needs on top of it and the model."""
-    trainer(example, graph_of("random", 100, 200), library)()
-    epoch = trainer(example, graph_of(place, nodes, edges), library)
+def extra_peak(job: Job, library: Library) -> int:
+    """Bytes that the first epoch needs on top of graph and model."""
+    trainer(whole(GAT, labeled(100, 200)), library)()
+    epoch = trainer(job, library)
     before = forget_peak()
     epoch()
     return resident("VmHWM") - before
 
 
-def curve_rows(case: str, example: str, graph: Data, epochs: int, **about: object) -> list[Row]:
+def curve_rows(case: str, job: Job, epochs: int, **about: object) -> list[Row]:
     """How far the loss curves of the two libraries are apart at most."""
-    ours, theirs = (losses(example, graph, library, epochs) for library in get_args(Library))
+    ours, theirs = (losses(job, library, epochs) for library in get_args(Library))
     apart = (ours - theirs).abs()
     about |= {"epochs": epochs, "first": f"{theirs[0]:.4f}", "last": f"{theirs[-1]:.4f}"}
-    found = {"difference": apart.max(), "relative difference": (apart / theirs).max()}
+    about |= {} if job.dtype is torch.float32 else {"dtype": "float64"}
+    found = {"difference": apart.max(), "relative difference": (apart / theirs.abs()).max()}
     return [
         Row.of(f"largest {n} of the loss, {case}", float(f), "1", **about) for n, f in found.items()
     ]
 
 
-def time_rows(case: str, example: str, graph: Data, repeats: int, **about: int) -> list[Row]:
+def time_rows(case: str, job: Job, repeats: int, compiled: bool, **about: object) -> list[Row]:
     """Time of an epoch in either library, and how many times as long PyG takes."""
-    times = seconds({lib: trainer(example, graph, lib) for lib in get_args(Library)}, repeats)
-    faster = ratios(times["PyG"], times["graphtheory"])
-    return [
-        *(Row.of(f"time of an epoch, {case}, {lib}", t, "s", **about) for lib, t in times.items()),
-        Row.of(f"times faster than PyG: {case}", faster, "1", **about),
-    ]
+    ways: tuple[Way, ...] = ("graphtheory", "PyG")
+    trainers, rows = {way: trainer(job, way) for way in ways}, []
+    torch._dynamo.reset()
+    counters.clear()
+    if compiled:
+        try:
+            epoch = trainer(job, "PyG, compiled")
+            epoch(), epoch()
+            trainers["PyG, compiled"] = epoch
+        except Exception as error:  # of whatever kind: that it fails is what is reported
+            why = type(error).__name__
+            print(f"{case}: torch.compile fails\n{error}")
+            rows.append(Row.of(f"torch.compile fails, {case}", 1, "1", **about, error=why))
+    before = counters["stats"]["unique_graphs"]
+    times = seconds(trainers, repeats, clock=clock_of(torch.get_num_threads()))
+    rows += [Row.of(f"time of an epoch, {case}, {w}", t, "s", **about) for w, t in times.items()]
+    for way in ("PyG", "PyG, compiled"):
+        if way in times:
+            faster = ratios(times[way], times["graphtheory"])
+            rows.append(Row.of(f"times faster than {way}: {case}", faster, "1", **about))
+    if "PyG, compiled" in times:
+        more = counters["stats"]["unique_graphs"] - before
+        made = {"graphs compiled": before, "graphs compiled while timed": more}
+        rows += [Row.of(f"{what}, {case}", count, "1", **about) for what, count in made.items()]
+    return rows
 
 
-def memory_rows(case: str, example: str, place: Place, **about: int) -> list[Row]:
+def memory_rows(case: str, sizes: dict[str, int], **about: object) -> list[Row]:
     """Extra peak memory of an epoch in either library, and the share of PyG's."""
     peaks = {
-        lib: [in_a_fresh_process(__file__, example, place, lib, **about) for _ in range(PROCESSES)]
+        lib: [in_a_fresh_process(__file__, case, lib, **sizes) for _ in range(PROCESSES)]
         for lib in get_args(Library)
     }
     name = f"extra peak memory of an epoch, {case}"
     share = ratios(peaks["graphtheory"], peaks["PyG"])
-    sizes = {lib: [peak / MIB for peak in of] for lib, of in peaks.items()}
+    mib = {lib: [peak / MIB for peak in of] for lib, of in peaks.items()}
     return [
-        *(Row.of(f"{name}, {lib}", of, "MiB", **about) for lib, of in sizes.items()),
+        *(Row.of(f"{name}, {lib}", of, "MiB", **about) for lib, of in mib.items()),
         Row.of(f"{name}, as a share of PyG's", share, "1", **about),
     ]
 
@@ -136,46 +138,52 @@ def main(
     threads: int = 2,
     repeats: int = 15,
     quick: bool = False,
-    places: tuple[Place, ...] = ("random", "Cora"),
+    only: tuple[str, ...] = (),
+    compiled: bool = True,
+    tested: bool = False,
     out: Path = OUT,
-    measure: tuple[str, Place, Library] | None = None,
+    measure: tuple[str, Library] | None = None,
 ) -> None:
     """Train PyG's example models in float32, as they are and accelerated: losses, time, memory.
 
     Args:
         nodes: Nodes of the uniform random graph.
         edges: Its edges.
-        epochs: Of the loss curves.
+        epochs: Of the loss curves; a tenth of them where an epoch has batches.
         threads: Of torch and of the kernels.
-        repeats: Rounds; every round trains either library's model for an epoch.
-        quick: A small random graph, few epochs, no memory; nothing is written.
-        places: Graphs; Cora needs GRAPHTHEORY_DATA.
+        repeats: Rounds; every round trains every model for an epoch.
+        quick: Small random graphs, few epochs, no memory; nothing is written.
+        only: Examples whose names begin so; none is all of them.
+        compiled: Whether to time `torch.compile`.
+        tested: The conformance tests passed on this machine already.
         out: CSV file to put the rows in, after the conformance tests.
-        measure: Measure only the memory of this example, graph and library, in this process, and
-            print bytes.
+        measure: Measure only the memory of this case and library, in this process, and print bytes.
     """
+    warnings.filterwarnings("ignore", "Using 'NeighborSampler' without a 'pyg-lib'")
     torch.set_num_threads(threads)
-    if measure is not None:
-        print(extra_peak(*measure, nodes, edges))
-        return
     if quick:
         nodes, edges, epochs, repeats = 50, 200, 3, 2
-    if quick or "GRAPHTHEORY_DATA" not in os.environ:
-        places = ("random",)
-    rows = []
-    for place, example in product(places, EXAMPLES):
-        graph = graph_of(place, nodes, edges)
-        about = {"nodes": graph.num_nodes, "edges": graph.num_edges, "threads": threads}
-        case = f"{example} on {place if place == 'Cora' else f'{nodes} nodes'}"
-        rows += curve_rows(case, example, graph, epochs, **about)
-        rows += time_rows(case, example, graph, repeats, **about)
-        rows += [] if quick else memory_rows(case, example, place, **about)
-    show(rows)
+    known = jobs(nodes, edges, quick)
+    if measure is not None:
+        print(extra_peak(known[measure[0]](), measure[1]))
+        return
+    for case, make in known.items():
+        if only and not case.startswith(only):
+            continue
+        job = make()
+        about = {**job.about, "threads": threads}
+        count = epochs if len(list(job.batches())) == 1 else max(1, epochs // 10)
+        rows = curve_rows(case, job, count, **about)
+        rows += time_rows(case, job, repeats, compiled and not quick, **about)
+        if not quick:
+            sizes = {"nodes": nodes, "edges": edges, "threads": threads}
+            rows += memory_rows(case, sizes, **about)
+        show(rows)
+        if not quick:
+            save(rows, out, tested=tested)
     print(
         "Losses without attention dropout, features read densely: random numbers differ by design."
     )
-    if not quick:
-        save(rows, out)
 
 
 if __name__ == "__main__":

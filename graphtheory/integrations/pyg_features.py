@@ -38,7 +38,12 @@ def _place(model: nn.Module) -> int | None:
 def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return None
-    return tuple(map(with_few, args)), {name: with_few(x) for name, x in kwargs.items()}
+    return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+
+
+def _few(x: Any) -> Any:
+    """Features by their non-zeros, also those of each kind of nodes in a dict."""
+    return {kind: with_few(v) for kind, v in x.items()} if type(x) is dict else with_few(x)
 
 
 def _unhooked(model: nn.Module) -> nn.Module:

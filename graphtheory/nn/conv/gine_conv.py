@@ -49,4 +49,4 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
-        return ops.aggregate(None, messages, edges_as_senders(adj), reduce)[:, 0]
+        return ops.aggregate(None, messages, edges_as_senders(adj), reduce).squeeze(1)

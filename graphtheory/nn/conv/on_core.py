@@ -24,9 +24,10 @@ class OnCore(MessagePassing):
     """Mixin of a drop-in layer; list it before PyG's layer of the same name.
 
     Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
-    and materializes no messages. While an explainer is on (`conv.explain`) or a hook on
-    propagation, messages, aggregation or edge updates is registered, `forward` runs PyG's message
-    passing instead, with the same result. TorchScript compiles PyG's layer.
+    and materializes no messages. While an explainer is on (`conv.explain`), a hook on
+    propagation, messages, aggregation or edge updates is registered, or `torch.onnx.export` traces
+    the layer, `forward` runs PyG's message passing instead, with the same result. TorchScript
+    compiles PyG's layer.
 
     Attributes:
         parts: Kinds of submodules that the layer knows how to run; None if PyG's forward runs them.
@@ -43,8 +44,8 @@ class OnCore(MessagePassing):
     inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
 
     def needs_messages(self) -> bool:
-        """Whether an explainer or a hook needs messages."""
-        if self.explain:
+        """Whether an explainer, a hook or ONNX, which has no operator of `ops`, needs messages."""
+        if self.explain or torch.onnx.is_in_onnx_export():
             return True
         return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
 

@@ -30,13 +30,14 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
     so that it is computed per node, and :math:`B x_j (+ C e_{ij})` alone is reduced: a sum, mean,
     largest or smallest of messages is that of :math:`B x_j` plus the rest, variance and standard
     deviation do not depend on it. Without edge features no tensor has both an edge axis and a
-    feature axis. In float32 a variance, a difference of means of squares as in PyG, is rounded
+    feature axis. A scaler multiplies what the last linear map makes of the aggregations, not the
+    aggregations. In float32 a variance, a difference of means of squares as in PyG, is rounded
     differently.
 
     Source: Corso et al. (2020), eq. (4) to (8).
     """
 
-    inlined = ("aggr_module", "pre_nns")
+    inlined = ("aggr_module", "pre_nns", "post_nns")
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
@@ -48,6 +49,9 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
                     f"pre_layers: got {(len(network) + 1) // 2}, expected 1: more layers have an "
                     "activation between source and target node"
                 )
+        for network in layer.post_nns:
+            if type(network[0]) is not Linear:
+                raise ValueError(f"post_nns: got a {type(network[0]).__name__}, expected a Linear")
         for one in _aggregations(layer):
             if type(one) not in REDUCTIONS and not _is_variance(one):
                 raise ValueError(
@@ -55,8 +59,32 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
                     "and std"
                 )
 
-    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
-        x, edge_attr = given["x"], given["edge_attr"]  # [N, towers, F_in]
+    def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
+        """Aggregate, scale and map; see PyG's layer."""
+        towers = self.towers if self.divide_input else 1
+        split = x.view(-1, towers, self.F_in).expand(-1, self.towers, -1)
+        out = None if self.needs_messages() else self._reduced(edge_index, split, edge_attr)
+        if out is None:
+            return super().forward(x, edge_index, edge_attr)
+        reduced, degree = out
+        weight = torch.stack([network[0].weight for network in self.post_nns])  # [T, F_out, .]
+        bias = torch.stack([network[0].bias for network in self.post_nns])
+        widths = [self.F_in] + [reduced.size(2)] * len(self.aggr_module.scaler)
+        of_own, *of_scaled = weight.split(widths, 2)
+        mapped = torch.einsum("ntf,tof->nto", split, of_own) + bias
+        scaled = torch.einsum("ntf,tsof->ntso", reduced, torch.stack(of_scaled, 1))
+        factors = torch.cat(_scalers(self.aggr_module, degree), 2)[..., None]  # [N, 1, S, 1]
+        mapped = mapped + (scaled * factors).sum(2)
+        outs = zip(self.post_nns, mapped.unbind(1), strict=True)
+        return self.lin(torch.cat([network[1:](tower) for network, tower in outs], 1))
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> None:
+        """Nothing: PyG's forward runs only where its messages are needed."""
+
+    def _reduced(
+        self, edge_index: Any, x: Tensor, edge_attr: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Every aggregation [N, towers, F], and degrees; None where only PyG has them."""
         if edge_attr is None and (self.edge_dim or isinstance(edge_index, SparseTensor)):
             return None
         adj = read(edge_index, x.size(0), x.size(0), flow=self.flow)
@@ -71,8 +99,7 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
             there = gather(there, adj) + torch.einsum("ef,tof->eto", encoded, of_edge[0])
             nb = edges_as_senders(adj)
         degree = nb.degree().to(x.dtype)[:, None, None]
-        out = torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1)
-        return torch.cat([out * factor for factor in _scalers(self.aggr_module, degree)], -1)
+        return torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1), degree
 
 
 def _aggregations(layer: Any) -> list[nn.Module]:

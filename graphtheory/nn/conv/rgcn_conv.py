@@ -79,7 +79,7 @@ class Relational(on_core.OnCore):
         return out if self.bias is None else out + self.bias
 
     def _of_features(self, x: Tensor, found: Relations, reduce: Reduction) -> Tensor:
-        sums = ops.aggregate(None, x[:, None], found.sources, reduce)[:, 0]  # [P, F_in]
+        sums = ops.aggregate(None, x[:, None], found.sources, reduce).squeeze(1)  # [P, F_in]
         weight = self.weight
         if self.num_bases is not None:
             weight = torch.einsum("rb,bio->rio", self.comp, weight)
@@ -89,7 +89,7 @@ class Relational(on_core.OnCore):
             if part.size(0)
         ]
         of_pairs = torch.cat(parts) if parts else sums.new_zeros(0, self.out_channels)
-        return ops.aggregate(None, of_pairs[:, None], found.targets)[:, 0]
+        return ops.aggregate(None, of_pairs[:, None], found.targets).squeeze(1)
 
     def _of_ids(self, ids: Tensor | None, found: Relations, reduce: Reduction) -> Tensor:
         factor = self.weight.new_ones(len(found.kinds), 1)
@@ -97,7 +97,7 @@ class Relational(on_core.OnCore):
             factor = found.share.to(factor.dtype)[:, None]
         weight = self.weight if ids is None else self.weight.index_select(1, ids)
         if self.num_bases is None:  # [R * N_src, 1, F_out]
-            return ops.aggregate(factor, weight.flatten(0, 1)[:, None], found.by_kind)[:, 0]
+            return ops.aggregate(factor, weight.flatten(0, 1)[:, None], found.by_kind).squeeze(1)
         of_edges = factor * self.comp.index_select(0, found.kinds)  # [E, bases]
         nb = found.adjacency.neighborhood
         return ops.aggregate(of_edges, weight.transpose(0, 1), nb).sum(1)

@@ -140,7 +140,7 @@ def _times(x: SparseFeatures, weight: Any) -> Any:
         return NotImplemented  # torch refuses it in its own words
     if weight.dtype != x._nonzeros.dtype or torch.is_autocast_enabled(weight.device.type):
         return NotImplemented
-    return ops.aggregate(x._nonzeros[:, None], weight[:, None], x._rows)[:, 0]
+    return ops.aggregate(x._nonzeros[:, None], weight[:, None], x._rows).squeeze(1)
 
 
 def _dropout(

@@ -57,7 +57,7 @@ class WeightedSums(OwnPropagate):
         if weight is not None:
             weight = adj.to_rows(weight.flatten())[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
-        return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce)[:, 0]
+        return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
 
 
 _LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
