@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from graphtheory.plot.style import Rows, band, collected, look, named, order, panels, styled
 
@@ -50,7 +51,7 @@ def learning_curves(
     drawn[0].set_ylabel(named("training loss", loss_unit))
     for axes in drawn:
         axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
         axes.grid(axis="y")
     drawn[0].set_title(title)
     for score in drawn[1:]:
