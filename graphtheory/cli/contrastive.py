@@ -61,7 +61,7 @@ def learn(asked: Train, screen: Screen) -> None:
         )  # fmt: skip
         with screen.working("linear probe and nearest neighbors"):
             found = run.score()._asdict()
-    _report(screen, out, recipe, found | {"history": trained.history})
+    _report(screen, out, recipe, asked.seed, found | {"history": trained.history})
 
 
 def _recipe(asked: Train) -> ContrastiveRecipe:
@@ -81,8 +81,11 @@ def _recipe(asked: Train) -> ContrastiveRecipe:
         return with_options(recipe, checked_options([recipe], read_options(asked.set)))
 
 
-def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[str, Any]) -> None:
+def _report(
+    screen: Screen, out: Path, recipe: ContrastiveRecipe, seed: int, found: dict[str, Any]
+) -> None:
     from graphtheory.bench.rows import Environment
+    from graphtheory.report.contrastive_run import contrastive_page
 
     screen.say(
         f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
@@ -91,5 +94,8 @@ def _report(screen: Screen, out: Path, recipe: ContrastiveRecipe, found: dict[st
     kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
     kept["environment"] = asdict(Environment.here())
     write_json(out / "result.json", kept)
+    with screen.working("report.html"):
+        page = contrastive_page(recipe, found, found["history"], seed, screen.command)
+        page.save(out / "report.html")
     screen.result({"folder": out, **kept})
-    screen.say(f"Written to {out}: last.ckpt, history.csv, result.json.")
+    screen.say(f"Written to {out}: report.html, last.ckpt, history.csv, result.json.")

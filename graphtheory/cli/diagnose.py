@@ -159,8 +159,9 @@ class Diagnose(Command):
             study = SamplingDiagnosis(self.dataset, name, root, p_star=p_star, **options)
             out = self.out or Path(f"runs/diagnose-{study.name}-{name}")
             out.mkdir(parents=True, exist_ok=True)
-            with screen.working(f"{name} on {study.name}"):
-                rows = study.run()
+            with screen.steps(f"{name} on {study.name}") as steps:
+                steps.before("effective adjacency", 0, 1)
+                rows = study.run(steps.draw)
         here = Environment.here()
         for table in sampling_tables(rows):
             screen.table(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.progress import (
@@ -49,15 +49,25 @@ def with_epochs(found: Steps) -> Iterator[None]:
 
 @contextmanager
 def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None]:
-    """A line with the time that the block takes; in a file only if it takes long."""
+    """A line with the time that the block takes; in a file only if it takes long, then again."""
     if shown and not console.is_terminal:
-        late = Timer(PATIENCE, console.print, (f"{what} ...",), {"highlight": False})
-        late.daemon = True
-        late.start()
+        over, began = Event(), time.monotonic()
+
+        def tell() -> None:
+            pause = PATIENCE
+            while not over.wait(pause):
+                spent = time.monotonic() - began
+                since = f"  ({duration(spent)})" if spent > _SILENCE else ""
+                console.print(f"{what} ...{since}", markup=False, highlight=False)
+                pause = _SILENCE
+
+        teller = Thread(target=tell, daemon=True)
+        teller.start()
         try:
             yield
         finally:
-            late.cancel()
+            over.set()
+            teller.join()
         return
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
@@ -92,10 +102,18 @@ class Steps:
 
     def epoch(self, epoch: int, epochs: int) -> None:
         """Within a step that trains: an epoch is over."""
-        done = self.done + epoch / epochs
+        self.within(f"epoch {epoch} of at most {epochs}", epoch / epochs)
+
+    def draw(self, drawn: int, draws: int) -> None:
+        """Within a step that averages draws: so many of them are there."""
+        self.within(f"draw {drawn:,} of {draws:,}", drawn / draws)
+
+    def within(self, text: str, part: float) -> None:
+        """A part of a step, 0..1, is over."""
+        done = self.done + part
         self.bar.update(self.line, completed=done)
         if time.monotonic() - self.told > _SILENCE:
-            self._tell(f"{self.name}, epoch {epoch} of at most {epochs}", done)
+            self._tell(f"{self.name}, {text}", done)
 
     def finished(self, text: str) -> None:
         """After a step: what it gave."""

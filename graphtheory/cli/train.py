@@ -174,7 +174,9 @@ class Train(Command):
         kept["environment"] = asdict(Environment.here())
         write_json(out / "result.json", kept)
         setting = [("options", options(trial)), ("parameters", f"{parameters:,}")]
-        graph_run_page(title, result, measure, setting, screen.command).save(out / "report.html")
+        with screen.working("report.html"):
+            page = graph_run_page(title, result, measure, setting, screen.command)
+            page.save(out / "report.html")
         if self.explorer:
             write_explorer(screen, task, batches, out, title)
         screen.result({"folder": out, **kept})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ def effective_adjacency(
     *,
     draws: int | None = None,
     generator: torch.Generator | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> EffectiveAdjacency:
     r"""The effective adjacency A* of a sampler, which replaces A in predictions.
 
@@ -57,6 +58,7 @@ def effective_adjacency(
         draws: Estimate from this number of draws, at least 2. Default: the closed form if there is
             one, otherwise 1000 draws.
         generator: Source of randomness.
+        progress: Called after each draw of an estimate with how many there are.
 
     Raises:
         ValueError: If there are fewer than two draws, or if the pattern raises it.
@@ -84,7 +86,7 @@ def effective_adjacency(
     base, sampler = apply_fixed(pattern, neighborhood)
     drawn = sampler or Compose()
     sample = (drawn(base, generator=generator) for _ in range(draws))
-    mean, error = _mean_and_error(sample, draws)
+    mean, error = _mean_and_error(_told(sample, progress), draws)
     return EffectiveAdjacency(mean, mean, error, draws)
 
 
@@ -121,6 +123,15 @@ class Effective(Pattern):
     def mask(self, base: Tensor) -> Tensor:
         """Every pair that the pattern can draw."""
         return self.pattern.mask(base)
+
+
+def _told(
+    sample: Iterator[Neighborhood], progress: Callable[[int], None]
+) -> Iterator[Neighborhood]:
+    """The same, with `progress` told of each once it was made use of."""
+    for done, one in enumerate(sample, 1):
+        yield one
+        progress(done)
 
 
 def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:

@@ -42,7 +42,7 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
     hops = sorted(order(table, "distance"))
     axes.set_xticks(hops)
     axes.set_xlabel("distance z (hops)")
-    axes.set_ylabel(r"normalised margin $\bar\Delta(z)$")
+    axes.set_ylabel(r"normalized margin $\bar\Delta(z)$")
     axes.grid(axis="y")
     axes.set_title(title)
     axes.legend()

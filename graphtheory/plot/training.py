@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from graphtheory.plot.style import Rows, band, collected, look, named, order, panels, styled
 
@@ -23,8 +24,9 @@ def learning_curves(
 ) -> Figure:
     """Training loss and validation score over the epochs: median of the runs, band from q20 to q80.
 
-    A curve ends where fewer than half of a model's runs still train: what early stopping leaves
-    would be another, better selection of runs.
+    Without `val` in the rows, as of learning without labels, the loss alone. A curve ends where
+    fewer than half of a model's runs still train: what early stopping leaves would be another,
+    better selection of runs.
 
     Args:
         rows: One row an epoch: model, seed, epoch (from 1), train_loss, val (0..1 for the
@@ -39,19 +41,22 @@ def learning_curves(
         ValueError: No rows.
     """
     epochs = collected(rows, "rows", "epoch")
-    figure, (loss, score) = panels(2, height=3.1)
+    figure, drawn = panels(2 if "val" in epochs[0] else 1, height=3.1)
     for index, model in enumerate(order(epochs, "model")):
         mine = [row for row in epochs if row["model"] == model]
-        _curve(loss, mine, "train_loss", 1, index)
-        _curve(score, mine, "val", 100 if unit == "%" else 1, index)
-    loss.set_yscale("log")
-    loss.set_ylabel(named("training loss", loss_unit))
-    score.set_ylabel(named(f"validation {metric}", unit))
-    for axes in (loss, score):
+        _curve(drawn[0], mine, "train_loss", 1, index)
+        for score in drawn[1:]:
+            _curve(score, mine, "val", 100 if unit == "%" else 1, index)
+    drawn[0].set_yscale("log")
+    drawn[0].set_ylabel(named("training loss", loss_unit))
+    for axes in drawn:
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
         axes.grid(axis="y")
-    loss.set_title(title)
-    score.legend(loc="lower right" if higher_is_better else "upper right")
+    drawn[0].set_title(title)
+    for score in drawn[1:]:
+        score.set_ylabel(named(f"validation {metric}", unit))
+        score.legend(loc="lower right" if higher_is_better else "upper right")
     return figure
 
 

@@ -116,13 +116,13 @@ class BenchmarkReport(Comparison):
         if bias:
             page.picture(
                 plot.learned_bias(bias),
-                "Learned b of the benchmark's own network, over the distances that it sees: "
+                "Learned b of the benchmark's own network, over the distances of its neighborhood: "
                 "median over the seeds and band from the 20 % to the 80 % quantile.",
             )
         if mass:
             page.picture(
                 plot.attention_mass(mass),
-                f"Where {self.first} looks: share of its attention at each distance, beside what "
+                f"Attention of {self.first}: its share at each distance, beside what "
                 "uniform attention over the same nodes would give.",
             )
 

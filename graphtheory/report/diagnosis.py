@@ -13,7 +13,7 @@ from graphtheory.report.table import Table, pairs
 
 _MARGINS = ("margin", "normalised margin", "pooled margin")
 REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
-NODES = {"all": "all nodes", "hearing": "hearing nodes"}
+NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from graphtheory.report.image_benchmark import recipe_rows
 from graphtheory.report.page import Page
 
 _CAPTIONS = {
-    "semantic-attention": "Where each semantic token looks in the last layer that sees patches.",
+    "semantic-attention": "The patches that each semantic token attends to, in the last layer.",
     "assignment": "The token that each patch of the first test image ended in.",
-    "class-attention": "Where the class token looks in each block, on the first test image.",
-    "k-nearest": "Whom the middle patch attends to, last block, first head.",
-    "window-attention": "Whom the middle patch attends to in its window.",
+    "class-attention": "The patches that the class token attends to, block by block.",
+    "k-nearest": "The patches that the middle one attends to, last block, first head.",
+    "window-attention": "The patches that the middle one attends to in its window.",
     "nearest-first": "What the middle patch aggregates from in the first block.",
     "nearest-last": "What the middle patch aggregates from in the last block.",
 }

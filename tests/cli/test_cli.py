@@ -660,7 +660,7 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
     kept = json.loads((folder / "result.json").read_text())["options"]
     assert kept["network"]["k"] == 0.25 and kept["recipe"]["lr"] == 0.001
     page = (folder / "report.html").read_text()
-    assert "Where the class token looks" in page and "most often taken for" in page
+    assert "The patches that the class token attends to" in page and "most often taken for" in page
     words = ("bench", "--dataset", "own", "--models", "cnn,stvit", "--seeds", "1", "--epochs", "1")
     code, out, _ = run(*words, "--set", "tokens=4,depth=4", "--image-size", "12")
     assert code == 0 and "tokens=4, depth=4 (cnn ignores tokens, depth)" in out
@@ -669,6 +669,8 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
     words = ("train", "--task", "contrastive", "--dataset", "own", "--head", "mlp", "--epochs", "1")
     code, out, _ = run(*words, "--set", "temperature=0.5,batch_size=32")
     assert code == 0 and "temperature 0.5" in out
+    page = (tmp_path / "runs/contrastive-own-cnn-mlp-0/report.html").read_text()
+    assert "cnn with mlp head on own, without labels" in page and "1-nearest neighbor" in page
     assert "only for a folder" in refused(run("train", *KARATE, "--image-size", "8"))
 
 

@@ -134,6 +134,31 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
+def test_draws_tell_of_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with steps(in_a_file(capsys), "ladies on Cora") as tell:
+        tell.before("effective adjacency", 0, 1)
+        for drawn in (1, 2):
+            now[0] += 20.0
+            tell.draw(drawn, 4)
+    err = capsys.readouterr().err
+    assert "ladies on Cora 1/1  effective adjacency, draw 2 of 4  (40 s left)" in err
+
+
+def test_long_work_in_a_file_says_how_long_it_has_taken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "_SILENCE", 0.02)
+    with working(in_a_file(capsys), "reading Cora"):
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
+
+
 def test_work_without_steps_is_told_of_when_it_takes_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

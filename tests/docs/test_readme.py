@@ -25,13 +25,15 @@ def test_it_installs_without_another_index() -> None:
 def test_the_printed_output_is_that_of_the_rows() -> None:
     check = runpy.run_path(str(ROOT / "docs" / "check_numbers.py"))
     of = {"score": "test accuracy", "gap": "paired difference of test accuracy, gt - model"}
-    shown = re.findall(r"^│ (gt|gt-plain|gcn-res|mlp)(?: \(!\))? +│ +(\d+\.\d+) ±", README, re.M)
-    gaps = re.findall(r"^│ gt - (\S+) +│ +(\+\d+\.\d+) ±", README, re.M)
+    names, number = r"(gt|gt-plain|gcn-res|mlp)(?: \(!\))?", r"(\+?\d+\.\d+)"
+    shown = re.findall(rf"^│ {names} +│ +{number} ± {number} │", README, re.M)
+    gaps = re.findall(rf"^│ gt - (\S+) +│ +{number} ± {number} │", README, re.M)
     assert len(shown) == 4 and len(gaps) == 3
-    for what, found in (("score", shown), ("gap", gaps)):
-        for model, number in found:
-            (value,) = check["chosen"](f"bench-core-distance; {of[what]}; model={model}; %")
-            assert check["agrees"](number, value), (what, model, number, value)
+    for what, spread, found in (("score", "std", shown), ("gap", "se", gaps)):
+        for model, *numbers in found:
+            query = f"bench-core-distance; {of[what]}; model={model}; %; value {spread}"
+            for told, value in zip(numbers, check["chosen"](query), strict=True):
+                assert check["agrees"](told, value), (what, model, told, value)
 
 
 def test_the_verdicts_on_group_imbalance_are_counted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -47,6 +48,7 @@ def deviation(
     *,
     draws: int = 20,
     generator: torch.Generator | None = None,
+    progress: Callable[[int], None] = lambda _: None,  # after each draw, how many there are
 ) -> Deviation:
     r"""How far draws of a sampler from A are from A*: mean of :math:`\|A^s - A^*\|_\infty`.
 
@@ -54,13 +56,10 @@ def deviation(
     """
     if draws < 2:
         raise ValueError(f"draws: got {draws}, expected at least 2")
-    found = torch.tensor(
-        [
-            infinity_distance(pattern(neighborhood, generator=generator), effective)
-            for _ in range(draws)
-        ],
-        dtype=torch.float64,
-    )
+    found = torch.empty(draws, dtype=torch.float64)
+    for index in range(draws):
+        found[index] = infinity_distance(pattern(neighborhood, generator=generator), effective)
+        progress(index + 1)
     return Deviation(float(found.mean()), float(found.std() / draws**0.5))
 
 

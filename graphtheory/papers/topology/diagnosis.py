@@ -81,16 +81,19 @@ class SamplingDiagnosis:
             self.groups, share=self.share, p_star=self.p_star or 1.0, symmetric=symmetric
         )
 
-    def run(self) -> list[Row]:
+    def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Row]:
         """Norms, degree groups, the nodes that change most, and influence over the degree.
+
+        Args:
+            progress: Called after each draw: how many there are, of how many.
 
         Raises:
             ValueError: An unknown name, or a number out of range.
             FileNotFoundError: Raw files are missing.
         """
-        return list(self._rows())
+        return list(self._rows(progress))
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self, progress: Callable[[int, int], None]) -> Iterator[Row]:
         if self.sampling not in SAMPLERS:
             raise ValueError(f"sampling: got {self.sampling!r}, expected one of {list(SAMPLERS)}")
         pattern = SAMPLERS[self.sampling](self)
@@ -98,8 +101,10 @@ class SamplingDiagnosis:
         nb = Compose(AddSelf(), SymmetricNormalize())(both_ways(graph))
         drawn = torch.Generator().manual_seed(self.seed)
         exact = pattern.expected(nb) is not None
+        first = 0 if exact else _MORE * self.draws
+        draws = first + self.draws
         found = effective_adjacency(
-            pattern, nb, draws=None if exact else _MORE * self.draws, generator=drawn
+            pattern, nb, draws=first or None, generator=drawn, progress=lambda n: progress(n, draws)
         )
         star = found.neighborhood
         yield self._row("norm of A", adjacency.infinity_norm(nb))
@@ -109,7 +114,10 @@ class SamplingDiagnosis:
         if self._symmetric:
             off_mean = adjacency.infinity_distance(found.mean, star)
             yield self._row("norm of E[A^s] - A*", off_mean)
-        off = adjacency.deviation(pattern, nb, star, draws=self.draws, generator=drawn)
+        off = adjacency.deviation(
+            pattern, nb, star, draws=self.draws, generator=drawn,
+            progress=lambda n: progress(first + n, draws),
+        )  # fmt: skip
         yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
         yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
         change = adjacency.influence_change(nb, star)

@@ -47,7 +47,7 @@ def test_every_definition_of_table_b5_is_listed_and_one_is_closest() -> None:
     shares = found("B.5")
     assert len(shares) == 4
     assert [v.what for v in shares if v.closest] == [
-        "margin > 0 (%), uncentred, N_z, z = 1, hearing nodes"
+        "margin > 0 (%), uncentred, N_z, z = 1, nodes that reach a discriminative one"
     ]
     assert [v.stated for v in shares] == [True, False, True, False]
     assert shares[0].difference == pytest.approx(5.68)
