@@ -357,7 +357,7 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
     more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
     code, out, err = run(*more, "--out", "b", "--resume")
     assert code == 0 and "2 of 6 runs are known" in out
-    assert len(re.findall(r"^run \d/6 ", err, flags=re.MULTILINE)) == 4
+    assert len(re.findall(r"^run \d/6 .*: test", err, flags=re.MULTILINE)) == 4
     after = (copied / "runs.jsonl").read_text()
     assert after.startswith(before) and len(after.splitlines()) == 8
 
