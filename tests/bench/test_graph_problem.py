@@ -177,7 +177,7 @@ def test_a_report_shows_where_a_graph_transformer_looks(readout: str, tmp_path: 
         assert itself == pytest.approx(float(expected))
     BenchmarkReport(**vars(found)).save(tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "What distance is worth" in page and "Where gt looks" in page
+    assert "What distance is worth" in page and "Attention of gt" in page
 
 
 def test_what_scores_no_better_than_a_constant_is_found() -> None:
