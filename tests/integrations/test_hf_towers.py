@@ -194,7 +194,7 @@ def test_lists_of_rules_are_one_for_each_layer(zoo: ModuleType) -> None:
     with torch.no_grad():
         zoo.Read(model)(zoo.images())
     assert trace(model).size.size(1) == 17 - 6
-    with pytest.raises(ValueError, match=r"after: layers \[4\], expected 1\.\.3"):
+    with pytest.raises(ValueError, match=r"after: got layers \[4\], expected 1\.\.3"):
         apply(model, [Merge(1)] * 4)
 
 

@@ -327,7 +327,7 @@ def test_what_is_not_known_is_refused_and_nothing_is_changed() -> None:
         apply("vit", TopK())  # type: ignore[arg-type]
 
     model = MODELS["stand-in"]()
-    with pytest.raises(ValueError, match=r"after: layers \[4\], expected 1\.\.3"):
+    with pytest.raises(ValueError, match=r"after: got layers \[4\], expected 1\.\.3"):
         apply(model, {4: Keep()})
     apply(model, Keep(0.5))
     with pytest.raises(ValueError, match="attn_mask: given, expected none"):
