@@ -154,36 +154,43 @@ def both_ways(edges: dict[tuple[str, str, str], int]) -> dict[tuple[str, str, st
     return edges | back
 
 
-def dblp() -> Job:
-    """The sizes of DBLP."""
+def shared_by(part: int, counts: dict[Any, int]) -> dict[Any, int]:
+    """Each count divided, at least 1."""
+    return {name: max(1, count // part) for name, count in counts.items()}
+
+
+def dblp(part: int = 1) -> Job:
+    """The sizes of DBLP, or a part of them."""
     nodes = {"author": 4057, "paper": 14328, "term": 7723, "conference": 20}
     widths = {"author": 334, "paper": 4231, "term": 50, "conference": 1}
     edges = {
         ("author", "to", "paper"): 19645, ("paper", "to", "term"): 85810,
         ("paper", "to", "conference"): 14328,
     }  # fmt: skip
-    graph = hetero(nodes, widths, both_ways(edges), "author", 4, words=20)
+    nodes, edges = shared_by(part, nodes), shared_by(part, both_ways(edges))
+    graph = hetero(nodes, widths, edges, "author", 4, words=20)
     return whole(examples.HGT, graph)
 
 
-def imdb() -> Job:
-    """The sizes of IMDB's paths between movies."""
+def imdb(part: int = 1) -> Job:
+    """The sizes of IMDB's paths between movies, or a part of them."""
     edges = {("movie", "metapath_0", "movie"): 85358, ("movie", "metapath_1", "movie"): 17446}
-    graph = hetero({"movie": 4278}, {"movie": 3066}, edges, "movie", 3, words=20)
+    nodes, edges = shared_by(part, {"movie": 4278}), shared_by(part, edges)
+    graph = hetero(nodes, {"movie": 3066}, edges, "movie", 3, words=20)
     return whole(examples.HAN, graph)
 
 
 def mag(part: int, batches: int) -> Job:
     """A part of the sizes of OGB-MAG; batches of 1,024 papers, 10 and 10 sampled neighbors."""
     sizes = {"paper": 736389, "author": 1134649, "institution": 8740, "field": 59965}
-    nodes = {name: count // part for name, count in sizes.items()}
     edges = {
-        ("author", "affiliated_with", "institution"): 1043998 // part,
-        ("author", "writes", "paper"): 7145660 // part,
-        ("paper", "cites", "paper"): 10792672 // part,
-        ("paper", "has_topic", "field"): 7505078 // part,
+        ("author", "affiliated_with", "institution"): 1043998,
+        ("author", "writes", "paper"): 7145660,
+        ("paper", "cites", "paper"): 10792672,
+        ("paper", "has_topic", "field"): 7505078,
     }
-    graph = hetero(nodes, dict.fromkeys(nodes, 128), both_ways(edges), "paper", 349)
+    nodes, edges = shared_by(part, sizes), shared_by(part, both_ways(edges))
+    graph = hetero(nodes, dict.fromkeys(nodes, 128), edges, "paper", 349)
     inputs = ("paper", torch.arange(min(nodes["paper"], 1024 * batches)))
     loader = NeighborLoader(graph, [10, 10], input_nodes=inputs, batch_size=1024, shuffle=True)
     about = {"nodes": graph.num_nodes, "edges": graph.num_edges, "batches": len(loader)}
@@ -206,8 +213,8 @@ def jobs(nodes: int, edges: int, quick: bool = False) -> dict[str, Callable[[], 
         "rgcn.py, RGCNConv": lambda: whole(examples.RGCN, kinds()),
         "reddit.py": lambda: reddit(40, 1, 5) if quick else reddit(50_000, 4),
         "to_hetero_mag.py": lambda: mag(8000, 1) if quick else mag(20, 4),
-        "hgt_dblp.py": dblp,
-        "han_imdb.py": imdb,
+        "hgt_dblp.py": lambda: dblp(50 if quick else 1),
+        "han_imdb.py": lambda: imdb(50 if quick else 1),
     }
     if "GRAPHTHEORY_DATA" in os.environ and not quick:
         found |= {

@@ -62,7 +62,7 @@ UNMARKED = {
     "docs/install.md": 3,
     "docs/node-benchmarks.md": 70,
     "docs/peers.md": 4,
-    "docs/performance.md": 52,
+    "docs/performance.md": 53,
     "docs/results.md": 402,
     "docs/scale.md": 36,
     "docs/transformers.md": 58,

@@ -115,3 +115,25 @@ def test_torchscript_leaves_the_hook_out(make, given) -> None:
     scripted = torch.jit.script(model)
     torch.testing.assert_close(scripted(*given), wanted)
     assert len(model._forward_pre_hooks) == 1
+
+
+class ByKind(nn.Module):
+    """Maps the features of each kind of nodes, as han_imdb.py of PyG's examples does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.kinds = pyg.HANConv(1000, 8, (["a"], [("a", "to", "a")])), []
+
+    def forward(self, x, edges):
+        self.kinds.append(type(x["a"]))
+        return self.conv(x, edges)["a"]
+
+
+def test_features_in_a_dict_of_kinds_of_nodes(given) -> None:
+    model, x, edges = ByKind(), given[0], {("a", "to", "a"): given[1]}
+    wanted = gradients(model, {"a": x}, edges)
+    accelerate(model)
+    for _ in range(2):
+        found = gradients(model, {"a": x}, edges)  # a new dict of the same tensors
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert model.kinds[1:] == [torch.Tensor, SparseFeatures]

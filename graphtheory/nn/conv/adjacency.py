@@ -75,15 +75,18 @@ class Adjacency:
             self._made[key] = outside_inference_mode(make)
         return self._made[key]
 
-    def edges_as_senders(self) -> Neighborhood:
-        """The neighborhood whose source nodes are the edges: target nodes sum over their edges."""
-        return self.cached("edges", self._edges_as_senders)
+    def edges_as_senders(self, *, given_order: bool = False) -> Neighborhood:
+        """The neighborhood whose source nodes are the edges, in CSR order or in the given one."""
+        return self.cached(("edges", given_order), lambda: self._edges_as_senders(given_order))
 
-    def _edges_as_senders(self) -> Neighborhood:
+    def _edges_as_senders(self, given_order: bool) -> Neighborhood:
         nb = self.neighborhood
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
-        out = Neighborhood(nb.indptr, ids[:-1], nb.num_edges, validate=False)
-        out._adopt_transpose(ids, self.receivers(), ids[:-1])
+        order, by_edge = ids[:-1], (self.receivers(), ids[:-1])
+        if given_order and self.order is not None:
+            order, by_edge = self.order, (self.to_given(by_edge[0]), self.to_given(by_edge[1]))
+        out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
+        out._adopt_transpose(ids, *by_edge)
         return out
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:

@@ -11,7 +11,7 @@ from torch_geometric.nn.conv import MessagePassing
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import read
-from graphtheory.nn.conv.given_edges import edges_as_senders, gather
+from graphtheory.nn.conv.given_edges import gather
 from graphtheory.nn.conv.own_propagate import (
     REDUCTIONS,
     OwnPropagate,
@@ -49,4 +49,6 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
-        return ops.aggregate(None, messages, edges_as_senders(adj), reduce).squeeze(1)
+        return ops.aggregate(
+            None, messages, adj.edges_as_senders(given_order=True), reduce
+        ).squeeze(1)

@@ -16,7 +16,7 @@ from torch_geometric.typing import SparseTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv.adjacency import read
-from graphtheory.nn.conv.given_edges import edges_as_senders, gather
+from graphtheory.nn.conv.given_edges import gather
 from graphtheory.nn.conv.own_propagate import REDUCTIONS, OwnPropagate, check_layout
 
 
@@ -97,7 +97,7 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         if edge_attr is not None:
             encoded = self.edge_encoder(edge_attr).view(-1, self.F_in)
             there = gather(there, adj) + torch.einsum("ef,tof->eto", encoded, of_edge[0])
-            nb = edges_as_senders(adj)
+            nb = adj.edges_as_senders(given_order=True)
         degree = nb.degree().to(x.dtype)[:, None, None]
         return torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1), degree
 

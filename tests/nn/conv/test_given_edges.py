@@ -6,7 +6,7 @@ from torch_geometric.utils import scatter
 
 from graphtheory import Neighborhood, ops
 from graphtheory.nn.conv.adjacency import read
-from graphtheory.nn.conv.given_edges import edges_as_senders, gather
+from graphtheory.nn.conv.given_edges import gather
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
@@ -20,7 +20,7 @@ def test_messages_keep_the_given_order(flow, make_graph) -> None:
     )
     factor = graph.features(20, 2, 3)
     torch.testing.assert_close(gather(x, adj), x[src])
-    sums = ops.aggregate(None, messages, edges_as_senders(adj))
+    sums = ops.aggregate(None, messages, adj.edges_as_senders(given_order=True))
     torch.testing.assert_close(sums, scatter(messages, dst, 0, 7))
     (gather(x, adj) * factor).sum().backward()
     torch.testing.assert_close(x.grad, scatter(factor, src, 0, 7))

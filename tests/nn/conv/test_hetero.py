@@ -5,6 +5,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch_geometric.data import HeteroData
 
+from graphtheory import ops
 from graphtheory.integrations.pyg import accelerate
 
 KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a")]
@@ -66,3 +67,17 @@ def test_to_hetero(name, data) -> None:
     report = accelerate(model)
     assert len(report.swapped) == 6 and not report.kept
     torch.testing.assert_close(run(model, data), wanted)
+
+
+def test_one_launch_for_each_kind_of_edges(data, monkeypatch) -> None:
+    model = pyg.to_hetero(Two(LAYERS["SAGEConv"]), data.metadata()).double()
+    accelerate(model)
+    launches, aggregate = [], ops.aggregate
+
+    def counted(*args):
+        launches.append(args)
+        return aggregate(*args)
+
+    monkeypatch.setattr(ops, "aggregate", counted)
+    model(data.x_dict, data.edge_index_dict)
+    assert len(launches) == 2 * len(KINDS)

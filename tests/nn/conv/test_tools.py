@@ -1,5 +1,8 @@
 """Tools of PyG, torch and others on layers after `accelerate`; the table of docs/tools.md."""
 
+import shutil
+import warnings
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -9,6 +12,7 @@ from torch_geometric.nn import models, summary
 from torch_geometric.profile import count_parameters, get_model_size
 
 from graphtheory.integrations.pyg import accelerate
+from graphtheory.nn.conv import SPDTransformerConv
 
 LAYERS = {
     "GATConv": lambda: models.GAT(6, 8, 2, 3, heads=2),
@@ -75,3 +79,65 @@ def test_captum(case) -> None:
     wanted = attribution(before)
     torch.testing.assert_close(attribution(after), wanted, rtol=1e-3, atol=1e-4)
     assert wanted[0].abs().sum() > 0
+
+
+ONNX = {
+    "GATConv": lambda: pyg.GATConv(6, 3, heads=2, add_self_loops=False),
+    "GATv2Conv": lambda: pyg.GATv2Conv(6, 3, heads=2),
+    "GCNConv": lambda: pyg.GCNConv(6, 3),
+    "GINConv": lambda: pyg.GINConv(nn.Linear(6, 3)),
+    "SAGEConv": lambda: pyg.SAGEConv(6, 3, aggr="max"),
+    "TransformerConv": lambda: pyg.TransformerConv(6, 3, heads=2),
+}
+
+
+def to_onnx(layer: nn.Module):
+    """The layer for any number of nodes and edges."""
+    auto, edges = torch.export.Dim.DYNAMIC, torch.randint(9, (2, 30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own
+        return torch.onnx.export(
+            layer, (torch.randn(9, 6), edges), dynamo=True, verbose=False,
+            dynamic_shapes={"x": {0: auto}, "edge_index": {1: auto}},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_onnx_has_standard_operators(name, tmp_path) -> None:
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    layer = ONNX[name]().eval()
+    assert accelerate(layer).swapped
+    program = to_onnx(layer)
+    assert {node.domain for node in program.model.graph} == {""}
+    program.save(tmp_path / "layer.onnx")
+    session = runtime.InferenceSession(tmp_path / "layer.onnx")
+    names = [given.name for given in session.get_inputs()]
+    for nodes, count in ((9, 30), (5, 12)):
+        x, edges = torch.randn(nodes, 6), torch.randint(nodes, (2, count))
+        (found,) = session.run(None, dict(zip(names, (x.numpy(), edges.numpy()), strict=True)))
+        torch.testing.assert_close(torch.from_numpy(found), layer(x, edges), rtol=1e-4, atol=1e-5)
+
+
+def test_onnx_names_what_it_lacks_for_a_layer_that_pyg_has_not() -> None:
+    pytest.importorskip("onnxscript")
+    with pytest.raises(torch.onnx.errors.OnnxExporterError, match=r"graphtheory\.csr_from_edges"):
+        to_onnx(SPDTransformerConv(6, 3, heads=2).eval())
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
+def test_aot_inductor(tmp_path) -> None:
+    layer, auto = pyg.GCNConv(6, 3).eval(), torch.export.Dim.DYNAMIC
+    assert accelerate(layer).swapped
+    given = torch.randn(9, 6), torch.randint(9, (2, 30))
+    with torch.no_grad():
+        shapes = {"x": {0: auto}, "edge_index": {1: auto}}
+        program = torch.export.export(layer, given, dynamic_shapes=shapes)
+        path = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(tmp_path / "l.pt2")
+        )
+        loaded = torch._inductor.aoti_load_package(path)
+        for nodes, count in ((9, 30), (5, 12)):
+            x, edges = torch.randn(nodes, 6), torch.randint(nodes, (2, count))
+            torch.testing.assert_close(loaded(x, edges), layer(x, edges))
