@@ -58,7 +58,6 @@ def insistent_signals() -> Iterator[None]:
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the block with SystemExit(143), as Ctrl-C does with KeyboardInterrupt."""
-
     stopped = False
 
     def leave(number: int, frame: FrameType | None) -> None:
