@@ -15,7 +15,9 @@ from battery.answers import answers
 from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
+from battery.derivatives import derivatives
 from battery.faults import faults
+from battery.fuzz import fuzz
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
@@ -25,6 +27,7 @@ from battery.soak import soak
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
     "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
+    "derivatives": derivatives, "fuzz": fuzz,
 }  # fmt: skip
 
 

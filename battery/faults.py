@@ -204,8 +204,8 @@ def workers(share: float, seed: int) -> list[Line]:
             start = time.monotonic()
             try:
                 said = f"{len([*loader])} batches as if nothing had happened"
-            except RuntimeError as error:
-                said = "" if "worker" in str(error) else str(error)
+            except Exception as error:  # of a class that torch chooses
+                said = "" if "worker" in str(error) else f"{type(error).__name__}: {error}"
             if said := said or ("" if time.monotonic() - start < 60 else "it takes a minute"):
                 line.broken.append(said)
         live = NodeSetLoader(graph(0), GraphSAGE(3), 2, batch_size=100, num_workers=1)

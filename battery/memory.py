@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import os
 import re
 import subprocess
 import sys
@@ -59,12 +60,17 @@ def peak_of(name: str, edges: int) -> int:
     layer, x = _layers()[name](), torch.randn(_NODES, _HEADS * _DIM)
     _step(layer, x, _graph(_WARM))  # compiles the loops that the larger graphs take
     graph = _graph(edges)
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # freed memory that is taken again would not count
+    _trim()
     before = resident()
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
     _step(layer, x, graph)
     return resident("VmHWM") - before
+
+
+def _trim() -> None:
+    """Give back what is freed: memory that is taken again would not count."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident(what: str = "VmRSS") -> int:
@@ -98,7 +104,8 @@ def per_edge(share: float, seed: int) -> list[Line]:
 
 def _measured(name: str, edges: int) -> float:
     words = [sys.executable, "-c", _MEASURE, name, str(edges)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    one_arena = os.environ | {"MALLOC_ARENA_MAX": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=one_arena)
     return float(json.loads(done.stdout))
 
 
@@ -140,11 +147,11 @@ def _small_graph() -> Neighborhood:
 def _grown(step: Callable[[], Any], steps: int) -> int:
     for _ in range(max(50, steps // 5)):
         step()
-    gc.collect()
+    _trim()
     before = resident()
     for _ in range(steps):
         step()
-    gc.collect()
+    _trim()
     return resident() - before
 
 

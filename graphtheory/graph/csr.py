@@ -14,6 +14,8 @@ def check_index(name: str, index: Tensor, limit: int) -> None:
     """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
     if index.numel() == 0:
         return
+    if index.is_meta:
+        raise ValueError(f"{name}: got a tensor on meta, expected a device that holds its values")
     low, high = int(index.min()), int(index.max())
     if low >= 0 and high < limit:
         return

@@ -157,6 +157,7 @@ def check_nodes(name: str, tensor: Tensor, nb: Neighborhood, side: str) -> None:
             f"{name}: shape {tuple(tensor.shape)}, expected [{num_nodes}, heads, head_dim] "
             f"(the neighborhood has {num_nodes} {side})"
         )
+    _check_device(name, tensor, nb)
 
 
 def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | None = None) -> None:
@@ -171,6 +172,14 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
         raise ValueError(
             f"{name}: shape {tuple(tensor.shape)}, expected [{nb.num_edges}, {heads}] "
             "(one row per edge, in the neighborhood's order)"
+        )
+    _check_device(name, tensor, nb)
+
+
+def _check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
+    if tensor.device != nb.indices.device:
+        raise ValueError(
+            f"{name}: on {tensor.device}, expected {nb.indices.device} as the neighborhood is"
         )
 
 

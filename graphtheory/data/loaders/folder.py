@@ -16,6 +16,7 @@ from torch import Tensor
 from graphtheory.data.loaders.attributes import check_names
 from graphtheory.data.loaders.partitions import check_part
 from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, take_rows
 
@@ -161,7 +162,7 @@ class GraphFolder(NodeSource):
         }  # fmt: skip
         told = json.loads(json.dumps(told))  # as it comes back
         text = json.dumps(told | {"digest": _digest_of(told)})
-        (folder / _TOLD).write_text(text)  # the last file: without it there is none
+        replace_file(folder / _TOLD, text.encode())  # the last file: without it there is none
         return cls(folder)
 
 

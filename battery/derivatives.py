@@ -1,0 +1,278 @@
+"""Derivatives by finite differences, registration with torch, compiled layers, long indices."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from battery.answers import OPERATIONS, Operation, Tensors
+from battery.draw import Case
+from battery.line import Line, timed
+from graphtheory import Neighborhood, nn, ops
+from graphtheory.graph.csr import csr_from_edges
+
+CASES, SHAPES, ARGUMENTS = 400, 20, 6
+LAYERS: dict[str, Callable[[], Any]] = {
+    "GATConv": lambda: nn.GATConv(8, 4, heads=2),
+    "GATv2Conv": lambda: nn.GATv2Conv(8, 4, heads=2),
+    "TransformerConv": lambda: nn.TransformerConv(8, 4, heads=2),
+    "GCNConv": lambda: nn.GCNConv(8, 4),
+}
+_LONG = 2**31
+
+
+class _Wrong(torch.autograd.Function):
+    """The identity with a gradient twice too large, of which no second derivative is known."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Tensor:
+        return 2 * grads[0].detach()
+
+
+def by_differences(share: float, seed: int) -> list[Line]:
+    """First and second derivatives of every operation on random neighborhoods, in float64."""
+    control = "a gradient twice too large, a constant for the second"
+    first = Line("derivatives", "every gradient agrees with finite differences", control)
+    second = Line(
+        "derivatives", "every gradient's gradient agrees with finite differences, or is refused "
+        "in a sentence", control,
+    )  # fmt: skip
+    with timed(first), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(max(13, round(share * CASES))):
+            case = Case.draw(number, seed)
+            operation = OPERATIONS[number % len(OPERATIONS)]
+            tensors = operation.tensors(case)
+            for backend in ops.backend_names(operation.function):
+                _differences(first, second, operation, case, tensors, backend)
+    return [first, second]
+
+
+def _differences(
+    first: Line, second: Line, operation: Operation, case: Case, tensors: Tensors, backend: str
+) -> None:
+    doubles = {n: t.double() for n, t in tensors.items() if t.is_floating_point()}
+    leaves = [t.requires_grad_() for t in doubles.values() if t.numel()]
+    names = [n for n, t in doubles.items() if t.numel()]
+
+    def call(*values: Tensor, spoil: bool = False) -> Tensor:
+        given = tensors | doubles | dict(zip(names, values, strict=True))
+        out = operation.call(given, case.neighborhood, backend)
+        return _Wrong.apply(out) if spoil else out  # type: ignore[no-untyped-call]
+
+    try:
+        if not leaves or not call(*leaves).numel():
+            return
+    except NotImplementedError:
+        return  # it says that it does not take such a call
+    where = f"{case.kind}, {operation.name} by {backend}"
+    checks: tuple[tuple[Line, Callable[..., bool]], ...] = (
+        (first, torch.autograd.gradcheck), (second, torch.autograd.gradgradcheck),
+    )  # fmt: skip
+    for line, check in checks:
+        line.trials += 1
+        said = _checked(check, call, leaves)
+        if line is second and said.startswith("NotImplementedError"):
+            line.figures["refused"] = line.figures.get("refused", 0) + 1
+        elif said:
+            line.broken.append(f"{where}: {said}")
+    if float(call(*leaves).abs().max()) > 0.1:
+        for line, check in checks:
+            line.planted += 1
+            line.caught += bool(_checked(check, partial(call, spoil=True), leaves))
+
+
+def _checked(check: Callable[..., bool], call: Callable[..., Tensor], leaves: list[Tensor]) -> str:
+    try:
+        check(call, leaves, fast_mode=True)
+    except (RuntimeError, NotImplementedError) as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return ""
+
+
+class _Seen(TorchDispatchMode):
+    """Arguments of every op of ours that is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[Any, list[tuple[Any, ...]]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func.namespace == "graphtheory":
+            kept = self.calls.setdefault(func, [])
+            if len(kept) < ARGUMENTS:
+                kept.append(_again(args))
+        return func(*args, **(kwargs or {}))
+
+
+def _again(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return type(value)(map(_again, value)) if isinstance(value, (list, tuple)) else value
+
+
+def registration(share: float, seed: int) -> list[Line]:
+    """Schema, fake tensors and autograd of every registered op, with arguments it was called with.
+
+    The share does not matter.
+    """
+    line = Line(
+        "derivatives", "every op is registered as torch demands: schema, fake tensors, autograd",
+        "an op whose fake result has another shape",
+    )  # fmt: skip
+    seen = _Seen()
+    with timed(line), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(4 * 13):
+            with seen:
+                _call_everything(Case.draw(number, seed))
+        for op, calls in seen.calls.items():
+            for args in calls:
+                line.trials += 1
+                if said := _opcheck(op, args):
+                    line.broken.append(f"{op}: {said}")
+        known = {
+            name.partition("::")[2]
+            for name in torch._C._dispatch_get_all_op_names()
+            if name.startswith("graphtheory::")
+        }
+        missing = known - {op.name().partition("::")[2].partition(".")[0] for op in seen.calls}
+        line.figures = {"ops": len(seen.calls), "not called": ", ".join(sorted(missing)) or "none"}
+        line.planted, line.caught = 1, int(bool(_opcheck(_misregistered(), (torch.rand(3),))))
+    return [line]
+
+
+def _opcheck(op: Any, args: tuple[Any, ...]) -> str:
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    try:
+        torch.library.opcheck(op, args, test_utils=tests)
+    except Exception as error:  # of many classes
+        return str(error)[-300:]
+    return ""
+
+
+def _misregistered() -> Any:
+    @torch.library.custom_op("battery::misregistered", mutates_args=())
+    def op(x: Tensor) -> Tensor:
+        return x.clone()
+
+    op.register_fake(lambda x: x.new_empty(len(x) + 1))
+    return torch.ops.battery.misregistered.default
+
+
+def _call_everything(case: Case) -> None:
+    nb, heads, dim = case.neighborhood, 2, 4
+    for operation in OPERATIONS:
+        tensors = operation.tensors(case)
+        leaves = {n: t.requires_grad_() for n, t in tensors.items() if t.is_floating_point()}
+        operation.call(tensors | leaves, nb, None).sum().backward()
+    query, key = (case.normal(n, heads, dim).requires_grad_() for n in (nb.num_dst, nb.num_src))
+    ops.edge_softmax(ops.edge_dot(query, key, nb), nb).sum().backward()
+    att = case.normal(heads, dim).requires_grad_()
+    ops.additive_score(key, query, att, nb).sum().backward()
+    features = ops.EdgeFeatures(case.normal(nb.num_edges, 3), query=case.normal(nb.num_dst, 2, 3))
+    ops.attention(query, key, key, nb, edges=features)[0].sum().backward()  # type: ignore[union-attr]
+    edge_index = nb.edge_index()
+    csr_from_edges(edge_index.long(), nb.num_src, nb.num_dst)
+    Neighborhood.from_edge_index(
+        edge_index.long(), num_src=nb.num_src, num_dst=nb.num_dst
+    ).transpose()
+
+
+def compiled(share: float, seed: int) -> list[Line]:
+    """Layers compiled once with dynamic shapes, by torch's own execution of the traced graph."""
+    line = Line(
+        "derivatives", "a compiled layer, whole and with dynamic shapes, equals the one that is "
+        "not, outputs and gradients", "a layer whose weights are a thousandth larger",
+    )  # fmt: skip
+    with timed(line):
+        for name, make in LAYERS.items():
+            torch.manual_seed(seed)
+            torch._dynamo.reset()
+            layer = make()
+            fast = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+            for number in range(max(3, round(share * SHAPES))):
+                generator = torch.Generator().manual_seed(number)
+                nodes = 5 + 3 * number
+                x = torch.randn(nodes, 8, generator=generator)
+                edges = torch.randint(nodes, (2, 4 * nodes + number), generator=generator)
+                line.trials += 1
+                expected = _with_gradients(layer, layer, x, edges)
+                if not _near(_with_gradients(fast, layer, x, edges), expected):
+                    line.broken.append(f"{name}, {nodes} nodes")
+            with torch.no_grad():
+                for parameter in layer.parameters():
+                    parameter.mul_(1.001)
+            line.planted += 1
+            line.caught += not _near(_with_gradients(fast, layer, x, edges), expected)
+    return [line]
+
+
+def _with_gradients(call: Any, layer: Any, x: Tensor, edges: Tensor) -> list[Tensor]:
+    out = call(x, edges)
+    return [out, *torch.autograd.grad(out.square().sum(), list(layer.parameters()))]
+
+
+def _near(found: list[Tensor], expected: list[Tensor]) -> bool:
+    pairs = zip(found, expected, strict=True)
+    return all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
+
+
+def long_offsets(share: float, seed: int) -> list[Line]:
+    """Rows of values beyond 2^31 entries, in a file with holes; forward alone. No share.
+
+    Gradients would fill eight gigabytes, and edges times heads beyond 2^31 as many.
+    """
+    line = Line(
+        "derivatives", "values beyond 2^31 entries are read where they are, forward, by every "
+        "backend", "an offset in 32 bits",
+    )  # fmt: skip
+    dim, rows = 2**15, 2**16 + 8
+    with timed(line), tempfile.NamedTemporaryFile() as file:
+        file.truncate(4 * dim * rows)
+        flat = torch.from_file(file.name, shared=True, size=dim * rows)
+        value = flat.view(rows, 1, dim)
+        senders = torch.tensor([1, rows - 3, rows - 1])
+        for place in senders.tolist():
+            value[place] = float(place)
+        graph = Neighborhood.from_edge_index(
+            torch.stack([senders, torch.arange(3)]), num_src=rows, num_dst=3
+        )
+        query, weights = torch.zeros(3, 1, dim), torch.ones(3, 1)
+        calls = {
+            ops.attention: lambda b: ops.attention(query, value, value, graph, backend=b),
+            ops.aggregate: lambda b: ops.aggregate(weights, value, graph, backend=b),
+        }
+        for function, call in calls.items():
+            for backend in ops.backend_names(function):
+                with torch.no_grad():
+                    try:
+                        found = call(backend)
+                    except NotImplementedError:
+                        continue
+                line.trials += 1
+                if not torch.equal(found[:, 0, 0], senders.float()):
+                    line.broken.append(f"{function.__name__} by {backend}: {found[:, 0, 0]}")
+        wrapped = [(place * dim + _LONG) % 2**32 - _LONG for place in senders.tolist()]
+        line.planted = sum(place * dim >= _LONG for place in senders.tolist())
+        line.caught = sum(place < 0 or float(flat[place]) == 0 for place in wrapped[1:])
+    return [line]
+
+
+def derivatives(share: float, seed: int) -> list[Line]:
+    """All of them."""
+    parts = (by_differences, registration, compiled, long_offsets)
+    return [line for part in parts for line in part(share, seed)]
