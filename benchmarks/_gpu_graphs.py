@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from _gpu import CURVE, Job, Step, Where, compared, same_losses, timed, trained_alike, trainer
 from _graphs import GRAPHS, power_law
+from _pyg_jobs import NODES, whole
 from distances import CUTOFF, adjacency, by_scipy, pubmed
-from end_to_end import EXAMPLES, losses
+from end_to_end import losses
 from end_to_end import trainer as example_trainer
 from memory import Library
 from torch import Tensor, nn
@@ -233,17 +234,18 @@ def graphs(where: Where) -> Iterator[Job]:
 def example(name: str, where: Where) -> list[Row]:
     """A model of PyG's examples, before and after `graphtheory.accelerate`."""
     task = task_of("arxiv", where)
-    what, graph = f"epoch of {name} on arxiv", task.data
+    what = f"epoch of {name} on arxiv"
+    job = whole(lambda graph: NODES[name](graph).to(where.device), task.data)
     libraries = sorted(get_args(Library), key="graphtheory".__ne__)  # ours first
-    found = {lib: losses(name, graph, lib, CURVE).tolist() for lib in libraries}
+    found = {lib: losses(job, lib, CURVE).tolist() for lib in libraries}
     rows = same_losses(f"{what}, no dropout of attention", found, **task.about)
-    steps = {lib: example_trainer(name, graph, lib) for lib in libraries}
+    steps = {lib: example_trainer(job, lib) for lib in libraries}
     return rows + compared(what, steps, where, **task.about)
 
 
 def accelerated(where: Where) -> Iterator[Job]:
     """Every example model."""
-    for name in EXAMPLES:
+    for name in NODES:
         yield name, partial(example, name, where)
 
 

@@ -31,7 +31,7 @@ def seconds(
     works: dict[str, Callable[[], object]],
     repeats: int,
     warmup: int = 2,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
     """Time of each work; a round runs all of them, so they meet the same weather.
 
@@ -39,16 +39,17 @@ def seconds(
     timed as in a loop that trains, not in the state that another work left the memory in.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
+    now = clock or time.perf_counter
     for _ in range(warmup + repeats):
         for name, work in works.items():
             calls = 1
             if times[name] and times[name][-1] < _SHORT:
                 calls = ceil(_SHORT / times[name][-1])
                 work()
-            start = clock()
+            start = now()
             for _call in range(calls):
                 work()
-            times[name].append((clock() - start) / calls)
+            times[name].append((now() - start) / calls)
     return {name: taken[warmup:] for name, taken in times.items()}
 
 
@@ -85,20 +86,19 @@ def save(rows: Sequence[Row], path: Path, *, tested: bool = False) -> None:
     """
     if not tested and not green():
         sys.exit(f"{path} not written: the conformance tests fail")
-    with tempfile.NamedTemporaryFile("r", suffix=".csv", newline="") as file:
-        write_csv(file.name, rows, Environment.here())
-        new = list(csv.DictReader(file))
+    with tempfile.TemporaryDirectory() as folder:
+        write_csv(Path(folder) / path.name, rows, Environment.here())
+        new = _lines(Path(folder) / path.name)
     names = {(line["name"], line["parameters"]) for line in new}
-    old = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            old = [
-                line
-                for line in csv.DictReader(file)
-                if (line["name"], line["parameters"]) not in names
-            ]
+    old = _lines(path) if path.exists() else []
+    old = [line for line in old if (line["name"], line["parameters"]) not in names]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows([*old, *new])
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
