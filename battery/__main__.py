@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,9 @@ from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
 from battery.memory import memory
+from battery.record import keep
 from battery.soak import soak
+from graphtheory.bench.rows import Environment
 
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
@@ -39,7 +40,7 @@ class Options:
         parts: Which; without any all of them.
         share: Of the full number of trials: 1 is what the documentation's figures have.
         seed: Of all draws.
-        out: File for the lines as JSON.
+        out: File for the lines as JSON; those of other promises stay in it.
     """
 
     parts: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
@@ -61,7 +62,9 @@ def main(options: Options) -> int:
             print(line, flush=True)
             lines.append(line)
     if options.out is not None:
-        options.out.write_text(json.dumps([line.as_dict() for line in lines], indent=1) + "\n")
+        here = Environment.here()
+        made = {"device": here.device, "commit": here.commit}
+        keep([line.as_dict() for line in lines], options.share, made, options.out)
     broken = sum(not line.holds for line in lines)
     print(f"{len(lines) - broken} of {len(lines)} promises hold.")
     return int(broken > 0)

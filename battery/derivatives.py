@@ -25,7 +25,7 @@ LAYERS: dict[str, Callable[[], Any]] = {
     "TransformerConv": lambda: nn.TransformerConv(8, 4, heads=2),
     "GCNConv": lambda: nn.GCNConv(8, 4),
 }
-_LONG = 2**31
+_LONG, _FEW = 2**31, 200
 
 
 class _Wrong(torch.autograd.Function):
@@ -50,7 +50,7 @@ def by_differences(share: float, seed: int) -> list[Line]:
     )  # fmt: skip
     with timed(first), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for number in range(max(13, round(share * CASES))):
+        for number in range(max(4, round(share * CASES))):
             case = Case.draw(number, seed)
             operation = OPERATIONS[number % len(OPERATIONS)]
             tensors = operation.tensors(case)
@@ -87,7 +87,8 @@ def _differences(
             line.figures["refused"] = line.figures.get("refused", 0) + 1
         elif said:
             line.broken.append(f"{where}: {said}")
-    if float(call(*leaves).abs().max()) > 0.1:
+    few = sum(t.numel() for t in leaves) <= _FEW  # what fails is computed entry by entry
+    if few and float(call(*leaves).abs().max()) > 0.1:
         for line, check in checks:
             line.planted += 1
             line.caught += bool(_checked(check, partial(call, spoil=True), leaves))

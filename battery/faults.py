@@ -190,6 +190,14 @@ class _Mortal:
         return data
 
 
+def _epoch(loader: NodeSetLoader) -> str:
+    """What is wrong with how an epoch ends; "" if it ends in an error that names the worker."""
+    try:
+        return f"{len([*loader])} batches as if nothing had happened"
+    except Exception as error:  # of a class that torch chooses
+        return "" if "worker" in str(error) else f"{type(error).__name__}: {error}"
+
+
 def workers(share: float, seed: int) -> list[Line]:
     """A worker of a loader that is killed."""
     line = Line(
@@ -203,9 +211,9 @@ def workers(share: float, seed: int) -> list[Line]:
             loader = NodeSetLoader(graph(0), GraphSAGE(3), 2, transform=_Mortal(), **options)
             start = time.monotonic()
             try:
-                said = f"{len([*loader])} batches as if nothing had happened"
-            except Exception as error:  # of a class that torch chooses
-                said = "" if "worker" in str(error) else f"{type(error).__name__}: {error}"
+                said = _epoch(loader)
+            except RuntimeError:  # torch raises at the signal of a child, wherever that arrives
+                said = ""
             if said := said or ("" if time.monotonic() - start < 60 else "it takes a minute"):
                 line.broken.append(said)
         live = NodeSetLoader(graph(0), GraphSAGE(3), 2, batch_size=100, num_workers=1)

@@ -282,11 +282,12 @@ def _tables(text: str, page: str) -> tuple[str, list[Difference], int]:
     return TABLE.sub(anew, text), differences, count
 
 
-def _summary(what: str) -> Callable[[], str]:
-    return lambda: runpy.run_path(str(HERE.parent / "benchmarks" / "summary.py"))[what]()
+def _made_by(file: str, what: str) -> Callable[[], str]:
+    return lambda: runpy.run_path(str(HERE.parent / file))[what]()
 
 
-TABLES = {name: _summary(name) for name in ("speed", "memory", "nearest")}
+TABLES = {name: _made_by("benchmarks/summary.py", name) for name in ("speed", "memory", "nearest")}
+TABLES["reliability"] = _made_by("battery/record.py", "table")
 
 
 def main() -> int:

@@ -1,21 +1,31 @@
 """The battery at a hundredth of its size, and that it can fail."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
-from battery.answers import OPERATIONS, half_precision, locality, planted_faults, right_answers
+from battery.answers import OPERATIONS, half_precision, planted_faults, right_answers
+from battery.bad_input import bad_input, complaint
 from battery.bits import threads
 from battery.damage import FORMATS, _of_format, damage
+from battery.derivatives import long_offsets, registration
+from battery.faults import workers
+from battery.fuzz import fuzz, verdict
 from battery.hostile import hostile
 from battery.line import Line
+from battery.locality import locality
+from battery.record import keep
 
 
 @pytest.mark.parametrize(
     ("part", "share"),
     [
         (right_answers, 0.004), (planted_faults, 0.03), (half_precision, 0.02), (locality, 0.03),
-        (damage, 0.04), (hostile, 1.0), (threads, 0.004),
+        (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.01),
+        (registration, 1.0), (long_offsets, 1.0), (workers, 0.1),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
@@ -43,3 +53,28 @@ def test_an_operation_that_is_wrong_breaks_the_promise(monkeypatch: pytest.Monke
     wrong = replace(attention, call=lambda t, nb, b: 1.0001 * attention.call(t, nb, b))
     monkeypatch.setattr("battery.answers.OPERATIONS", (wrong,))
     assert all(line.broken for line in right_answers(0.004, 1))
+
+
+def test_an_unhelpful_refusal_is_told_from_a_helpful_one() -> None:
+    def refuse(k: int, said: str) -> None:
+        raise ValueError(said)
+
+    for said, good in (
+        ("k: got 0, expected 1 or more", True), ("got 0, expected 1 or more", False),
+        ("k: got 0", False), ("k: expected more", False),
+    ):  # fmt: skip
+        found = complaint(refuse, {"k": 0, "said": said}, ValueError, "k")
+        assert (found == "") is good, (said, found)
+    assert complaint(refuse, {"k": 0, "said": "k: got 0, expected 1"}, TypeError, "k")
+    assert verdict(lambda: str(torch.ones(2).view(3)))[0] == "wrong"
+
+
+def test_a_line_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    file = tmp_path / "battery.json"
+    line = Line("part", "promise", "control", trials=9, planted=1, caught=1)
+    for trials in (9, 10):
+        lines = [replace(line, trials=trials), replace(line, promise="another")]
+        keep([one.as_dict() for one in lines[: trials - 7]], 0.5, {"commit": "c"}, file)
+    kept = json.loads(file.read_text())
+    assert [(one["promise"], one["trials"]) for one in kept] == [("promise", 10), ("another", 9)]
+    assert kept[0]["share"] == 0.5 and kept[0]["commit"] == "c"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphtheory.graph.csr import check_index
+from graphtheory.graph.csr import check_index, check_values
 from graphtheory.graph.sets import check_sets
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def check_structure(nb: Neighborhood) -> None:
             known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
             raise TypeError(f"{name}: {found}, expected {known} of one axis")
+        check_values(name, tensor)
     if nb.indices.dtype == torch.int32:
         check_int32(nb)
     if nb.num_dst < 0:

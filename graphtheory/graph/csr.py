@@ -14,8 +14,7 @@ def check_index(name: str, index: Tensor, limit: int) -> None:
     """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
     if index.numel() == 0:
         return
-    if index.is_meta:
-        raise ValueError(f"{name}: got a tensor on meta, expected a device that holds its values")
+    check_values(name, index)
     low, high = int(index.min()), int(index.max())
     if low >= 0 and high < limit:
         return
@@ -24,6 +23,12 @@ def check_index(name: str, index: Tensor, limit: int) -> None:
         f"{name}: entry {position} is {int(index[position])}, expected a node id in 0..{limit - 1} "
         f"(there are {limit} nodes on that side)"
     )
+
+
+def check_values(name: str, index: Tensor) -> None:
+    """Raise unless the tensor holds values."""
+    if index.is_meta:
+        raise ValueError(f"{name}: got a tensor on meta, expected a device that holds its values")
 
 
 def check_edge_index(edge_index: Tensor) -> None:
@@ -36,6 +41,7 @@ def check_edge_index(edge_index: Tensor) -> None:
         shape = tuple(edge_index.shape)
         hint = "; transpose it?" if edge_index.dim() == 2 and edge_index.size(1) == 2 else ""
         raise ValueError(f"edge_index: shape {shape}, expected [2, num_edges]{hint}")
+    check_values("edge_index", edge_index)
 
 
 def plain(tensor: Tensor) -> Tensor:

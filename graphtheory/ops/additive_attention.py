@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import Call, check_edges, check_nodes
+from graphtheory.ops.call import Call, check_device, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.kernels import neighborhood_of, structure
@@ -57,7 +57,7 @@ def _(grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, *rest:
     rows = 0 if received is None else received.size(0)
     return (
         torch.empty_like(value),
-        torch.empty_like(sent),
+        sent.new_empty(sent.shape),  # in the order of memory that the kernels leave
         sent.new_empty(rows, sent.size(1)),
         torch.empty_like(weights),
     )
@@ -186,9 +186,9 @@ def additive_attention(
     """
     check_nodes("value", value, neighborhood, "senders")
     heads = value.size(1)
-    _check("sent", sent, neighborhood.num_src, heads)
+    _check("sent", sent, neighborhood, neighborhood.num_src, heads)
     if received is not None:
-        _check("received", received, neighborhood.num_dst, heads)
+        _check("received", received, neighborhood, neighborhood.num_dst, heads)
     if edge is not None:
         check_edges("edge", edge, neighborhood, heads)
     if not 0 <= dropout < 1:
@@ -199,8 +199,11 @@ def additive_attention(
     return choose(call, backend).run(call)
 
 
-def _check(name: str, tensor: Tensor, nodes: int, heads: int) -> None:
+def _check(name: str, tensor: Tensor, nb: Neighborhood, nodes: int, heads: int) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
     if not tensor.is_floating_point():
         raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
     if tensor.shape != (nodes, heads):
         raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected [{nodes}, {heads}]")
+    check_device(name, tensor, nb)

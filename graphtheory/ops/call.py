@@ -157,7 +157,7 @@ def check_nodes(name: str, tensor: Tensor, nb: Neighborhood, side: str) -> None:
             f"{name}: shape {tuple(tensor.shape)}, expected [{num_nodes}, heads, head_dim] "
             f"(the neighborhood has {num_nodes} {side})"
         )
-    _check_device(name, tensor, nb)
+    check_device(name, tensor, nb)
 
 
 def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | None = None) -> None:
@@ -173,10 +173,11 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
             f"{name}: shape {tuple(tensor.shape)}, expected [{nb.num_edges}, {heads}] "
             "(one row per edge, in the neighborhood's order)"
         )
-    _check_device(name, tensor, nb)
+    check_device(name, tensor, nb)
 
 
-def _check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
+def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
+    """Raise unless the tensor is where the neighborhood is."""
     if tensor.device != nb.indices.device:
         raise ValueError(
             f"{name}: on {tensor.device}, expected {nb.indices.device} as the neighborhood is"
@@ -191,6 +192,10 @@ def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) ->
             raise TypeError(f"bias: got {kind}, expected a tensor or BucketedBias(bucket, table)")
         check_edges("bias", bias, nb, num_heads)
         return
+    for name, part in bias._asdict().items():
+        if not isinstance(part, Tensor):
+            raise TypeError(f"bias.{name}: got {type(part).__name__}, expected a tensor")
+        check_device(f"bias.{name}", part, nb)
     bucket, table = bias
     if bucket.dtype != torch.uint8 or bucket.shape != (nb.num_edges,):
         raise ValueError(

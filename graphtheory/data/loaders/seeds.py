@@ -133,7 +133,18 @@ class SeedLoader(DataLoader[Data]):
         """One epoch of batches."""
         assert isinstance(self.sampler, _Order)
         self.sampler.begin()
-        return super().__iter__()
+        return _batches(super().__iter__())
+
+
+def _batches(found: Iterator[Data]) -> Iterator[Data]:
+    """The same; a worker that dies as it sends a batch otherwise leaves an error of its socket."""
+    try:
+        yield from found
+    except (EOFError, ConnectionError) as error:
+        raise RuntimeError(
+            "num_workers: a worker of the loader died as it sent a batch, for want of memory "
+            "perhaps; expected workers that live, so take fewer or num_workers=0"
+        ) from error
 
 
 class _Order(Sampler[Key]):
