@@ -63,6 +63,7 @@ UNMARKED = {
     "docs/node-benchmarks.md": 70,
     "docs/peers.md": 4,
     "docs/performance.md": 53,
+    "docs/reliability.md": 21,
     "docs/results.md": 402,
     "docs/scale.md": 36,
     "docs/transformers.md": 58,
