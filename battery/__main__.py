@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 import tyro
 
-from battery.answers import answers
+from battery.answers import half_precision, planted_faults, right_answers
 from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
@@ -20,10 +20,18 @@ from battery.fuzz import fuzz
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.line import Line, Part
+from battery.locality import locality
 from battery.memory import memory
 from battery.record import keep
 from battery.soak import soak
 from graphtheory.bench.rows import Environment
+
+
+def answers(share: float, seed: int) -> list[Line]:
+    """Right ones, faults that are found, half precision and locality."""
+    parts = (right_answers, planted_faults, half_precision, locality)
+    return [line for part in parts for line in part(share, seed)]
+
 
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,

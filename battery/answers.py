@@ -274,11 +274,3 @@ def _complaint(run: Callable[..., Tensor], case: Case, inputs: Any, dropout: flo
     except (AssertionError, RuntimeError, ValueError, IndexError, TypeError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
-
-
-def answers(share: float, seed: int) -> list[Line]:
-    """All of them."""
-    from battery.locality import locality
-
-    parts = (right_answers, planted_faults, half_precision, locality)
-    return [line for part in parts for line in part(share, seed)]

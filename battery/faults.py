@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,8 +163,6 @@ def _read_only(place: Path) -> Iterator[Path | None]:
 
 def _two(runs: _Runs) -> str:
     """Two processes on one folder: one trains, the other is refused or finds it finished."""
-    import threading
-
     out, ends = runs.folder(), []
     both = [threading.Thread(target=lambda: ends.append(ended("train", 0, out))) for _ in range(2)]
     for one in both:

@@ -180,21 +180,21 @@ def fuzz(share: float, seed: int) -> list[Line]:
         "a read of address 0, and answers that are changed", least_caught=0.9,
     )  # fmt: skip
     count = max(60, round(share * CALLS))
-    told = {"right": 0, "refused": 0, "wrong": 0}
+    told: dict[str, list[int]] = {"right": [], "refused": [], "wrong": []}
     with timed(line):
         for first in range(0, count, BATCH):
             last = min(count, first + BATCH)
             found, code = _batch(first, last, seed)
             line.trials += last - first
             for number, kind, what, said in found:
-                told[what] += 1
+                told[what].append(number)
                 if what == "wrong":
                     line.broken.append(f"call {number} ({kind}): {said}")
             if code != 0 or len(found) < last - first:
                 line.broken.append(f"call {first + len(found)} ends the process with {code}")
-        right = [n for n, _, what, _ in _batch(0, 60, seed)[0] if what == "right"]
-        wrong = [what for n, _, what, _ in _batch(0, 60, seed, "wrong")[0] if n in right]
+        spoiled = _batch(0, 60, seed, "wrong")[0]
+        wrong = [what for n, _, what, _ in spoiled if n in told["right"]]
         line.planted, line.caught = 1 + len(wrong), wrong.count("wrong")
         line.caught += _batch(0, 1, seed, "crash")[1] < 0
-    line.figures = {"right": told["right"], "refused": told["refused"]}
+    line.figures = {what: len(told[what]) for what in ("right", "refused")}
     return [line]

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -130,8 +131,6 @@ def graph(number: int) -> Data:
 
 def _write_graph(out: Path, number: int) -> int:
     """Written anew, as the messages say, where an earlier process did not end."""
-    import shutil
-
     if not (out / "graph.json").exists():
         shutil.rmtree(out, ignore_errors=True)
         GraphFolder.write(graph(number), out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import _pyg_examples as examples
 import torch
 from ops import random_graph
 from torch import Tensor
+from torch.utils.data import DataLoader as TorchLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import DataLoader, LinkNeighborLoader, NeighborLoader
 from torch_geometric.transforms import NormalizeFeatures
@@ -37,7 +38,7 @@ class Job:
 
     model: Callable[[Any], examples.Example]
     given: Any
-    batches: Callable[[], Iterable[Any]]
+    batches: Callable[[], list[Any] | TorchLoader[Any]]
     about: dict[str, int]
     dtype: torch.dtype = torch.float32
 

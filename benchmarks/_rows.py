@@ -6,14 +6,13 @@ import csv
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import ceil
 from pathlib import Path
 
-from graphtheory.bench.rows import FIELDS, Environment, Row, write_csv
+from graphtheory.bench.rows import Environment, Row, lines_of, write_lines
 
 ROOT = Path(__file__).parent.parent
 _SHORT = 0.05  # seconds
@@ -86,19 +85,12 @@ def save(rows: Sequence[Row], path: Path, *, tested: bool = False) -> None:
     """
     if not tested and not green():
         sys.exit(f"{path} not written: the conformance tests fail")
-    with tempfile.TemporaryDirectory() as folder:
-        write_csv(Path(folder) / path.name, rows, Environment.here())
-        new = _lines(Path(folder) / path.name)
+    new = lines_of(rows, Environment.here())
     names = {(line["name"], line["parameters"]) for line in new}
-    old = _lines(path) if path.exists() else []
-    old = [line for line in old if (line["name"], line["parameters"]) not in names]
+    old = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.DictReader(file)
+            old = [line for line in lines if (line["name"], line["parameters"]) not in names]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows([*old, *new])
-
-
-def _lines(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    write_lines(path, [*old, *new])

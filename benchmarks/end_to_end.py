@@ -172,7 +172,7 @@ def main(
             continue
         job = make()
         about = {**job.about, "threads": threads}
-        count = epochs if len(list(job.batches())) == 1 else max(1, epochs // 10)
+        count = epochs if len(job.batches()) == 1 else max(1, epochs // 10)
         rows = curve_rows(case, job, count, **about)
         rows += time_rows(case, job, repeats, compiled and not quick, **about)
         if not quick:

@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -95,19 +95,28 @@ class Environment:
         return cls(_device(), _versions(), _commit())
 
 
-def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Environment) -> None:
-    """One line a row, columns `FIELDS`; parameters and versions as "name=value; ..."."""
+def lines_of(rows: Iterable[Row], environment: Environment) -> list[dict[str, Any]]:
+    """A line of a CSV file for each row: `FIELDS`, parameters and versions as "name=value; ..."."""
     shared = {
         "device": environment.device,
         "versions": _joined(environment.versions),
         "commit": environment.commit,
     }
+    return [asdict(row) | {"parameters": _joined(row.parameters)} | shared for row in rows]
+
+
+def write_lines(path: str | PathLike[str], lines: Iterable[Mapping[str, Any]]) -> None:
+    """A CSV file with the columns `FIELDS`."""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, FIELDS)
     writer.writeheader()
-    for row in rows:
-        writer.writerow(asdict(row) | {"parameters": _joined(row.parameters)} | shared)
+    writer.writerows(lines)
     replace_file(Path(path), file.getvalue().encode())
+
+
+def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Environment) -> None:
+    """One line a row."""
+    write_lines(path, lines_of(rows, environment))
 
 
 def finite(value: Any) -> Any:
