@@ -265,3 +265,6 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (RuntimeError, "--data/data", "/nowhere.pt"), (SystemExit, "--sead", "3"),
     ]),
 ]  # fmt: skip
+
+NEEDED: dict[Callable[..., Any], str] = {_on_vit: "transformers"}
+"""Calls that need a package which may be missing."""

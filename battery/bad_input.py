@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
-from battery.bad_calls import CALLS
+from battery.bad_calls import CALLS, NEEDED
 from battery.line import Line, timed
 
 _EXPECTED = re.compile(  # each of them says it
@@ -67,9 +68,10 @@ def bad_input(share: float, seed: int) -> list[Line]:
         "the argument's name, what was expected and what was given",
         "the same calls with the right argument in its place, which have to pass",
     )  # fmt: skip
+    here = [one for one in CALLS if one[0] not in NEEDED or find_spec(NEEDED[one[0]])]
     with timed(line), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for call, good, bad in CALLS:
+        for call, good, bad in here:
             for kind, name, value in bad:
                 key, where = name.partition("/")[0], getattr(call, "__qualname__", str(call))
                 line.trials += 1
@@ -77,5 +79,7 @@ def bad_input(share: float, seed: int) -> list[Line]:
                     line.broken.append(f"{where}, {name} = {str(value)[:40]!r}: {said}")
             line.planted += 1
             line.caught += complaint(call, good, (), next(iter(good))) == "is taken"
-    line.figures = {"calls": len(CALLS), "unhelpful": len(line.broken)}
+    line.figures = {"calls": len(here), "unhelpful": len(line.broken)}
+    if len(here) < len(CALLS):
+        line.figures["calls of packages that are missing"] = len(CALLS) - len(here)
     return [line]

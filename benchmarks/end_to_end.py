@@ -30,7 +30,16 @@ from typing import Literal, get_args
 import torch
 import tyro
 from _pyg_examples import GAT
-from _pyg_jobs import Job, jobs, labeled, mean_loss, whole, without_dropout_of_attention
+from _pyg_jobs import (
+    SAMPLED,
+    SAMPLES,
+    Job,
+    jobs,
+    labeled,
+    mean_loss,
+    whole,
+    without_dropout_of_attention,
+)
 from _rows import clock_of, ratios, save, seconds, show
 from memory import MIB, Library, forget_peak, in_a_fresh_process, resident
 from torch import Tensor
@@ -167,6 +176,8 @@ def main(
     if measure is not None:
         print(extra_peak(known[measure[0]](), measure[1]))
         return
+    if not SAMPLES:
+        print(f"Left out, for want of torch-sparse or pyg-lib: {', '.join(SAMPLED)}")
     for case, make in known.items():
         if only and not case.startswith(only):
             continue

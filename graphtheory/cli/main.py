@@ -72,7 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"graphtheory {version('graphtheory')}")
         return 0
     try:
-        return _run(_parsed(words), words)
+        try:
+            return _run(_parsed(words), words)
+        finally:
+            sys.stdout.flush()  # not left to the end of the process, which nobody can catch
     except BrokenPipeError:  # the reader of the output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
