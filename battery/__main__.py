@@ -19,6 +19,7 @@ from battery.faults import faults
 from battery.fuzz import fuzz
 from battery.hostile import hostile
 from battery.kills import kills
+from battery.layers import against_pyg, laws
 from battery.line import Line, Part
 from battery.locality import locality
 from battery.memory import memory
@@ -28,8 +29,8 @@ from graphtheory.bench.rows import Environment
 
 
 def answers(share: float, seed: int) -> list[Line]:
-    """Right ones, faults that are found, half precision and locality."""
-    parts = (right_answers, planted_faults, half_precision, locality)
+    """Of operations and layers, faults that are found, half precision, locality and laws."""
+    parts = (right_answers, against_pyg, planted_faults, half_precision, locality, laws)
     return [line for part in parts for line in part(share, seed)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,17 +20,19 @@ from graphtheory import Neighborhood, nn, ops
 from graphtheory.graph.csr import csr_from_edges
 
 CASES, SHAPES, ARGUMENTS = 400, 20, 6
+COMPILERS = ("aot_eager", "inductor")  # the traced graph step by step; code made of it
 LAYERS: dict[str, Callable[[], Any]] = {
     "GATConv": lambda: nn.GATConv(8, 4, heads=2),
     "GATv2Conv": lambda: nn.GATv2Conv(8, 4, heads=2),
     "TransformerConv": lambda: nn.TransformerConv(8, 4, heads=2),
     "GCNConv": lambda: nn.GCNConv(8, 4),
+    "SPDTransformerConv": lambda: nn.SPDTransformerConv(8, 4, heads=2),
 }
 _LONG, _FEW = 2**31, 200
 
 
 class _Wrong(torch.autograd.Function):
-    """The identity with a gradient twice too large, of which no second derivative is known."""
+    """The identity with a gradient a hundredth too large, itself taken for a constant."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -37,12 +40,15 @@ class _Wrong(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Tensor:
-        return 2 * grads[0].detach()
+        return 1.01 * grads[0].detach()
 
 
 def by_differences(share: float, seed: int) -> list[Line]:
-    """First and second derivatives of every operation on random neighborhoods, in float64."""
-    control = "a gradient twice too large, a constant for the second"
+    """First and second derivatives of every operation on random neighborhoods, in float64.
+
+    Of up to 200 inputs entry by entry, of more along random directions.
+    """
+    control = "a gradient a hundredth too large, a constant for the second"
     first = Line("derivatives", "every gradient agrees with finite differences", control)
     second = Line(
         "derivatives", "every gradient's gradient agrees with finite differences, or is refused "
@@ -80,23 +86,25 @@ def _differences(
     checks: tuple[tuple[Line, Callable[..., bool]], ...] = (
         (first, torch.autograd.gradcheck), (second, torch.autograd.gradgradcheck),
     )  # fmt: skip
+    few = sum(t.numel() for t in leaves) <= _FEW
     for line, check in checks:
         line.trials += 1
-        said = _checked(check, call, leaves)
+        said = _checked(check, call, leaves, few)
         if line is second and said.startswith("NotImplementedError"):
             line.figures["refused"] = line.figures.get("refused", 0) + 1
         elif said:
             line.broken.append(f"{where}: {said}")
-    few = sum(t.numel() for t in leaves) <= _FEW  # what fails is computed entry by entry
     if few and float(call(*leaves).abs().max()) > 0.1:
         for line, check in checks:
             line.planted += 1
-            line.caught += bool(_checked(check, partial(call, spoil=True), leaves))
+            line.caught += bool(_checked(check, partial(call, spoil=True), leaves, few))
 
 
-def _checked(check: Callable[..., bool], call: Callable[..., Tensor], leaves: list[Tensor]) -> str:
+def _checked(
+    check: Callable[..., bool], call: Callable[..., Tensor], leaves: list[Tensor], every: bool
+) -> str:
     try:
-        check(call, leaves, fast_mode=True)
+        check(call, leaves, fast_mode=not every)
     except (RuntimeError, NotImplementedError) as error:
         return f"{type(error).__name__}: {str(error)[:200]}"
     return ""
@@ -194,32 +202,42 @@ def _call_everything(case: Case) -> None:
 
 
 def compiled(share: float, seed: int) -> list[Line]:
-    """Layers compiled once with dynamic shapes, by torch's own execution of the traced graph."""
-    line = Line(
-        "derivatives", "a compiled layer, whole and with dynamic shapes, equals the one that is "
-        "not, outputs and gradients", "a layer whose weights are a thousandth larger",
-    )  # fmt: skip
-    with timed(line):
-        for name, make in LAYERS.items():
-            torch.manual_seed(seed)
-            torch._dynamo.reset()
-            layer = make()
-            fast = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
-            for number in range(max(3, round(share * SHAPES))):
-                generator = torch.Generator().manual_seed(number)
-                nodes = 5 + 3 * number
-                x = torch.randn(nodes, 8, generator=generator)
-                edges = torch.randint(nodes, (2, 4 * nodes + number), generator=generator)
-                line.trials += 1
-                expected = _with_gradients(layer, layer, x, edges)
-                if not _near(_with_gradients(fast, layer, x, edges), expected):
-                    line.broken.append(f"{name}, {nodes} nodes")
-            with torch.no_grad():
-                for parameter in layer.parameters():
-                    parameter.mul_(1.001)
-            line.planted += 1
-            line.caught += not _near(_with_gradients(fast, layer, x, edges), expected)
-    return [line]
+    """Layers compiled once with dynamic shapes, by each of `COMPILERS`."""
+    lines = []
+    for compiler in COMPILERS:
+        line = Line(
+            "derivatives", f"a layer compiled by {compiler}, whole and with dynamic shapes, equals "
+            "the one that is not, outputs and gradients",
+            "a layer whose weights are a thousandth larger",
+        )  # fmt: skip
+        with timed(line):
+            for name, make in LAYERS.items():
+                _compiled(line, compiler, name, make, max(3, round(share * SHAPES)), seed)
+        lines.append(line)
+    return lines
+
+
+def _compiled(
+    line: Line, compiler: str, name: str, make: Callable[[], Any], shapes: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    layer = make()
+    fast = torch.compile(layer, fullgraph=True, dynamic=True, backend=compiler)
+    for number in range(shapes):
+        generator = torch.Generator().manual_seed(number)
+        nodes = 5 + 3 * number
+        x = torch.randn(nodes, 8, generator=generator)
+        edges = torch.randint(nodes, (2, 4 * nodes + number), generator=generator)
+        line.trials += 1
+        expected = _with_gradients(layer, layer, x, edges)
+        if not _near(_with_gradients(fast, layer, x, edges), expected):
+            line.broken.append(f"{name}, {nodes} nodes")
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(1.001)
+    line.planted += 1
+    line.caught += not _near(_with_gradients(fast, layer, x, edges), expected)
 
 
 def _with_gradients(call: Any, layer: Any, x: Tensor, edges: Tensor) -> list[Tensor]:
@@ -233,18 +251,13 @@ def _near(found: list[Tensor], expected: list[Tensor]) -> bool:
 
 
 def long_offsets(share: float, seed: int) -> list[Line]:
-    """Rows of values beyond 2^31 entries, in a file with holes; forward alone. No share.
-
-    Gradients would fill eight gigabytes, and edges times heads beyond 2^31 as many.
-    """
+    """Rows of values beyond 2^31 entries, in a file with holes; gradients too at share 1."""
     line = Line(
         "derivatives", "values beyond 2^31 entries are read where they are, forward, by every "
         "backend", "an offset in 32 bits",
     )  # fmt: skip
     dim, rows = 2**15, 2**16 + 8
-    with timed(line), tempfile.NamedTemporaryFile() as file:
-        file.truncate(4 * dim * rows)
-        flat = torch.from_file(file.name, shared=True, size=dim * rows)
+    with timed(line), _holes(rows, dim) as flat:
         value = flat.view(rows, 1, dim)
         senders = torch.tensor([1, rows - 3, rows - 1])
         for place in senders.tolist():
@@ -270,7 +283,51 @@ def long_offsets(share: float, seed: int) -> list[Line]:
         wrapped = [(place * dim + _LONG) % 2**32 - _LONG for place in senders.tolist()]
         line.planted = sum(place * dim >= _LONG for place in senders.tolist())
         line.caught = sum(place < 0 or float(flat[place]) == 0 for place in wrapped[1:])
-    return [line]
+    return [line, _long_gradients(line, dim, rows)] if share >= 1 else [line]
+
+
+def _long_gradients(forward: Line, dim: int, rows: int) -> Line:
+    """A gradient of more than 2^31 entries, 9 GB, and as many edges times heads; fused loops."""
+    line = Line(
+        "derivatives", "gradients beyond 2^31 entries, and edges times heads beyond it, by the "
+        "fused loops", forward.control, planted=forward.planted, caught=forward.caught,
+    )  # fmt: skip
+    with timed(line), _holes(rows, dim) as flat:
+        value, senders = flat.view(rows, 1, dim).requires_grad_(), torch.tensor([1, rows - 1])
+        graph = Neighborhood.from_edge_index(
+            torch.stack([senders, torch.arange(2)]), num_src=rows, num_dst=2
+        )
+        out = ops.aggregate(torch.ones(2, 1), value, graph, backend="numba_csr")
+        found = torch.autograd.grad(out, value, torch.ones_like(out))[0][:, 0, ::1024]
+        line.trials += 1
+        if float(found.sum()) != 2 * dim / 1024 or not bool((found[senders] == 1).all()):
+            line.broken.append("gradient of the values of aggregate")
+        del found
+    heads, edges, nodes = 2**12, 2**19 + 8, 8
+    with timed(line), _holes(edges, heads) as flat:
+        weights = flat.view(edges, heads)
+        weights[-1] = 2.0
+        rank = torch.arange(edges)
+        graph = Neighborhood.from_edge_index(
+            torch.stack([rank % nodes, rank * nodes // edges]), num_src=nodes, num_dst=nodes
+        )
+        value = torch.arange(1.0, nodes + 1).view(-1, 1, 1).repeat(1, heads, 1).requires_grad_()
+        out = ops.aggregate(weights, value, graph, backend="numba_csr")
+        grad = torch.autograd.grad(out, value, torch.ones_like(out))[0]
+        line.trials += 1
+        if not bool((out[-1] == 2 * nodes).all() and (grad[-1] == 2).all()):
+            line.broken.append("aggregate of edges times heads")
+        if bool(out[:-1].any()) or bool(grad[:-1].any()):
+            line.broken.append("aggregate of edges times heads: other rows")
+    return line
+
+
+@contextmanager
+def _holes(rows: int, columns: int) -> Iterator[Tensor]:
+    """float32 zeros of a file that takes no space until they are written."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.truncate(4 * rows * columns)
+        yield torch.from_file(file.name, shared=True, size=rows * columns)
 
 
 def derivatives(share: float, seed: int) -> list[Line]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch_geometric.data import Data
 
+from battery.growth import growth, resident, trim
 from battery.line import Line, timed
-from graphtheory import Neighborhood, nn
+from graphtheory import Neighborhood, bipartite, causal, cliques, nn, structure
+from graphtheory.data.transforms import AddShortestPathDistance
 
 MOST_BYTES, LEAST_R2 = 100.0, 0.99  # of an edge, forward and backward
-MOST_GROWTH = 2**20  # bytes in 1,000 steps
 _EDGES = (500_000, 1_000_000, 2_000_000, 4_000_000)
 _WARM = 100_000
 _NODES, _HEADS, _DIM = 20_000, 4, 16
@@ -60,25 +60,11 @@ def peak_of(name: str, edges: int) -> int:
     layer, x = _layers()[name](), torch.randn(_NODES, _HEADS * _DIM)
     _step(layer, x, _graph(_WARM))  # compiles the loops that the larger graphs take
     graph = _graph(edges)
-    _trim()
+    trim()
     before = resident()
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
     _step(layer, x, graph)
     return resident("VmHWM") - before
-
-
-def _trim() -> None:
-    """Give back what is freed: memory that is taken again would not count."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-
-
-def resident(what: str = "VmRSS") -> int:
-    """Bytes of this process in memory now, or with "VmHWM" at most so far."""
-    status = Path("/proc/self/status").read_text()
-    found = re.search(rf"^{what}:\s+(\d+) kB", status, re.MULTILINE)
-    assert found is not None
-    return 1024 * int(found[1])
 
 
 def per_edge(share: float, seed: int) -> list[Line]:
@@ -116,45 +102,56 @@ def _line_through(sizes: Any, found: Any) -> tuple[float, float]:
     return float(slope), float(1 - np.var(off) / spread) if spread else 1.0
 
 
-def growth(share: float, seed: int) -> list[Line]:
-    """Resident memory over 1,000 steps of every layer, after 200 that warm it up."""
+def quadratic(share: float, seed: int) -> list[Line]:
+    """All pairs of many nodes, asked for in every way that there is. The share does not matter."""
+    nodes, small = 400_000, 40
     line = Line(
-        "memory", f"1,000 steps of a layer grow by at most {MOST_GROWTH / 2**20:.0f} MiB",
-        "a list that keeps a kilobyte of every step",
+        "memory", f"all pairs of {nodes:,} nodes are refused within a second, in a sentence with "
+        "the size, what is available and a cheaper way",
+        "all pairs of a few nodes, and torch's own refusal",
     )  # fmt: skip
-    steps = max(100, round(1_000 * share))
-    graph, x = _small_graph(), torch.randn(500, _HEADS * _DIM)
     with timed(line):
-        for name, make in _layers().items():
-            layer = make()
-            grown = _grown(partial(_step, layer, x, graph), steps)
-            line.trials += 1
-            line.figures[name] = f"{grown / 2**10:.0f} KiB"
-            if grown > MOST_GROWTH:
-                line.broken.append(f"{name} grows by {grown / 2**20:.1f} MiB")
-        kept: list[bytearray] = []
-        leak = 4 * MOST_GROWTH // steps
-        grown = _grown(lambda: kept.append(bytearray(b"\1" * leak)), steps)
-        line.planted, line.caught = 1, int(grown > MOST_GROWTH)
+        for name, call in _ALL_PAIRS.items():
+            start, line.trials = time.monotonic(), line.trials + 1
+            if not (said := _refusal(call, nodes)):
+                line.broken.append(f"{name}: is taken")
+            elif not _REFUSAL.search(said) or time.monotonic() - start > 1:
+                line.broken.append(f"{name}: {said}, {time.monotonic() - start:.1f} s")
+            line.planted += 1
+            line.caught += not _refusal(call, small)
+        line.planted += 1
+        line.caught += not _REFUSAL.search(_refusal(lambda n: torch.empty(n, n, n), nodes))
     return [line]
 
 
-def _small_graph() -> Neighborhood:
-    generator = torch.Generator().manual_seed(0)
-    return Neighborhood.from_edge_index(torch.randint(500, (2, 3_000), generator=generator), 500)
+def _ring(nodes: int) -> Neighborhood:
+    one = torch.arange(nodes)
+    return Neighborhood.from_edge_index(torch.stack([one, one.roll(1)]), nodes)
 
 
-def _grown(step: Callable[[], Any], steps: int) -> int:
-    for _ in range(max(50, steps // 5)):
-        step()
-    _trim()
-    before = resident()
-    for _ in range(steps):
-        step()
-    _trim()
-    return resident() - before
+_ALL_PAIRS: dict[str, Callable[[int], Any]] = {
+    "cliques": lambda n: cliques([n]),
+    "causal": lambda n: causal([n]),
+    "bipartite": lambda n: bipartite([n, 1], [n, 1]),
+    "to_dense": lambda n: _ring(n).to_dense(),
+    "shortest_path_distance": lambda n: structure.shortest_path_distance(_ring(n)),
+    "resistance_distance": lambda n: structure.resistance_distance(_ring(n)),
+    "AddShortestPathDistance": lambda n: AddShortestPathDistance()(
+        Data(edge_index=_ring(n).edge_index(), num_nodes=n)
+    ),
+    "GPSConv": lambda n: nn.GPSConv(4, None)(torch.ones(n, 4), _ring(n).edge_index()),
+}
+_REFUSAL = re.compile(r"needs [\d.]+ GiB \(\d+ bytes\), [\d.]+ GiB are available; \w+")
+
+
+def _refusal(call: Callable[[int], Any], nodes: int) -> str:
+    try:
+        call(nodes)
+    except (MemoryError, RuntimeError) as error:
+        return str(error)
+    return ""
 
 
 def memory(share: float, seed: int) -> list[Line]:
     """All of them."""
-    return [line for part in (per_edge, growth) for line in part(share, seed)]
+    return [line for part in (per_edge, growth, quadratic) for line in part(share, seed)]

@@ -17,9 +17,9 @@ import torch
 
 from battery.answers import OPERATIONS, TOLERANCE, _found, _true, error
 from battery.draw import Case
+from battery.growth import resident
 from battery.jobs import JOBS, Fault, ended, graph
 from battery.line import Line, timed
-from battery.memory import resident
 from graphtheory.data.loaders import GraphFolder, NodeSetLoader
 from graphtheory.patterns import LADIES
 from graphtheory.train import read_checkpoint

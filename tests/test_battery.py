@@ -15,8 +15,10 @@ from battery.derivatives import long_offsets, registration
 from battery.faults import workers
 from battery.fuzz import fuzz, verdict
 from battery.hostile import hostile
+from battery.layers import against_pyg, laws
 from battery.line import Line
 from battery.locality import locality
+from battery.memory import quadratic
 from battery.record import keep
 
 
@@ -25,7 +27,8 @@ from battery.record import keep
     [
         (right_answers, 0.004), (planted_faults, 0.03), (half_precision, 0.02), (locality, 0.03),
         (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.01),
-        (registration, 1.0), (long_offsets, 1.0), (workers, 0.1),
+        (registration, 1.0), (long_offsets, 0.5), (workers, 0.1), (against_pyg, 0.004),
+        (laws, 0.02), (quadratic, 1.0),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip

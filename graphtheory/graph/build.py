@@ -27,6 +27,10 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
     Args:
         sizes: Number of nodes of each clique.
 
+    Raises:
+        ValueError: If an entry is not a count.
+        MemoryError: If the edges do not fit into the available memory.
+
     Example:
         >>> cliques([2, 1]).to_dense().tolist()
         [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -44,6 +48,7 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
 
     Raises:
         ValueError: If a count is negative, or if the lists differ in length.
+        MemoryError: If the edges do not fit into the available memory.
     """
     dst, src = _as_sizes("sizes_dst", sizes_dst), _as_sizes("sizes_src", sizes_src)
     if len(dst) != len(src):
@@ -106,6 +111,7 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
 
     Raises:
         ValueError: If an entry is not a count.
+        MemoryError: If the edges do not fit into the available memory.
 
     Example:
         >>> causal([3, 1]).edge_index().tolist()

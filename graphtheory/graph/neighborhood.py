@@ -10,6 +10,7 @@ from torch import Tensor
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
 from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, plain, row_places
 from graphtheory.graph.groups import Group, edge_places, group_sets
+from graphtheory.graph.memory import require_memory
 from graphtheory.graph.outside import for_training, outside
 from graphtheory.graph.sets import Sets
 
@@ -279,7 +280,14 @@ class Neighborhood:
         return Neighborhood(**fields, validate=False)
 
     def to_dense(self) -> Tensor:
-        """Matrix [num_dst, num_src]: sum of weights (or count) of the edges from column to row."""
+        """Matrix [num_dst, num_src]: sum of weights (or count) of the edges from column to row.
+
+        Raises:
+            MemoryError: If it does not fit into the available memory.
+        """
+        what = f"to_dense: a matrix of {self.num_dst} x {self.num_src}"
+        if self.device.type == "cpu":
+            require_memory(what, 4 * self.num_dst * self.num_src, "keep the edges")
         ones = torch.ones(self.num_edges, device=self.device)
         value = ones if self.weight is None else self.weight
         dense = value.new_zeros(self.num_dst, self.num_src)

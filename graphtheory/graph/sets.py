@@ -8,6 +8,10 @@ from itertools import chain, groupby, repeat
 import torch
 from torch import Tensor
 
+from graphtheory.graph.memory import require_memory
+
+_LARGE = 10**7  # edges, from which memory is asked for
+
 
 @dataclass(frozen=True, init=False, repr=False)
 class Sets:
@@ -106,7 +110,16 @@ class Sets:
 
 
 def rows(sets: Sets) -> tuple[Tensor, Tensor]:
-    """The edges of the sets, row by row: (indptr [num_dst + 1], indices [num_edges])."""
+    """The edges of the sets, row by row: (indptr [num_dst + 1], indices [num_edges]).
+
+    Raises:
+        MemoryError: If they do not fit into the available memory.
+    """
+    if sets.num_edges > _LARGE:
+        require_memory(
+            f"{sets}: edges of all pairs", 24 * sets.num_edges,
+            "take smaller sets or batches of them, or fewer senders (patterns.Expander, TopK)",
+        )  # fmt: skip
     runs = torch.tensor(sets.runs, dtype=torch.int64).reshape(len(sets.runs), 3)
     size = runs[:, 1:].repeat_interleave(runs[:, 0], dim=0, output_size=sets.count)
     first = size.cumsum(0) - size  # receiver and sender with which each set begins

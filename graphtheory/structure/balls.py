@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs
 from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
 from graphtheory.structure._scratch import pool_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
-from graphtheory.structure.memory import require_memory
 
 _AT_ONCE = 64  # balls per chunk of a thread
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs, _counts
 from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF, reachability
-from graphtheory.structure.memory import require_memory
 
 
 @dataclass(frozen=True)

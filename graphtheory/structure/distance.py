@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs, _components
 from graphtheory.structure._check import (
     Rows,
@@ -21,7 +22,6 @@ from graphtheory.structure._check import (
 )
 from graphtheory.structure._scratch import pool_of
 from graphtheory.structure._threads import for_chunks
-from graphtheory.structure.memory import require_memory
 
 UNREACHABLE = _bfs.UNREACHABLE
 """Distance of a pair without any path: 255, above every cutoff."""

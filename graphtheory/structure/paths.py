@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _paths
 from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
-from graphtheory.structure.memory import require_memory
 
 _RECEIVERS_AT_ONCE = 16
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _components
 from graphtheory.structure._check import num_nodes_of, rows_of
 from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE
-from graphtheory.structure.memory import require_memory
 
 
 def resistance_distance(graph: Neighborhood) -> Tensor:

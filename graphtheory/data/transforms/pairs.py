@@ -10,8 +10,8 @@ from torch_geometric.transforms import BaseTransform
 
 from graphtheory.data.transforms.of_graph import graph_of
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import hop_ball, shortest_path_distance
-from graphtheory.structure.memory import require_memory
 
 _BYTES_A_PAIR = 17  # two int64 ids and one uint8
 

@@ -252,7 +252,7 @@ def test_what_is_missing_or_stale_is_named():
 
 
 def test_all_pairs_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr("graphtheory.structure.memory.available_bytes", lambda: 40_000)
+    monkeypatch.setattr("graphtheory.graph.memory.available_bytes", lambda: 40_000)
     AddShortestPathDistance()(random_data(40, 60, 8))
     with pytest.raises(MemoryError, match=r"all pairs of 60 nodes .* give a radius"):
         AddShortestPathDistance()(random_data(60, 60, 8))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphtheory.structure import memory
+from graphtheory.graph import memory
 
 
 @pytest.fixture

@@ -1,0 +1,195 @@
+"""Layers against PyG's in float64, and laws that need no other implementation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from battery.answers import OPERATIONS, TOLERANCE, Operation, Tensors
+from battery.draw import Case
+from battery.line import Line, timed
+from graphtheory import Neighborhood, nn
+
+LAYERS, LAWS = 10_000, 1_000  # cases
+_WIDTH, _OUT, _HEADS, _EDGE = 6, 3, 2, 4
+NAMES = ("TransformerConv", "GATConv", "GATv2Conv", "GCNConv")
+
+
+def _layer(library: Any, name: str, with_edges: bool) -> Any:
+    if name == "GCNConv":
+        return library.GCNConv(_WIDTH, _OUT)
+    options = {"edge_dim": _EDGE} if with_edges else {}
+    return getattr(library, name)(_WIDTH, _OUT, _HEADS, **options)
+
+
+def against_pyg(share: float, seed: int) -> list[Line]:
+    """Output and gradients of every parameter, in float32 and, of PyG's layer, in float64."""
+    lines = []
+    for name in NAMES:
+        line = Line(
+            "answers", f"{name} by itself: output and every gradient within {TOLERANCE:g} of "
+            "PyG's layer in float64", "parameters a thousandth larger",
+        )  # fmt: skip
+        with timed(line):
+            for number in range(round(share * LAYERS)):
+                _beside_pyg(line, name, Case.draw(number, seed), number)
+        lines.append(line)
+    return lines
+
+
+def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
+    nb = case.neighborhood
+    nodes = max(nb.num_src, nb.num_dst)  # PyG's self-loops need one set of nodes
+    if not nodes:
+        return
+    with_edges = number % 2 == 1
+    torch.manual_seed(number)
+    ours, theirs = (_layer(library, name, with_edges) for library in (nn, pyg))
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            if parameter.dim() == 1:  # biases, which begin with zeros
+                parameter.copy_(case.normal(*parameter.shape))
+    theirs.load_state_dict(ours.state_dict())
+    theirs = theirs.double()
+    x, edge_index = case.normal(nodes, _WIDTH), nb.edge_index().long()
+    named = {}
+    if with_edges and name == "GCNConv":
+        # Not near 0, where both layers' gradients are differences of large terms.
+        named["edge_weight"] = 0.5 + case.normal(nb.num_edges).abs()
+    elif with_edges:
+        named["edge_attr"] = case.normal(nb.num_edges, _EDGE)
+    grad = case.normal(nodes, _OUT * getattr(ours, "heads", 1))
+    expected = _with_gradients(theirs, grad, x, edge_index, named, torch.float64)
+    off = _off(_with_gradients(ours, grad, x, edge_index, named, torch.float32), expected)
+    line.trials += 1
+    line.figures["largest error"] = f"{max(float(line.figures.get('largest error', 0)), off):.1e}"
+    if off > TOLERANCE:
+        line.broken.append(f"case {number} ({case.kind}): off by {off:.1e}")
+    if number % 20 == 0:
+        with torch.no_grad():
+            for parameter in ours.parameters():
+                parameter.mul_(1.001)
+        found = _with_gradients(ours, grad, x, edge_index, named, torch.float32)
+        line.planted += 1
+        line.caught += _off(found, expected) > TOLERANCE
+
+
+def _with_gradients(
+    layer: Any, grad: Tensor, x: Tensor, edge_index: Tensor, named: Tensors, dtype: torch.dtype
+) -> Tensors:
+    given = {name: t.to(dtype).requires_grad_() for name, t in {"x": x, **named}.items()}
+    out = layer(given["x"], edge_index, **{n: t for n, t in given.items() if n != "x"})
+    leaves = given | dict(layer.named_parameters())
+    grads = torch.autograd.grad(out, list(leaves.values()), grad.to(dtype), allow_unused=True)
+    zeros = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    named_grads = {n: zeros[n] if g is None else g for n, g in zip(leaves, grads, strict=True)}
+    return {"output": out.detach()} | named_grads
+
+
+def _off(found: Tensors, expected: Tensors) -> float:
+    size = max(float(t.abs().max()) for t in expected.values() if t.numel())
+    off = (
+        float((found[name].double() - t).abs().max()) for name, t in expected.items() if t.numel()
+    )
+    return max(np.nan_to_num(list(off), nan=np.inf)) / size
+
+
+def laws(share: float, seed: int) -> list[Line]:
+    """Relabeled nodes, edges in another order, graphs side by side, and one node more."""
+    lines = {
+        name: Line("answers", promise, "the same with the last two rows exchanged")
+        for name, promise in (
+            ("relabeled", "nodes under other numbers give the same rows, under these"),
+            ("reordered", "edges in another order give the same rows"),
+            ("batched", "a graph among others gives the rows that it gives alone"),
+            ("isolated", "a node without edges changes no bit of the other rows"),
+        )
+    }
+    for number in range(round(share * LAWS)):
+        case = Case.draw(number, seed)
+        for operation in OPERATIONS:
+            _obeys(lines, case, operation, number)
+    return list(lines.values())
+
+
+def _obeys(lines: dict[str, Line], case: Case, operation: Operation, number: int) -> None:
+    known, tensors = case.neighborhood, operation.tensors(case)
+    nb = Neighborhood(known.indptr, known.indices, known.num_src)  # one path for all
+    src, dst = (side.long() for side in nb.edge_index())
+    sent, received = (torch.from_numpy(case.rng.permutation(n)) for n in (nb.num_src, nb.num_dst))
+    order = torch.from_numpy(case.rng.permutation(nb.num_edges))
+    plain = operation.call(tensors, nb, None)
+    same = torch.arange(nb.num_dst)
+    tries = {
+        "relabeled": (sent[src], received[dst], torch.arange(nb.num_edges), sent, received, 0),
+        "reordered": (src[order], dst[order], order, torch.arange(nb.num_src), same, 0),
+        "isolated": (src, dst, torch.arange(nb.num_edges), torch.arange(nb.num_src), same, 1),
+    }
+    for name, (senders, receivers, edges, new_src, new_dst, more) in tries.items():
+        graph = Neighborhood.from_edge_index(
+            torch.stack([senders, receivers]), num_src=nb.num_src + more, num_dst=nb.num_dst + more
+        )
+        place = graph.perm if graph.perm is not None else torch.arange(nb.num_edges)
+        moved = _moved(tensors, edges[place], new_src, new_dst, more)
+        found = operation.call(moved, graph, None)[new_dst]
+        with timed(lines[name]):
+            _told(lines[name], case, operation, number, plain, found, name == "isolated")
+    if operation is OPERATIONS[0] and nb.num_dst:
+        _batched(lines["batched"], case, operation, number, plain, tensors)
+
+
+def _moved(tensors: Tensors, edges: Tensor, src: Tensor, dst: Tensor, more: int) -> Tensors:
+    """The tensors of nodes at their new places and of edges in their new order."""
+    found = {}
+    for name, t in tensors.items():
+        if name in ("bucket", "bias", "weights"):
+            found[name] = t[edges]
+        elif name == "table":
+            found[name] = t
+        else:
+            place = dst if name in ("query", "received") else src
+            found[name] = t.new_zeros(len(t) + more, *t.shape[1:])
+            found[name][place] = t
+    return found
+
+
+def _batched(
+    line: Line, case: Case, operation: Operation, number: int, plain: Tensor, tensors: Tensors
+) -> None:
+    """Beside a copy of itself, of whose numbers the first are beyond its own."""
+    nb = case.neighborhood
+    src, dst = (side.long() for side in nb.edge_index())
+    twice = Neighborhood.from_edge_index(
+        torch.stack([torch.cat([src, src + nb.num_src]), torch.cat([dst, dst + nb.num_dst])]),
+        num_src=2 * nb.num_src, num_dst=2 * nb.num_dst,
+    )  # fmt: skip
+    both = {n: t if n == "table" else torch.cat([t, t]) for n, t in tensors.items()}
+    with timed(line):
+        found = operation.call(both, twice, None)
+        for part in found.split(nb.num_dst):
+            _told(line, case, operation, number, plain, part, False)
+
+
+def _told(
+    line: Line, case: Case, operation: Operation, number: int, plain: Tensor, found: Tensor,
+    exact: bool,
+) -> None:  # fmt: skip
+    line.trials += 1
+    if not _equal(found, plain, exact):
+        line.broken.append(f"case {number} ({case.kind}), {operation.name}")
+    exchanged = found.clone()
+    exchanged[-2:] = found[-2:].flip(0)
+    if len(found) > 1 and not _equal(found[-1:], found[-2:-1], False):
+        line.planted += 1
+        line.caught += not _equal(exchanged, plain, exact)
+
+
+def _equal(found: Tensor, expected: Tensor, exact: bool) -> bool:
+    if exact:
+        return torch.equal(found, expected)
+    size = float(expected.abs().max()) if expected.numel() else 0.0
+    return bool(((found - expected).abs() <= TOLERANCE * size).all())
