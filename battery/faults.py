@@ -100,7 +100,7 @@ def signals(share: float, seed: int) -> list[Line]:
         for number in range(max(4, round(share * SIGNALS))):
             sent, code = ((signal.SIGINT, 130), (signal.SIGTERM, 143))[number % 2]
             out = runs.folder()
-            after = float(runs.rng.uniform(0.3, 0.9) * runs.seconds)
+            after = float(runs.rng.uniform(0.1, 0.7) * runs.seconds)
             end = ended("train", 0, out, Fault(after, sent))
             line.trials += 1
             if end.code == 0:
