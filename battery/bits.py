@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from battery.growth import loaders_of
 from battery.line import Line, timed
 from graphtheory.train.contract import digest
 
@@ -101,11 +103,32 @@ def threads(share: float, seed: int) -> list[Line]:
     return [line]
 
 
+def loader_workers(share: float, seed: int) -> list[Line]:
+    """Two epochs of every loader with 0, 1 and 2 workers. The share does not matter."""
+    line = Line(
+        "bits", "any number of workers gives a loader's batches of the same seed",
+        "the same with another seed",
+    )  # fmt: skip
+    with timed(line):
+        for name in loaders_of(seed, 0):
+            found = [_epochs(loaders_of(seed, count)[name]) for count in range(3)]
+            line.trials += 1
+            if len(set(found)) > 1:
+                line.broken.append(f"{name}: {found}")
+            line.planted += 1
+            line.caught += _epochs(loaders_of(seed + 1, 0)[name]) != found[0]
+    return [line]
+
+
+def _epochs(loader: Any) -> str:
+    return digest(batch.x for _ in range(2) for batch in loader)
+
+
 def _summed(values: torch.Tensor) -> float:
     return float(values.numpy().cumsum()[-1])
 
 
 def bits(share: float, seed: int) -> list[Line]:
     """All of them."""
-    parts: tuple[Callable[[float, int], list[Line]], ...] = (processes, threads)
+    parts: tuple[Callable[[float, int], list[Line]], ...] = (processes, threads, loader_workers)
     return [line for part in parts for line in part(share, seed)]

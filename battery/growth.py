@@ -113,24 +113,29 @@ def _layers() -> dict[str, Step]:
     return {f"{n}: {type(layer).__name__}": partial(step, layer) for n, layer in enumerate(layers)}
 
 
+def loaders_of(seed: int, workers: int = 0, home: Path | None = None) -> dict[str, Any]:
+    """Every loader, by name; that of a folder if there is one."""
+    data = _graph()
+    options: dict[str, Any] = {"shuffle": True, "seed": seed, "num_workers": workers}
+    of_nodes, part = options | {"batch_size": 100}, torch.arange(_NODES) % 10
+    found = {
+        "NodeSetLoader": NodeSetLoader(data, GraphSAGE(5), 2, **of_nodes),
+        "AttentionSetLoader": AttentionSetLoader(data, Sample(10, whole_graph=True), **of_nodes),
+        "PartitionLoader": PartitionLoader(data, part, batch_size=2, **options),
+    }
+    if home is not None:
+        folder = GraphFolder.write(data, home)
+        found["NodeSetLoader of a folder"] = NodeSetLoader(folder, LADIES(64), 2, **of_nodes)
+    return found
+
+
 def _loaders(home: Path) -> dict[str, Step]:
     """The next batch, without end."""
-    data = _graph()
-    options: dict[str, Any] = {"batch_size": 100, "shuffle": True}
-    part = torch.arange(_NODES) % 10
-    loaders = [
-        NodeSetLoader(data, GraphSAGE(5), 2, **options),
-        NodeSetLoader(GraphFolder.write(data, home), LADIES(64), 2, **options),
-        AttentionSetLoader(data, Sample(10, whole_graph=True), **options),
-        PartitionLoader(data, part, batch_size=2, shuffle=True),
-        LayerWiseLoader(data, GraphSAGE(5), 2, **options),
-    ]
+    layer_wise = LayerWiseLoader(_graph(), GraphSAGE(5), 2, batch_size=100, shuffle=True)
+    loaders = loaders_of(0, home=home) | {"LayerWiseLoader": layer_wise}
 
     def endless(loader: Any) -> Iterator[Any]:
         while True:
             yield from loader
 
-    return {
-        f"{n}: {type(loader).__name__}": partial(next, endless(loader))
-        for n, loader in enumerate(loaders)
-    }
+    return {name: partial(next, endless(loader)) for name, loader in loaders.items()}
