@@ -139,10 +139,10 @@ def _on_backends(operation: Operation, count: int, seed: int) -> Iterator[Line]:
     for number in range(count):
         case = Case.draw(number, seed)
         tensors = operation.tensors(case)
-        true, grad = _true(operation, case, tensors)
+        true, grad = true_of(operation, case, tensors)
         for backend in ops.backend_names(operation.function):
             try:
-                found = _found(operation.call, tensors, case, grad, backend)
+                found = found_by(operation.call, tensors, case, grad, backend)
             except NotImplementedError:
                 continue  # it says that it does not take such a call
             what = f"{operation.name} by {backend}: output and every gradient within {TOLERANCE:g}"
@@ -154,16 +154,18 @@ def _on_backends(operation: Operation, count: int, seed: int) -> Iterator[Line]:
     yield from lines.values()
 
 
-def _true(operation: Operation, case: Case, tensors: Tensors) -> tuple[truth.Named, Tensor]:
+def true_of(operation: Operation, case: Case, tensors: Tensors) -> tuple[truth.Named, Tensor]:
+    """Output and gradients by name, and the gradient from above that they are of."""
     like = tensors["value"]
     grad = case.normal(case.neighborhood.num_dst, *like.shape[1:])
     arrays = {name: t.double().numpy() for name, t in tensors.items()}
     return operation.true(case.edges, arrays, grad.double().numpy()), grad
 
 
-def _found(
+def found_by(
     call: Callable[..., Tensor], tensors: Tensors, case: Case, grad: Tensor, backend: str | None
 ) -> Tensors:
+    """What a backend makes of the same."""
     leaves = {n: t.detach().requires_grad_() for n, t in tensors.items() if t.is_floating_point()}
     out = call(tensors | leaves, case.neighborhood, backend)
     grads = torch.autograd.grad(out, list(leaves.values()), grad, allow_unused=True)

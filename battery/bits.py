@@ -69,7 +69,7 @@ def _process(seed: int, model: str, number: int) -> str:
 
 def threads(share: float, seed: int) -> list[Line]:
     """Every operation's output and gradients with 1, 2 and 4 threads."""
-    from battery.answers import OPERATIONS, _found, _true
+    from battery.answers import OPERATIONS, found_by, true_of
     from battery.draw import Case
     from graphtheory.ops.backends.cpu import launch
 
@@ -85,11 +85,11 @@ def threads(share: float, seed: int) -> list[Line]:
                 case = Case.draw(number, seed)
                 for operation in OPERATIONS:
                     tensors = operation.tensors(case)
-                    grad = _true(operation, case, tensors)[1]
+                    grad = true_of(operation, case, tensors)[1]
                     found = []
                     for count in (1, 2, 4):
                         torch.set_num_threads(count)
-                        result = _found(operation.call, tensors, case, grad, "numba_csr")
+                        result = found_by(operation.call, tensors, case, grad, "numba_csr")
                         found.append(digest(result.values()))
                     line.trials += 1
                     if len(set(found)) > 1:

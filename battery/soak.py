@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from battery.answers import OPERATIONS, TOLERANCE, _found, _true, error
+from battery.answers import OPERATIONS, TOLERANCE, error, found_by, true_of
 from battery.draw import Case
 from battery.growth import resident
 from battery.jobs import JOBS, Fault, ended, graph
@@ -104,8 +104,8 @@ class _Soak:
         case = Case.draw(number, 0)
         operation = OPERATIONS[int(self.rng.integers(len(OPERATIONS)))]
         tensors = operation.tensors(case)
-        true, grad = _true(operation, case, tensors)
-        off, where = error(true, _found(operation.call, tensors, case, grad, None))
+        true, grad = true_of(operation, case, tensors)
+        off, where = error(true, found_by(operation.call, tensors, case, grad, None))
         return f"case {number}, {operation.name}: {where} off by {off}" if off > TOLERANCE else ""
 
     def _loader(self, number: int) -> str:
