@@ -22,7 +22,7 @@ def test_unknown_names_are_refused(script: str, arguments: tuple[str, ...], word
     assert word in run.stdout + run.stderr and "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("script", ["ops", "gpu", "indices", "sets", "predicted"])
+@pytest.mark.parametrize("script", ["ops", "gpu", "indices", "sets", "flex", "predicted"])
 def test_no_list_of_names_is_any_text(script: str) -> None:
     text = (BENCHMARKS / f"{script}.py").read_text().partition("def main(")[2]
     assert "Shape" in text and "tuple[str, ...]" not in text

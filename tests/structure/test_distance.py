@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, bipartite
+from graphtheory.graph import memory
 from graphtheory.structure import (
     UNREACHABLE,
     _check,
     at_distance,
     hop_ball,
-    memory,
     shortest_path_distance,
 )
 

@@ -1,0 +1,191 @@
+"""Masked attention with a bias beside FlexAttention compiled and torch's dense kernel, on a CPU.
+
+    python benchmarks/flex.py --out benchmarks/results/cpu-flex.csv
+
+One entry of a batch, heads x features as given, a bias by relative position (a table of 33, learned
+in ours and in the dense form). Who attends to whom is a share of blocks of 128 x 128, a share of
+single pairs, or documents of unequal lengths side by side. FlexAttention's backward pass raises on
+a CPU, so its rows are forward alone, the table a constant. Outputs, and gradients where there are
+two, are compared before anything is timed. What is done once is timed once in a process that has
+done it for another length: a mask of torch's, a neighborhood of ours, and FlexAttention's first
+call, which compiles.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+import tyro
+from _graphs import Shape
+from _rows import ratios, save, seconds, show
+from ops import assert_equal, step
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import flex_attention as torch_flex
+from torch.nn.functional import scaled_dot_product_attention
+
+from graphtheory import ops
+from graphtheory.bench.rows import Row
+from graphtheory.integrations.flex import flex_attention, neighborhood_of
+
+OURS, ADAPTER = "graphtheory", "graphtheory's flex_attention"
+FLEX, DENSE = "FlexAttention, compiled", "dense kernel with a bias"
+_BLOCK, _REACH = 128, 16  # of a mask; positions to each side with an entry of their own
+Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def blocks(length: int, share: float) -> Mask:
+    """A share of the blocks, those on the diagonal among them."""
+    count = -(-length // _BLOCK)
+    kept = torch.rand(count, count, generator=torch.Generator().manual_seed(0))
+    kept[torch.arange(count), torch.arange(count)] = -1.0
+    allowed = kept <= kept.flatten().sort().values[max(count, round(share * count**2)) - 1]
+    return lambda b, h, i, j: allowed[i // _BLOCK, j // _BLOCK]
+
+
+def pairs(length: int, share: float) -> Mask:
+    """A share of the pairs, and everyone itself."""
+    allowed = torch.rand(length, length, generator=torch.Generator().manual_seed(0)) < share
+    allowed |= torch.eye(length, dtype=torch.bool)
+    return lambda b, h, i, j: allowed[i, j]
+
+
+def documents(length: int, share: float) -> Mask:
+    """Documents side by side; their lengths are drawn so that about a share of the pairs is in."""
+    generator = torch.Generator().manual_seed(0)
+    mean = max(2, round(0.75 * share * length))
+    ends = torch.randint(mean // 2, mean + mean // 2 + 1, (length,), generator=generator).cumsum(0)
+    document = torch.bucketize(torch.arange(length), ends, right=True)
+    return lambda b, h, i, j: document[i] == document[j]
+
+
+Kind = Literal["blocks", "pairs", "documents"]
+KINDS = {"blocks": blocks, "pairs": pairs, "documents": documents}
+
+
+def bias_of(table: Tensor) -> Callable[..., Tensor]:
+    """A `score_mod`: the entry of the head and of the relative position, clipped."""
+    return lambda score, b, h, i, j: score + table[h, (i - j).clamp(-_REACH, _REACH) + _REACH]
+
+
+def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: int) -> list[Row]:
+    """Rows of one mask."""
+    mask = KINDS[kind](length, share)
+    once: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        found = work()
+        once[name] = time.perf_counter() - start
+        return found
+
+    block_mask = timed(
+        "mask, torch's", partial(create_block_mask, mask, None, None, length, length, "cpu")
+    )
+    nb = timed(f"neighborhood, {OURS}", partial(neighborhood_of, block_mask, 1, length, length))
+    nb.transpose()
+    generator = torch.Generator().manual_seed(1)
+    query, key, value, grad = (
+        torch.randn(1, heads, length, dim, generator=generator) for _ in range(4)
+    )
+    table = torch.randn(heads, 2 * _REACH + 1, generator=generator)
+    leaves = [t.requires_grad_() for t in (query, key, value, table)]
+    place = torch.arange(length)
+    offset = (place[:, None] - place).clamp(-_REACH, _REACH) + _REACH
+    absent = ~mask(place, place, place[:, None], place)
+
+    senders, receivers = nb.edge_index().long()
+    bucket = offset[receivers, senders].to(torch.uint8)
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+        q, k, v = (t[0].transpose(0, 1) for t in (q, k, v))
+        out = ops.attention(q, k, v, nb, bias=ops.BucketedBias(bucket, table.t()))
+        return out.transpose(0, 1)[None]
+
+    def adapter(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+        return flex_attention(q, k, v, bias_of(table), block_mask)
+
+    def dense(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+        bias = table[:, offset].masked_fill(absent, -torch.inf)
+        return scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
+
+    constant = table.detach()
+    compiled = torch.compile(torch_flex)
+
+    def flex(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+        return compiled(q, k, v, score_mod=bias_of(constant), block_mask=block_mask)
+
+    plain = [t.detach() for t in leaves]
+    with torch.no_grad():
+        first = timed(f"first call, {FLEX}", partial(flex, *plain))
+        assert_equal(FLEX, (ours(*plain),), (first,))
+    for name, form in ((DENSE, dense), (ADAPTER, adapter)):
+        assert_equal(name, step(ours, leaves, grad), step(form, leaves, grad))
+    works: dict[str, dict[str, Callable[[], object]]] = {
+        "forward": {
+            name: partial(torch.no_grad()(form), *plain)
+            for name, form in ((OURS, ours), (ADAPTER, adapter), (DENSE, dense), (FLEX, flex))
+        },
+        "forward+backward": {
+            name: partial(step, form, leaves, grad)
+            for name, form in ((OURS, ours), (ADAPTER, adapter), (DENSE, dense))
+        },
+    }
+    about: dict[str, Any] = {
+        "mask": kind, "share": share, "edges": nb.num_edges, "length": length, "heads": heads,
+        "head_dim": dim, "threads": torch.get_num_threads(),
+    }  # fmt: skip
+    rows = [Row.of(f"once, {name}", [taken], "s", **about) for name, taken in once.items()]
+    for what, work in works.items():
+        found = seconds(work, repeats)
+        rows += [Row.of(f"{what}, {name}", taken, "s", **about) for name, taken in found.items()]
+        rows += [
+            Row.of(f"{what}, {name} over {OURS}", ratios(found[name], found[OURS]), "1", **about)
+            for name in found.keys() - {OURS}
+        ]
+    return rows
+
+
+def main(
+    length: int = 2048,
+    shares: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0),
+    kinds: tuple[Kind, ...] = get_args(Kind),
+    shape: Shape = "8x16",
+    threads: int = 2,
+    repeats: int = 7,
+    quick: bool = False,
+    out: Path | None = None,
+) -> None:
+    """Measure masked attention.
+
+    Args:
+        length: Tokens.
+        shares: Of all pairs that attend.
+        kinds: Of masks.
+        shape: Heads x features of a head.
+        threads: Of torch and of the kernels.
+        repeats: Rounds; every round runs everything once.
+        quick: One round on 256 tokens, to see that everything runs.
+        out: CSV file to put the rows in, after the conformance tests.
+    """
+    torch.set_num_threads(threads)
+    if quick:
+        length, shares, repeats = 256, (0.3,), 1
+    heads, dim = map(int, shape.split("x"))
+    times("blocks", 0.5, 192, heads, dim, 1)  # compiles what all share
+    for kind in kinds:
+        for share in shares:
+            torch._dynamo.reset()
+            found = times(kind, share, length, heads, dim, repeats)
+            show(found)
+            if out is not None:
+                save(found, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
