@@ -95,7 +95,7 @@ def _off(found: Tensors, expected: Tensors) -> float:
     off = (
         float((found[name].double() - t).abs().max()) for name, t in expected.items() if t.numel()
     )
-    return max(np.nan_to_num(list(off), nan=np.inf)) / size
+    return float(max(np.nan_to_num(list(off), nan=np.inf))) / size
 
 
 def laws(share: float, seed: int) -> list[Line]:
