@@ -56,7 +56,8 @@ NUMBER = re.compile(
 ASIDE = re.compile(  # no results: comments, code, addresses, figures, papers, levels of intervals
     r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|\(\d{4}[^)]*\)|\b(?:[Ff]igures?|[Tt]ables?|[Cc]hapters?|[Ss]ections?|[Tt]heorems?|"
     r"eqs?\.|versions?|Python|PyG|torch) \d[\d.]*[a-c]?(?:(?: and| to| or) \d[\d.]*[a-c]?)*"
-    r"|^\| [\dA-F]\.\d[a-c]?(?=[ ,])|\(Li 2024[^)]*\)|\b95 %(?= intervals?\b)|\bquantiles 0\.2 and 0\.8"
+    r"|^\| [\dA-F]\.\d[a-c]?(?=[ ,])|\(Li 2024[^)]*\)|\b95 %(?= intervals?\b)"
+    r"|\bquantiles 0\.2 and 0\.8"
 )
 UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
 UNMARKED = {
