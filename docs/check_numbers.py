@@ -232,6 +232,7 @@ def printed(like: str, value: float) -> str:
         text = re.sub(r"e([-+])0*", r"e\1", f"{value:.{digits}e}").replace("e+", "e")
     else:
         number = round(value / step) * step if step > 1 else value
+        number = round(number, digits) or 0.0  # a zero without sign
         text = f"{number:{'+' if like[0] == '+' else ''}{',' if ',' in like else ''}.{digits}f}"
     return text if "e" in like or like[0] == "-" else text.replace("-", MINUS)
 
