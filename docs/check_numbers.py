@@ -15,6 +15,7 @@ parameters that choose rows and options, in any order:
 - `median q20 q80`: these columns in place of `value`; `value std`: with the standard deviation, `value se`: with the
   standard error. Rows written before they had the column `std` have both where they are of two or three repeats, which
   mean, median and quantiles determine;
+- `of labels`: that parameter of the rows in place of their values, for a setting;
 - `minus model=gcn`, `minus NAME`: less the values of the same query with that parameter, or of that row's name;
 - `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows.
 
@@ -43,6 +44,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
+EXTREMES: dict[str, Callable[[list[float]], float]] = {"least": min, "most": max}
 COLUMNS = ("value", "median", "q20", "q80", "repeats", "std", "se")
 MARKER = re.compile(r"<!--=(.*?)-->")
 MINUS = "\u2212"  # as typeset, beside the hyphen
@@ -51,22 +53,24 @@ NUMBER = re.compile(
     rf"(?P<spread>± *)?(?<![\w.,])(?P<number>[-{MINUS}+]?\d+(?:,\d{{3}})*(?:\.\d+)?(?:e-?\d+)?)"
     r"(?![\w.]*\w)"
 )
-ASIDE = re.compile(  # what is no result: comments, code, addresses, names of figures and papers
+ASIDE = re.compile(  # no results: comments, code, addresses, figures, papers, levels of intervals
     r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|\(\d{4}[^)]*\)|\b(?:[Ff]igures?|[Tt]ables?|[Cc]hapters?|[Ss]ections?|[Tt]heorems?|"
-    r"eqs?\.|versions?|Python|PyG|torch) \d[\d.]*(?: (?:and|to|or) \d[\d.]*)*"
+    r"eqs?\.|versions?|Python|PyG|torch) \d[\d.]*[a-c]?(?:(?: and| to| or) \d[\d.]*[a-c]?)*"
+    r"|^\| [\dA-F]\.\d[a-c]?(?=[ ,])|\(Li 2024[^)]*\)|\b95 %(?= intervals?\b)"
+    r"|\bquantiles 0\.2 and 0\.8"
 )
 UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
 UNMARKED = {
-    "README.md": 5,
+    "README.md": 0,
     "docs/drop_in.md": 1,
     "docs/install.md": 3,
     "docs/node-benchmarks.md": 70,
     "docs/peers.md": 4,
-    "docs/performance.md": 53,
+    "docs/performance.md": 43,
     "docs/reliability.md": 21,
-    "docs/results.md": 402,
-    "docs/scale.md": 36,
-    "docs/transformers.md": 58,
+    "docs/results.md": 248,
+    "docs/scale.md": 28,
+    "docs/transformers.md": 3,
 }
 
 
@@ -158,12 +162,14 @@ def chosen(query: str) -> list[float]:
     if subtracted := [part for part in rest if part.startswith("minus ")]:
         if {"std", "se"} & set(" ".join(rest).split()):
             raise ValueError(f"{query!r}: rows do not hold the deviation of a difference")
-        rest.remove(subtracted[0])
+        extremes = [part for part in rest if set(part.split()) <= set(EXTREMES)]
+        rest = [part for part in rest if part not in (subtracted[0], *extremes)]
         first, other = "; ".join([file, name, *rest]), subtracted[0].removeprefix("minus ")
         changed = [*(p for p in rest if p.split("=")[0] != other.split("=")[0]), other]
         second = [file, name, *changed] if "=" in other else [file, other, *rest]
         pairs = zip(chosen(first), chosen("; ".join(second)), strict=True)
-        return [mine - its for mine, its in pairs]
+        gaps = [mine - its for mine, its in pairs]
+        return [EXTREMES[word](gaps) for word in " ".join(extremes).split()] or gaps
     wanted = dict(pair.split("=", 1) for pair in rest if "=" in pair)
     scale, columns, part, extremes = 1.0, ["value"], slice(None), []
     for option in (word for word in rest if "=" not in word):
@@ -174,7 +180,9 @@ def chosen(query: str) -> list[float]:
                 scale = float(factor)
             case ["rows", first, last]:
                 part = slice(int(first) - 1, int(last))
-            case [*words] if words and set(words) <= {"least", "most"}:
+            case ["of", parameter]:
+                columns = [f"parameter {parameter}"]
+            case [*words] if words and set(words) <= set(EXTREMES):
                 extremes = words
             case [*words] if words and set(words) <= set(COLUMNS):
                 columns = words
@@ -189,7 +197,7 @@ def chosen(query: str) -> list[float]:
     ]
     if not out:
         raise ValueError(f"{query!r}: chooses no row of benchmarks/results/{file}.csv")
-    return [{"least": min, "most": max}[word](out) for word in extremes] or out
+    return [EXTREMES[word](out) for word in extremes] or out
 
 
 @cache
@@ -224,6 +232,7 @@ def printed(like: str, value: float) -> str:
         text = re.sub(r"e([-+])0*", r"e\1", f"{value:.{digits}e}").replace("e+", "e")
     else:
         number = round(value / step) * step if step > 1 else value
+        number = round(number, digits) or 0.0  # a zero without sign
         text = f"{number:{'+' if like[0] == '+' else ''}{',' if ',' in like else ''}.{digits}f}"
     return text if "e" in like or like[0] == "-" else text.replace("-", MINUS)
 
@@ -237,11 +246,16 @@ def _step(shown: str) -> float:
 
 
 def _number(row: dict[str, Any], column: str, query: str) -> float:
-    """A column of a row.
+    """A column of a row, or a parameter.
 
     Raises:
-        ValueError: A deviation that the row does not determine.
+        ValueError: A deviation that the row does not determine, or a parameter that it has not.
     """
+    if column.startswith("parameter "):
+        parameter = column.removeprefix("parameter ")
+        if parameter not in row["parameters"]:
+            raise ValueError(f"{query!r}: no parameter {parameter!r}, expected {row['parameters']}")
+        return float(row["parameters"][parameter])
     if column not in ("std", "se"):
         return float(row[column])
     repeats = int(row["repeats"])

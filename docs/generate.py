@@ -5,6 +5,7 @@ python docs/generate.py
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +31,17 @@ def gallery() -> str:
         "# Gallery of figures",
         "Every figure and table that has a command, with the picture of the committed run and "
         "what was found of each claim. Verdicts are those of [the results](../results.md); rows "
-        "with medians and quantiles, versions and commit lie in `benchmarks/results`.",
+        "with medians and quantiles, versions and commit lie in `benchmarks/results`. Runs: how "
+        "many settings are trained or measured in full, and how many by `--quick`, a first look, "
+        "with its processor time on one thread where `python benchmarks/quick.py` has measured it. "
+        "The time of full runs was not recorded.",
     ]
+    seconds = quick_seconds()
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         out += [f"- Claim: {claim}. Found: {found}" for claim, found in said.get(short(name), [])]
         out.append(f"```text\n{command(figure)}\n```")
+        out.append(runs(figure, seconds.get(name)))
         out += [
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
@@ -55,6 +61,23 @@ def command(figure) -> str:
         else " --root DATA"
     )
     return f"{base} --dataset {figure.data.default}{root}"
+
+
+def quick_seconds() -> dict[str, float]:
+    """Figure -> processor time of its quick form, where there is a row."""
+    path = RESULTS / "quick.csv"
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    return {row["parameters"].split("; ")[0].split("=")[1]: float(row["value"]) for row in rows}
+
+
+def runs(figure, seconds: float | None) -> str:
+    """How large it is: cells of the full and of the quick form, and the time of the latter."""
+    dataset = figure.data.default if figure.data else ""
+    full, quick = (len(figure.settings(dataset, quick=small).cells()) for small in (False, True))
+    return f"Runs: {full}, by `--quick` {quick}" + (f" in {seconds:.0f} s." if seconds else ".")
 
 
 def committed(name: str, every) -> list[Path]:

@@ -22,7 +22,7 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
 
 @styled
 def winning_margin(rows: Rows, *, title: str = "") -> Figure:
-    """Normalised average winning margin over the distance, a line for each series.
+    """Normalized average winning margin over the distance, a line for each series.
 
     Args:
         rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).

@@ -44,7 +44,18 @@ def test_what_is_unmarked(check: SimpleNamespace) -> None:
     assert [line.split(" in ")[0] for line in check.unmarked(marked)] == ["1: 0.7"]
     assert not check.unmarked("Figure 3.8 of `x=0.5`, 3 seeds [here](a-2.5.md), Li (2024, 3.4)")
     assert not check.unmarked("```\n0.5\n```\n# 2.5\n<!-- 1.5 -->")
-    for text in ("0.5", "3 times", "7 %", "a ± 3", "| row | 255 |"):
+    assert not check.unmarked("| 3.4 | figures 2.1a and 2.2: 95 % intervals | (Li 2024, 3.4) |")
+    assert not check.unmarked("medians, quantiles 0.2 and 0.8")
+    for text in (
+        "0.5",
+        "3 times",
+        "7 %",
+        "a ± 3",
+        "| row | 255 |",
+        "| a | 3.4 |",
+        "95 % of",
+        "PyG 2.8, 3.5",
+    ):
         assert len(check.unmarked(text)) == 1, text
 
 
@@ -60,12 +71,23 @@ def test_deviations_are_those_of_the_repeats(check: SimpleNamespace) -> None:
         check._number(new | {"std": None}, "std", "q")
 
 
+def test_settings_of_rows(check: SimpleNamespace) -> None:
+    query = "fig-7-3b; fig-7-3b examples needed"
+    assert check.chosen(f"{query}; of tau") == [0.1, 0.25, 0.5]
+    assert check.chosen(f"{query}; of error; %; most") == [5.0]
+    with pytest.raises(ValueError, match="no parameter 'alpha'"):
+        check.chosen(f"{query}; of alpha")
+
+
 def test_differences_of_rows(check: SimpleNamespace) -> None:
     query = "bench-cora; test accuracy; model="
     (gap,) = check.chosen(f"{query}gt; minus model=mlp")
     assert gap == check.chosen(f"{query}gt")[0] - check.chosen(f"{query}mlp")[0] > 0.1
     case = "encoding gt; case=cora-whole-graph"
     assert check.chosen(f"encoding-cora; {case}; minus encoding gt-plain")[0] > 0.3
+    every = "fig-3-9-printed-cora; fig-3-9-printed test score; model=gcn; minus model=gt"
+    gaps = check.chosen(every)
+    assert len(gaps) == 4 and check.chosen(f"{every}; least most") == [min(gaps), max(gaps)]
     with pytest.raises(ValueError, match="deviation of a difference"):
         check.chosen(f"{query}gt; minus model=mlp; std")
 

@@ -47,7 +47,7 @@ def test_every_definition_of_table_b5_is_listed_and_one_is_closest() -> None:
     shares = found("B.5")
     assert len(shares) == 4
     assert [v.what for v in shares if v.closest] == [
-        "margin > 0 (%), uncentred, N_z, z = 1, nodes that reach a discriminative one"
+        "margin > 0 (%), uncentered, N_z, z = 1, nodes that reach a discriminative one"
     ]
     assert [v.stated for v in shares] == [True, False, True, False]
     assert shares[0].difference == pytest.approx(5.68)
@@ -60,7 +60,7 @@ def test_balance_has_found_printed_and_difference() -> None:
 
 
 def test_figure_is_read_where_half_of_the_nodes_reach() -> None:
-    core, shape = found("fig. B.5", "uncentred")
+    core, shape = found("fig. B.5", "uncentered")
     assert (core.found, core.thesis, core.difference) == ("2", "1", 1)
     assert shape.found == "0.500..0.600, falls in 0 of 1 steps"
     assert shape.difference is None
