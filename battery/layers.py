@@ -32,7 +32,8 @@ def against_pyg(share: float, seed: int) -> list[Line]:
     for name in NAMES:
         line = Line(
             "answers", f"{name} by itself: output and every gradient within {TOLERANCE:g} of "
-            "PyG's layer in float64, or no more than twice as far off as PyG's in float32", "parameters a thousandth larger",
+            "PyG's in float64, or at most twice as far off as PyG's in float32",
+            "parameters a thousandth larger",
         )  # fmt: skip
         with timed(line):
             for number in range(round(share * LAYERS)):
