@@ -43,7 +43,7 @@ _VIT_RULES: Rules = (
     (r"head\.(\w+)", r"head.output.\1"),
     (r"head_dist\.(\w+)", r"head.distilled.\1"),
 )
-_SWIN_RULES: Rules = (
+SWIN_RULES: Rules = (
     (r"patch_embed\.proj\.(\w+)", r"patch.projection.\1"),
     (r"patch_embed\.norm\.(\w+)", r"patch.norm.\1"),
     ("absolute_pos_embed", "position.table"),
@@ -84,7 +84,7 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
         return f"layers.{int(match[1]) - at_beginning}.downsample."
 
     renamed = {_DOWNSAMPLE.sub(stage_before, name): tensor for name, tensor in state.items()}
-    return load_renamed(model, renamed, _SWIN_RULES)
+    return load_renamed(model, renamed, SWIN_RULES)
 
 
 def apply(

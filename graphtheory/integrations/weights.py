@@ -13,11 +13,7 @@ Rules = Sequence[tuple[str, str]]
 
 
 def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
-    """Load a state dict of another library into a model.
-
-    Every name is rewritten by the first rule that matches it in full. Parts ``name#0``, ``name#1``
-    are concatenated along the first axis; leading axes of size 1 that our parameter lacks are
-    squeezed. A rule to "" ignores a name.
+    """Load a state dict of another library into a model, by `fitted_state`.
 
     Args:
         model: Receives copies of the tensors.
@@ -25,8 +21,25 @@ def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
         rules: Regular expressions and replacements of names.
 
     Raises:
-        ValueError: If names are missing or unexpected, or shapes differ; the model is not changed
-            then.
+        ValueError: As in `fitted_state`; the model is not changed then.
+    """
+    model.load_state_dict(fitted_state(model, state, rules))
+
+
+def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> dict[str, Tensor]:
+    """The state dict of a model that has the tensors of a state dict of another library.
+
+    Every name is rewritten by the first rule that matches it in full. Parts ``name#0``, ``name#1``
+    are concatenated along the first axis; leading axes of size 1 that our parameter lacks are
+    squeezed. A rule to "" ignores a name.
+
+    Args:
+        model: Says what is wanted; not changed.
+        state: State dict of the other library.
+        rules: Regular expressions and replacements of names.
+
+    Raises:
+        ValueError: If names are missing or unexpected, or shapes differ; all are listed.
     """
     wanted = model.state_dict()
     parts: dict[str, dict[int, Tensor]] = {}
@@ -52,7 +65,7 @@ def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
             f"state: does not fit {type(model).__name__}; missing: {_listed(missing)}; "
             f"unexpected: {_listed(unexpected)}; other shapes: {_listed(shapes)}"
         )
-    model.load_state_dict(wanted | found)  # empty tensors stay
+    return wanted | found  # empty tensors stay
 
 
 def _renamed(name: str, rules: Rules) -> str | None:

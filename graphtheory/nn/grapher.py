@@ -12,7 +12,12 @@ from graphtheory.graph import Grid, Neighborhood, neighbor_lists
 from graphtheory.nn.attention import record_calls
 from graphtheory.nn.blocks import DropPath
 from graphtheory.nn.messages import Message
-from graphtheory.nn.nearest import NearestNeighbors, position_similarity
+from graphtheory.nn.nearest import (
+    NearestNeighbors,
+    PositionSimilarity,
+    position_similarity,
+    resized_similarity,
+)
 from graphtheory.nn.patch import from_map, to_map
 from graphtheory.nn.stem import ConvStem
 
@@ -92,6 +97,7 @@ class Grapher(nn.Module):
         nearest: Who they are.
         reduce: Senders are means of reduce x reduce nodes.
         with_place: Whether close places count as near, too; see `nn.nearest.position_similarity`.
+        resized_places: Whether that is `nn.nearest.resized_similarity` instead.
         drop_path: Probability that an image skips the branch in training.
 
     Shapes:
@@ -116,6 +122,7 @@ class Grapher(nn.Module):
         *,
         reduce: int = 1,
         with_place: bool = False,
+        resized_places: bool = False,
         drop_path: float = 0.0,
     ) -> None:
         super().__init__()
@@ -127,7 +134,7 @@ class Grapher(nn.Module):
         self.before = nn.Sequential(nn.Linear(dim, dim), nn.BatchNorm1d(dim))
         self.message, self.nearest = message, nearest
         self.after = nn.Sequential(nn.Linear(2 * dim, dim), nn.BatchNorm1d(dim))
-        self.reduce, self.with_place = reduce, with_place
+        self.reduce, self.with_place, self.resized_places = reduce, with_place, resized_places
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
@@ -145,10 +152,11 @@ class Grapher(nn.Module):
         """Receivers, senders and lists."""
         nodes = self.before(x)
         senders = coarser(nodes, grid, self.reduce)
-        place = None
+        place: PositionSimilarity | Tensor | None = None
         if self.with_place:
+            similarity = resized_similarity if self.resized_places else position_similarity
             one = Grid(1, grid.height, grid.width)
-            place = position_similarity(one, self.reduce, x.size(1), x.device)
+            place = similarity(one, self.reduce, x.size(1), x.device)
         return nodes, senders, self.nearest(nodes, senders, images=grid.count, place=place)
 
 

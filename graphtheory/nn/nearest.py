@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 
@@ -65,7 +65,7 @@ class NearestNeighbors:
         senders: Tensor | None = None,
         *,
         images: int = 1,
-        place: PositionSimilarity | None = None,
+        place: PositionSimilarity | Tensor | None = None,
     ) -> Tensor:
         """Lists of senders, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
 
@@ -73,7 +73,7 @@ class NearestNeighbors:
             x: Receivers [num_dst, dim], as many consecutive ones for each image.
             senders: [num_src, dim], likewise; None are the receivers.
             images: Images, whose nodes do not see each other.
-            place: The p, the same for each image.
+            place: The p, the same for each image; as a tensor [nodes, senders] of one image.
         """
         query = _directions(x, images)
         key = query if senders is None else _directions(senders, images)
@@ -93,17 +93,19 @@ def _directions(x: Tensor, images: int) -> Tensor:
     """Vectors of length 1, [images, nodes, dim]."""
     if images < 0 or len(x) % max(images, 1):
         raise ValueError(f"images: got {images}, expected a divisor of the {len(x)} nodes")
-    unit = torch.nn.functional.normalize(x.float(), dim=1)
+    unit = nn.functional.normalize(x.float(), dim=1)
     return unit.view(images, len(x) // max(images, 1), x.size(1))
 
 
-def _similarity(query: Tensor, key: Tensor, place: PositionSimilarity | None) -> Tensor:
+def _similarity(query: Tensor, key: Tensor, place: PositionSimilarity | Tensor | None) -> Tensor:
     """The s of some images, [B, N, M]."""
     kind = query.device.type
     known = torch.amp.is_autocast_available(kind)  # not on the device "meta"
     with torch.autocast(kind, enabled=False) if known else nullcontext():
         found = 2 * query @ key.transpose(1, 2)  # near ones differ in late digits
-    if place is not None:
+    if isinstance(place, Tensor):
+        found.add_(place)
+    elif place is not None:
         (h, above), (w, left) = place.rows.shape, place.columns.shape
         found.view(len(found), h, w, above, left).add_(place.rows[:, None, :, None]).add_(
             place.columns[:, None, :]
@@ -130,20 +132,50 @@ def position_similarity(
 
     Source:
         Han et al. (2022), the code of Pyramid ViG. Differs: encodings are averaged as features
-        are; theirs resizes the table of similarities like an image, and with reduce > 1 so sets
-        the columns of a sender elsewhere.
+        are; theirs is `resized_similarity`.
     """
-    if dim < 4 or dim % 4:
-        raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
+    _check(dim)
     with torch.inference_mode(False):
         axes = (_axis(n, reduce, dim).float().to(device) for n in (grid.height, grid.width))
         return PositionSimilarity(*axes)
 
 
-def _axis(length: int, reduce: int, dim: int) -> Tensor:
-    """[length, ceil(length / reduce)]."""
+@lru_cache(maxsize=32)
+def resized_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> Tensor:
+    """Similarity [N, M] of places as the published weights of Pyramid ViG were trained with.
+
+    The list of the N encodings, row by row, is resized bicubically to the M senders, with no regard
+    to where rows end. With ``reduce=1`` it is `position_similarity`; else a sender's place is not
+    that of the nodes of which it is the mean. Arguments and errors as there. (kept)
+
+    Source:
+        Han et al. (2022), the code of Pyramid ViG, which resizes the columns of the table of
+        similarities; that is the same.
+    """
+    _check(dim)
+    with torch.inference_mode(False):
+        rows, columns = _codes(grid.height, dim)[:, None], _codes(grid.width, dim)[None]
+        shape = (grid.height, grid.width, -1)
+        code = torch.cat([rows.expand(shape), columns.expand(shape)], 2).flatten(0, 1)
+        many = -(-grid.height // reduce) * -(-grid.width // reduce)
+        resized = nn.functional.interpolate(code[None, None], (many, dim), mode="bicubic")[0, 0]
+        return (2 / dim * code @ resized.T).float().to(device)
+
+
+def _check(dim: int) -> None:
+    if dim < 4 or dim % 4:
+        raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
+
+
+def _codes(length: int, dim: int) -> Tensor:
+    """Of each row or column, [length, dim / 2]."""
     frequency = 10000.0 ** -(torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
     angle = torch.arange(length)[:, None] * frequency
-    own = torch.cat([angle.sin(), angle.cos()], 1)
+    return torch.cat([angle.sin(), angle.cos()], 1)
+
+
+def _axis(length: int, reduce: int, dim: int) -> Tensor:
+    """[length, ceil(length / reduce)]."""
+    own = _codes(length, dim)
     means = torch.stack([part.mean(0) for part in own.split(reduce)])
     return 2 / dim * own @ means.T

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn import NearestNeighbors, nearest
-from graphtheory.nn.nearest import position_similarity
+from graphtheory.nn.nearest import position_similarity, resized_similarity
 
 CPU = torch.device("cpu")
 
@@ -77,6 +77,26 @@ def test_places_are_cosines_of_encodings_and_of_their_means(
     torch.testing.assert_close(chosen, wanted.topk(lists.size(1)).values)
 
 
+@pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 2), (4, 8, 4), (5, 3, 2)])
+def test_resized_places_are_the_resized_table_of_all_places(
+    height: int, width: int, reduce: int
+) -> None:
+    dim, grid = 16, Grid(1, height, width)
+    whole = resized_similarity(grid, 1, dim, CPU)
+    rows, columns = position_similarity(grid, 1, dim, CPU)
+    sums = rows[:, None, :, None] + columns[None, :, None, :]
+    torch.testing.assert_close(whole, sums.reshape(whole.shape))
+    many = -(-height // reduce) * -(-width // reduce)
+    wanted = nn.functional.interpolate(whole[None, None], (len(whole), many), mode="bicubic")[0, 0]
+    place = resized_similarity(grid, reduce, dim, CPU)
+    torch.testing.assert_close(place, wanted)
+    same = torch.ones(2 * grid.size, 4)  # features say nothing, so places decide
+    lists = NearestNeighbors(2)(same, torch.ones(2 * many, 4), images=2, place=place)
+    for image in range(2):
+        chosen = lists.view(2, grid.size, 2)[image] - image * many
+        torch.testing.assert_close(wanted.gather(1, chosen), wanted.topk(2).values)
+
+
 def test_bad_arguments_are_named() -> None:
     for options, message in (
         ({"k": 0}, "k: got 0, expected a whole number from 1 up"),
@@ -88,3 +108,5 @@ def test_bad_arguments_are_named() -> None:
         NearestNeighbors(2)(points(7), images=3)
     with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
         position_similarity(Grid(1, 2, 2), 1, 6, CPU)
+    with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
+        resized_similarity(Grid(1, 2, 2), 1, 6, CPU)
