@@ -12,12 +12,14 @@ collect_ignore_glob = [path for name, path in _NEEDS.items() if not find_spec(na
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--first-case`."""
     parser.addoption(
         "--first-case", action="store_true", help="run only the first case of each test"
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with many cases leave the first, where this is asked for."""
     if config.getoption("--first-case"):
         first: dict[str, pytest.Item] = {}
         dropped = [i for i in items if first.setdefault(i.nodeid.partition("[")[0], i) is not i]
