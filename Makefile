@@ -4,6 +4,7 @@
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
+#   make test-newest  the test suite on the newest version of each requirement, in .venv-newest
 #   make battery      what tries to break the library, a fiftieth of it; SHARE=1 is all of it, hours
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
@@ -21,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-triton test-slow test-lowest battery check bench docs dist format clean
+.PHONY: help run test test-triton test-slow test-lowest test-newest battery check bench docs dist format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,14 +55,24 @@ test-triton: .venv/.triton
 test-slow: $(READY)
 	@$(PYTEST) --quiet -m slow --timeout 3600 --durations 0
 
-# The lower bounds of pyproject.toml read as exact versions, torch as constraints.txt pins it. Versions this old warn
-# of what changed since, so here warnings are shown and not errors.
+# The lower bounds of pyproject.toml read as exact versions, torch as constraints.txt pins it; its own lower bound, a
+# build of gigabytes, by `make test-lowest TORCH=torch==2.10.0`. Versions this old warn of what changed since, so here
+# warnings are shown and not errors.
+test-lowest: TORCH ?= --constraint constraints.txt torch
 test-lowest: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv-lowest
 	@sed -n 's/^  "\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml | grep -v '^torch==' > .venv-lowest/lowest.txt
-	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint constraints.txt torch
+	@.venv-lowest/bin/python $(PIP_INSTALL) $(TORCH)
 	@.venv-lowest/bin/python $(PIP_INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
 	@$(THREADS) .venv-lowest/bin/python -m pytest --quiet --numprocesses 2 -W default
+
+# With models of Hugging Face and timm, whose torchvision has to fit torch, a build of gigabytes;
+# `make test-newest TORCH="torch==2.14.1 torchvision==0.29.1" PYTHON=python3.13` takes these.
+test-newest: TORCH ?= torch torchvision
+test-newest: pyproject.toml
+	@$(PYTHON) -m venv --clear .venv-newest
+	@.venv-newest/bin/python $(PIP_INSTALL) $(TORCH) --editable '.[test,hf,timm,partition]'
+	@$(THREADS) .venv-newest/bin/python -m pytest --quiet --numprocesses 2
 
 SHARE := 0.02
 battery: $(READY)
@@ -102,5 +113,5 @@ format: $(READY)
 	@$(BIN)/ruff format .
 
 clean:
-	@rm -rf .venv .venv-lowest .venv-dist dist docs/_build docs/_generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-lowest .venv-newest .venv-dist dist docs/_build docs/_generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

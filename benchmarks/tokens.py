@@ -180,10 +180,14 @@ def cell(name: str, rule: Any, checks: Sequence[str] = tuple(CHECKS)) -> str:
 
 def table(checks: Sequence[str] = tuple(CHECKS)) -> str:
     """The table in Markdown, and below it the reason of each refusal."""
-    found = {(m, r): cell(m, rule, checks) for m in MODELS for r, rule in rules().items()}
+    return laid_out({(m, r): cell(m, rule, checks) for m in MODELS for r, rule in rules().items()})
+
+
+def laid_out(found: dict[tuple[str, str], str]) -> str:
+    """The table of the cells, by model and rule."""
     reasons = list(dict.fromkeys(text[4:] for text in found.values() if text.startswith("no: ")))
     lines = ["| model | " + " | ".join(rules()) + " |", "|---" * (len(rules()) + 1) + "|"]
-    for name in MODELS:
+    for name in dict.fromkeys(model for model, _ in found):
         texts = (found[name, rule] for rule in rules())
         cells = (f"no ({reasons.index(t[4:]) + 1})" if t.startswith("no: ") else t for t in texts)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")

@@ -156,7 +156,7 @@ def _versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue  # run from a source tree that was never installed
-    return found
+    return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 
 
 def _commit() -> str:

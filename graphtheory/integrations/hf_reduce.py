@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
-from graphtheory.integrations.token_layers import Ask, Layers, Positions
+from graphtheory.integrations.token_layers import Ask, Layers, Positions, Removable
 from graphtheory.nn import Keep, Merge
 from graphtheory.nn.reduce import Reducer, follow, unmerge
 
@@ -160,7 +159,7 @@ class ReductionHooks:
         self.read, self.what = read, what
         self.rules, self.proportional = what.rules(len(read.layers)), what.counts_sizes
         self.restore = what.restores(read.averages)
-        self.handle: RemovableHandle | None = None
+        self.handle: Removable | None = None
         self.now: Trace | None = None
         self.whole = 0  # tokens before the first layer
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from graphtheory.graph import Grid
-from graphtheory.integrations.token_layers import Ask, Layers, Positions
+from graphtheory.integrations.token_layers import Ask, Layers, Positions, Removable
 from graphtheory.nn import AveragePool, Centers
 
 
@@ -106,7 +105,7 @@ class SemanticHooks:
         self.parts = Tokens(what, read.dim, next(read.base.parameters())).train(read.base.training)
         self.read, self.what = read, what
         self.patched = read.layers[what.base :]
-        self.handles: list[RemovableHandle] = []
+        self.handles: list[Removable] = []
         self.size = (0, 0)
         self.patches: Tensor | None = None
 

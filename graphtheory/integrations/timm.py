@@ -100,7 +100,8 @@ def apply(
     `TopK` works with softmax attention that has linear maps `qkv` and `proj`, as in
     VisionTransformer, DeiT and SwinTransformer. `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic`
     work with models of pre-norm blocks, as VisionTransformer and DeiT, whose class, distillation
-    and register tokens are kept.
+    and register tokens are kept. A head that averages the patches weights merged ones by their
+    number.
 
     Args:
         model: Such as ``timm.create_model("vit_small_patch16_224")``.
@@ -112,8 +113,8 @@ def apply(
 
     Raises:
         TypeError: If `model` is not a module, or `what` is none of the above.
-        ValueError: If the model is not supported, with the reason; it is not changed then. In a
-            forward pass with token reduction: a mask, or gradient checkpointing.
+        ValueError: If the model is not supported, with the reason; it is not changed then. With
+            token reduction: a mask, gradient checkpointing in training, `forward_intermediates`.
 
     Example:
         >>> model = timm.create_model("vit_tiny_patch16_224")  # doctest: +SKIP

@@ -33,10 +33,9 @@ def attention_layers(model: nn.Module) -> dict[str, Any]:
     found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
     for name, layer in found.items():
         if not _is_known_attention(layer):
-            kind = type(layer).__name__
             raise ValueError(
-                f"model: its {name}, a {kind}, is no softmax attention of a qkv map and a proj map "
-                "to all tokens, as in timm's VisionTransformer and SwinTransformer"
+                f"model: its {name} ({type(layer).__name__}) is no softmax attention of a qkv map "
+                "and a proj map to all tokens, as in timm's VisionTransformer and SwinTransformer"
             )
     if not found:
         kind = type(model).__name__

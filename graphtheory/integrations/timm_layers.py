@@ -13,9 +13,28 @@ from graphtheory.integrations.timm_attention import (
     heads,
     set_pattern,
 )
-from graphtheory.integrations.token_layers import Ask, Layers, Positions
+from graphtheory.integrations.token_layers import Ask, Layers, Positions, Removable
 
 _TOKENS = ("cls_token", "dist_token")
+
+
+class _NoMaps:
+    """A model without `forward_intermediates`, which would shape fewer tokens as a whole grid."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        model.forward_intermediates = _refuse_maps
+
+    def remove(self) -> None:
+        """Give the method back."""
+        del self.model.forward_intermediates
+
+
+def _refuse_maps(*args: Any, **options: Any) -> None:
+    raise ValueError(
+        "forward_intermediates: needs every token after each block, expected a model without token "
+        "reduction; undo(model) restores it"
+    )
 
 
 class TimmLayers(Layers):
@@ -30,10 +49,9 @@ class TimmLayers(Layers):
 
     def __init__(self, model: Any) -> None:
         self.layers = list(getattr(model, "blocks", ()))
-        attention_layers(model)
+        self.dim = next(iter(attention_layers(model).values())).qkv.in_features
         self.base, self.embedding = model, getattr(model, "patch_embed", None)
-        known = self.layers and hasattr(model, "norm")
-        self.dim = model.norm.normalized_shape[0] if known else 0
+        known = self.layers and hasattr(self.embedding, "proj")
         if not known or not all(self.knows(block, 5) for block in self.layers):
             raise ValueError(
                 f"model: {type(model).__name__} is not made of pre-norm blocks on all tokens, "
@@ -41,7 +59,15 @@ class TimmLayers(Layers):
             )
         tokens = sum(getattr(model, name, None) is not None for name in _TOKENS)
         self.prefix = getattr(model, "num_prefix_tokens", tokens)
-        self.patch = tuple(model.patch_embed.proj.kernel_size)
+        self.averages = getattr(model, "global_pool", None) == "avg"
+        if getattr(getattr(model, "patch_drop", None), "prob", 0.0):
+            self.grid_reason = "patch_drop leaves some out in training"
+        ratio = getattr(self.embedding, "feat_ratio", None)  # of a hybrid, its convolutions, too
+        self.patch = ratio(as_scalar=False) if ratio else self.embedding.proj.kernel_size
+
+    def guard(self) -> Removable | None:
+        """Refuse maps of the tokens of several blocks."""
+        return _NoMaps(self.base) if hasattr(self.base, "forward_intermediates") else None
 
     def attend(self, attention: Any, x: Tensor, ask: Ask) -> Tensor:
         """Attention of a module, with its pattern if it has one."""

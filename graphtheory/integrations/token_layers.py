@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
@@ -83,6 +82,13 @@ class Ask(NamedTuple):
         return x * cos + torch.cat([-second, first], 3) * sin
 
 
+class Removable(Protocol):
+    """A change of a model that can be taken back, such as a hook."""
+
+    def remove(self) -> None:
+        """Take it back."""
+
+
 class Layers(ABC):
     """The layers of a model: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
 
@@ -122,8 +128,8 @@ class Layers(ABC):
             ValueError: If the layer is called in a way that token reduction does not support.
         """
 
-    def guard(self) -> RemovableHandle | None:
-        """Refuse arguments of the model that no layer sees."""
+    def guard(self) -> Removable | None:
+        """Refuse calls of the model that no layer sees."""
         return None
 
     def patch_attention(self, layer: Any) -> None:

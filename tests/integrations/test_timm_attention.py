@@ -101,6 +101,22 @@ class StandIn(nn.Module):
         return (self.head(x[:, 0]) + self.head_dist(x[:, 1])) / 2
 
 
+class Averaging(StandIn):
+    """The head reads the mean of the patches, which is normalized after it."""
+
+    global_pool = "avg"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc_norm, self.norm = self.norm, nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.fc_norm(self.features(images)[:, 2:].mean(1)))
+
+    def forward_intermediates(self, images: Tensor) -> Tensor:
+        return self.features(images)
+
+
 def drawn(model: nn.Module) -> Any:
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -122,6 +138,11 @@ MODELS = {
     "registers": lambda: of_timm(
         "vit_tiny_patch16_224", reg_tokens=3, qk_norm=True, init_values=0.1, **VIT
     ),
+    "averaging stand-in": lambda: drawn(Averaging()),
+    "averaging": lambda: of_timm("vit_tiny_patch16_224", global_pool="avg", **VIT),
+    "stem of convolutions": lambda: of_timm(
+        "vit_tiny_r_s16_p8_224", img_size=64, embed_dim=DIM, depth=3, num_heads=HEADS
+    ),
     "swin": lambda: of_timm("swin_tiny_patch4_window7_224", num_heads=(2, 4), **SWIN),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -129,7 +150,7 @@ every_vit = pytest.mark.parametrize("name", ["stand-in", "deit", "registers"])
 
 
 def pixels(name: str = "") -> Tensor:
-    side = 32 if name == "swin" else 24
+    side = {"swin": 32, "stem of convolutions": 64}.get(name, 24)
     return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
@@ -222,6 +243,48 @@ def test_tokens_before_the_patches_stay_and_all_come_back(name: str) -> None:
     assert back.shape == (2, prefix + 36, DIM)
 
 
+@pytest.mark.parametrize("name", ["averaging stand-in", "averaging"])
+@torch.no_grad()
+def test_a_mean_of_the_patches_counts_merged_ones_by_their_number(name: str) -> None:
+    model = MODELS[name]()
+    before = model(pixels())
+    read = model.features if name == "averaging stand-in" else model.forward_features
+    apply(model, Merge(4))
+    found = read(pixels())
+    assert found.shape == (2, trace(model).slot.size(1), DIM)
+    apply(model, Reduce(Merge(4), restore=False))
+    fewer = read(pixels())
+    assert fewer.size(1) == found.size(1) - 12
+    assert torch.equal(found, unmerge(fewer, trace(model).slot))
+    undo(model)
+    assert torch.equal(model(pixels()), before)
+
+
+@pytest.mark.parametrize("what", [Keep(0.5), Semantic(tokens=4, base=0)], ids=["Keep", "Semantic"])
+@pytest.mark.parametrize("name", ["averaging stand-in", "averaging"])
+@torch.no_grad()
+def test_maps_of_all_tokens_are_refused_until_undo(name: str, what: Any) -> None:
+    model = MODELS[name]()
+    apply(model, what)
+    for patched in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ValueError, match="forward_intermediates: needs every token"):
+            patched.forward_intermediates(pixels())
+        undo(patched)
+        patched.forward_intermediates(pixels())
+
+
+@torch.no_grad()
+def test_semantic_tokens_pool_the_grid_behind_a_stem_of_convolutions() -> None:
+    model = MODELS["stem of convolutions"]()
+    images = pixels("stem of convolutions")
+    before = model(images)
+    apply(model, Semantic(tokens=1, base=0))
+    assert not torch.allclose(model(images), before, atol=1e-4)
+    assert [tuple(m.shape[2:]) for m in attention_maps(model, images)] == [(2, 5), (2, 6), (2, 2)]
+    undo(model)
+    assert torch.equal(model(images), before)
+
+
 def plain(block: Any, query: Tensor, senders: Tensor) -> Tensor:
     """A block in which `query` asks `senders`, both before the norm."""
     at = block.attn
@@ -298,6 +361,31 @@ class Rotated(Standing):
         return super().forward(x)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("naflexvit_base_patch16_gap", {"embed_dim": DIM, "depth": 1, "num_heads": HEADS},
+         "NaFlexVit is not made of pre-norm blocks"),
+        ("vit_small_patch16_18x2_224", VIT, "VisionTransformer is not made of pre-norm blocks"),
+        ("swin_tiny_patch4_window7_224", SWIN | {"num_heads": (2, 4)},
+         "SwinTransformer is not made of pre-norm blocks"),
+        ("beit_base_patch16_224", VIT, r"its blocks.0.attn \(Attention\) is no softmax attention"),
+        ("vit_tiny_patch16_224", VIT | {"attn_layer": "diff"},
+         r"its blocks.0.attn \(DiffAttention\) is no softmax attention"),
+        ("levit_128s", {}, "LevitDistilled has no attention with a linear map qkv"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_models_of_timm_that_need_every_token_are_refused(
+    name: str, options: dict[str, Any], reason: str
+) -> None:
+    model = of_timm(name, **options)
+    for what in (Merge(2), Semantic(tokens=1, base=0)):
+        with pytest.raises(ValueError, match=reason):
+            apply(model, what)
+    assert all("forward" not in vars(m) for m in model.modules())
+
+
 class PostNorm(Block):
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         x = x + self.norm1(self.attn(x, attn_mask=attn_mask))
@@ -307,10 +395,10 @@ class PostNorm(Block):
 def test_what_is_not_known_is_refused_and_nothing_is_changed() -> None:
     model = MODELS["stand-in"]()
     model.blocks[1].attn = Channels()
-    with pytest.raises(ValueError, match=r"its blocks.1.attn, a Channels, is no softmax attention"):
+    with pytest.raises(ValueError, match=r"its blocks.1.attn \(Channels\) is no softmax attention"):
         apply(model, TopK(0.5))
     model.blocks[1].attn = Rotated()
-    with pytest.raises(ValueError, match=r"its blocks.1.attn, a Rotated, is no softmax attention"):
+    with pytest.raises(ValueError, match=r"its blocks.1.attn \(Rotated\) is no softmax attention"):
         apply(model, TopK(0.5))
     assert all("forward" not in vars(m) for m in model.modules())
     model.blocks[1] = PostNorm()
@@ -327,6 +415,10 @@ def test_what_is_not_known_is_refused_and_nothing_is_changed() -> None:
         apply("vit", TopK())  # type: ignore[arg-type]
 
     model = MODELS["stand-in"]()
+    model.patch_drop = nn.Dropout()
+    model.patch_drop.prob = 0.5
+    with pytest.raises(ValueError, match="no grid of patches, which Semantic pools: patch_drop"):
+        apply(model, Semantic(base=0))
     with pytest.raises(ValueError, match=r"after: got layers \[4\], expected 1\.\.3"):
         apply(model, {4: Keep()})
     apply(model, Keep(0.5))
