@@ -84,8 +84,8 @@ def _unit_rules(units: int) -> Iterator[tuple[str, str]]:
 
 def _window_by_window(centers: Tensor, unit: Dumbbell) -> Tensor:
     """Centers [1, tokens, dim] of a square, given row by row, in the order of `WindowTokens`."""
-    windows = isqrt(centers.size(1)) // unit.side
-    if centers.dim() != 3 or (windows * unit.side) ** 2 != centers.size(1):
+    windows = isqrt(centers.size(1)) // unit.side if centers.dim() == 3 else 0
+    if not windows or (windows * unit.side) ** 2 != centers.size(1):
         return centers  # of no square of windows, which no model of ours has: refused by its shape
     grid = Grid(1, windows * unit.window, windows * unit.window)
     order = token_order(grid, unit.window, unit.side, centers.device)[2]
