@@ -285,11 +285,11 @@ class Neighborhood:
         Raises:
             MemoryError: If it does not fit into the available memory.
         """
-        what = f"to_dense: a matrix of {self.num_dst} x {self.num_src}"
-        if self.device.type == "cpu":
-            require_memory(what, 4 * self.num_dst * self.num_src, "keep the edges")
         ones = torch.ones(self.num_edges, device=self.device)
         value = ones if self.weight is None else self.weight
+        if self.device.type == "cpu":
+            needed = self.num_dst * self.num_src * value.element_size()
+            require_memory(f"to_dense: {self.num_dst} x {self.num_src}", needed, "keep the edges")
         dense = value.new_zeros(self.num_dst, self.num_src)
         return dense.index_put((self.receivers(), self.indices), value, accumulate=True)
 

@@ -1,7 +1,9 @@
 """How much memory is left, and refusing before it runs out."""
 
 import pytest
+import torch
 
+from graphtheory import cliques
 from graphtheory.graph import memory
 
 
@@ -45,3 +47,11 @@ def test_the_refusal_names_need_supply_and_advice(machine):
     memory.require_memory("a table", 2**23, "ask for less")
     with pytest.raises(MemoryError, match=r"a table needs .*8388609 bytes.*; ask for less"):
         memory.require_memory("a table", 2**23 + 1, "ask for less")
+
+
+def test_a_dense_matrix_is_counted_by_the_bytes_of_its_weights(monkeypatch):
+    graph = cliques([10])
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 10 * 10)
+    assert graph.replace(weight=torch.ones(100)).to_dense().shape == (10, 10)
+    with pytest.raises(MemoryError, match=r"to_dense: 10 x 10 needs .*800 bytes.*; keep the edges"):
+        graph.replace(weight=torch.ones(100, dtype=torch.float64)).to_dense()
