@@ -240,8 +240,8 @@ def test_foreign_and_partial_states_are_refused_by_name() -> None:
 
 def test_centers_of_another_number_and_other_units_are_refused() -> None:
     given = state(centers=True)
-    for number in (35, 81):
-        other = given | {"layers.2.semantic_token2": torch.zeros(1, number, 4 * DIM)}
+    for shape in ((1, 35, 4 * DIM), (1, 81, 4 * DIM), (4 * DIM,)):
+        other = given | {"layers.2.semantic_token2": torch.zeros(shape)}
         with pytest.raises(ValueError, match=r"other shapes: .*global_centres \(.*\) for \(36, 32"):
             load_stvit_r(ours(centers=True), other)
     with pytest.raises(ValueError, match=r"missing: stages\.2\.units\.0\.global_centres"):
