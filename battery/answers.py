@@ -167,7 +167,11 @@ def found_by(
 ) -> Tensors:
     """What a backend makes of the same."""
     leaves = {n: t.detach().requires_grad_() for n, t in tensors.items() if t.is_floating_point()}
-    out = call(tensors | leaves, case.neighborhood, backend)
+    return with_gradients(call(tensors | leaves, case.neighborhood, backend), leaves, grad)
+
+
+def with_gradients(out: Tensor, leaves: Tensors, grad: Tensor) -> Tensors:
+    """An output, and the gradients of its leaves by their names; zeros where it has none."""
     grads = torch.autograd.grad(out, list(leaves.values()), grad, allow_unused=True)
     zeros = {name: torch.zeros_like(t) for name, t in leaves.items()}
     named = {n: zeros[n] if g is None else g for n, g in zip(leaves, grads, strict=True)}

@@ -110,13 +110,14 @@ def loader_workers(share: float, seed: int) -> list[Line]:
         "the same with another seed",
     )  # fmt: skip
     with timed(line):
-        for name in loaders_of(seed, 0):
-            found = [_epochs(loaders_of(seed, count)[name]) for count in range(3)]
+        by_workers, others = [loaders_of(seed, count) for count in range(3)], loaders_of(seed + 1)
+        for name, other in others.items():
+            found = [_epochs(loaders[name]) for loaders in by_workers]
             line.trials += 1
             if len(set(found)) > 1:
                 line.broken.append(f"{name}: {found}")
             line.planted += 1
-            line.caught += _epochs(loaders_of(seed + 1, 0)[name]) != found[0]
+            line.caught += _epochs(other) != found[0]
     return [line]
 
 

@@ -280,17 +280,21 @@ def long_offsets(share: float, seed: int) -> list[Line]:
                 line.trials += 1
                 if not torch.equal(found[:, 0, 0], senders.float()):
                     line.broken.append(f"{function.__name__} by {backend}: {found[:, 0, 0]}")
-        wrapped = [(place * dim + _LONG) % 2**32 - _LONG for place in senders.tolist()]
+        wrapped = [_in_32_bits(place * dim) for place in senders.tolist()]
         line.planted = sum(place * dim >= _LONG for place in senders.tolist())
         line.caught = sum(place < 0 or float(flat[place]) == 0 for place in wrapped[1:])
-    return [line, _long_gradients(line, dim, rows)] if share >= 1 else [line]
+    return [line, _long_gradients(dim, rows)] if share >= 1 else [line]
 
 
-def _long_gradients(forward: Line, dim: int, rows: int) -> Line:
+def _in_32_bits(place: int) -> int:
+    return (place + _LONG) % 2**32 - _LONG
+
+
+def _long_gradients(dim: int, rows: int) -> Line:
     """A gradient of more than 2^31 entries, 9 GB, and as many edges times heads; fused loops."""
     line = Line(
         "derivatives", "gradients beyond 2^31 entries, and edges times heads beyond it, by the "
-        "fused loops", forward.control, planted=forward.planted, caught=forward.caught,
+        "fused loops", "an offset in 32 bits",
     )  # fmt: skip
     with timed(line), _holes(rows, dim) as flat:
         value, senders = flat.view(rows, 1, dim).requires_grad_(), torch.tensor([1, rows - 1])
@@ -319,6 +323,9 @@ def _long_gradients(forward: Line, dim: int, rows: int) -> Line:
             line.broken.append("aggregate of edges times heads")
         if bool(out[:-1].any()) or bool(grad[:-1].any()):
             line.broken.append("aggregate of edges times heads: other rows")
+    for last in ((rows - 1) * dim, (edges - 1) * heads):
+        line.planted += 1
+        line.caught += _in_32_bits(last) < 0
     return line
 
 

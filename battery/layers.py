@@ -9,9 +9,10 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from battery.answers import OPERATIONS, TOLERANCE, Operation, Tensors
+from battery.answers import OPERATIONS, TOLERANCE, Operation, Tensors, with_gradients
 from battery.draw import Case
 from battery.line import Line, timed
+from battery.locality import same
 from graphtheory import Neighborhood, nn
 
 LAYERS, LAWS = 10_000, 1_000  # cases
@@ -64,12 +65,12 @@ def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
     elif with_edges:
         named["edge_attr"] = case.normal(nb.num_edges, _EDGE)
     grad = case.normal(nodes, _OUT * getattr(ours, "heads", 1))
-    expected = _with_gradients(theirs, grad, x, edge_index, named, torch.float64)
-    off = _off(_with_gradients(ours, grad, x, edge_index, named, torch.float32), expected)
+    expected = _answer(theirs, grad, x, edge_index, named, torch.float64)
+    off = _off(_answer(ours, grad, x, edge_index, named, torch.float32), expected)
     line.trials += 1
     if off > TOLERANCE:  # at a kink of LeakyReLU the gradient hangs on the last bit of its input
-        same = _with_gradients(theirs.float(), grad, x, edge_index, named, torch.float32)
-        if off > 2 * _off(same, expected):
+        theirs_too = _answer(theirs.float(), grad, x, edge_index, named, torch.float32)
+        if off > 2 * _off(theirs_too, expected):
             line.broken.append(f"case {number} ({case.kind}): off by {off:.1e}")
         else:
             line.figures["off as PyG's in float32 is"] = (
@@ -82,21 +83,17 @@ def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
         with torch.no_grad():
             for parameter in ours.parameters():
                 parameter.mul_(1.001)
-        found = _with_gradients(ours, grad, x, edge_index, named, torch.float32)
+        found = _answer(ours, grad, x, edge_index, named, torch.float32)
         line.planted += 1
         line.caught += _off(found, expected) > TOLERANCE
 
 
-def _with_gradients(
+def _answer(
     layer: Any, grad: Tensor, x: Tensor, edge_index: Tensor, named: Tensors, dtype: torch.dtype
 ) -> Tensors:
     given = {name: t.to(dtype).requires_grad_() for name, t in {"x": x, **named}.items()}
     out = layer(given["x"], edge_index, **{n: t for n, t in given.items() if n != "x"})
-    leaves = given | dict(layer.named_parameters())
-    grads = torch.autograd.grad(out, list(leaves.values()), grad.to(dtype), allow_unused=True)
-    zeros = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-    named_grads = {n: zeros[n] if g is None else g for n, g in zip(leaves, grads, strict=True)}
-    return {"output": out.detach()} | named_grads
+    return with_gradients(out, given | dict(layer.named_parameters()), grad.to(dtype))
 
 
 def _off(found: Tensors, expected: Tensors) -> float:
@@ -145,8 +142,9 @@ def _obeys(lines: dict[str, Line], case: Case, operation: Operation, number: int
         place = graph.perm if graph.perm is not None else torch.arange(nb.num_edges)
         moved = _moved(tensors, edges[place], new_src, new_dst, more)
         found = operation.call(moved, graph, None)[new_dst]
+        near = 0.0 if name == "isolated" else TOLERANCE
         with timed(lines[name]):
-            _told(lines[name], case, operation, number, plain, found, name == "isolated")
+            _told(lines[name], case, operation, number, plain, found, near)
     if operation is OPERATIONS[0] and nb.num_dst:
         _batched(lines["batched"], case, operation, number, plain, tensors)
 
@@ -180,25 +178,18 @@ def _batched(
     with timed(line):
         found = operation.call(both, twice, None)
         for part in found.split(nb.num_dst):
-            _told(line, case, operation, number, plain, part, False)
+            _told(line, case, operation, number, plain, part, TOLERANCE)
 
 
 def _told(
     line: Line, case: Case, operation: Operation, number: int, plain: Tensor, found: Tensor,
-    exact: bool,
+    near: float,
 ) -> None:  # fmt: skip
     line.trials += 1
-    if not _equal(found, plain, exact):
+    if not same(plain, found, near):
         line.broken.append(f"case {number} ({case.kind}), {operation.name}")
     exchanged = found.clone()
     exchanged[-2:] = found[-2:].flip(0)
-    if len(found) > 1 and not _equal(found[-1:], found[-2:-1], False):
+    if len(found) > 1 and not same(found[-2:-1], found[-1:], TOLERANCE):
         line.planted += 1
-        line.caught += not _equal(exchanged, plain, exact)
-
-
-def _equal(found: Tensor, expected: Tensor, exact: bool) -> bool:
-    if exact:
-        return torch.equal(found, expected)
-    size = float(expected.abs().max()) if expected.numel() else 0.0
-    return bool(((found - expected).abs() <= TOLERANCE * size).all())
+        line.caught += not same(plain, exchanged, near)

@@ -39,13 +39,14 @@ def _poison(line: Line, case: Case, bad: float, near: float, number: int) -> Non
         with_bad[name][node] = bad
     before, after = (attention(t, nb, None) for t in (tensors, with_bad))
     line.trials += 1
-    if not _same(before[elsewhere], after[elsewhere], near):
+    if not same(before[elsewhere], after[elsewhere], near):
         line.broken.append(f"case {number} ({case.kind})")
     if bool(elsewhere.any()):
         line.planted += 1
         leaked = after + 0 * with_bad["value"].mean()
-        line.caught += not _same(before[elsewhere], leaked[elsewhere], near)
+        line.caught += not same(before[elsewhere], leaked[elsewhere], near)
 
 
-def _same(one: Tensor, other: Tensor, near: float) -> bool:
+def same(one: Tensor, other: Tensor, near: float) -> bool:
+    """Whether they differ by at most `near` of the largest entry of the first."""
     return torch.equal(one, other) or bool(((one - other).abs() <= near * one.abs().max()).all())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from graphtheory.bench.rows import Environment, Row, lines_of, write_lines
 
@@ -55,6 +56,16 @@ def seconds(
 def ratios(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
     """How many times as long, round by round."""
     return [a / b for a, b in zip(slow, fast, strict=True)]
+
+
+def beside(ours: str, what: str, found: dict[str, list[float]], **about: Any) -> list[Row]:
+    """Seconds of each form of a work, and how many times as long as ours the others take."""
+    rows = [Row.of(f"{what}, {name}", taken, "s", **about) for name, taken in found.items()]
+    return rows + [
+        Row.of(f"{what}, {name} over {ours}", ratios(taken, found[ours]), "1", **about)
+        for name, taken in found.items()
+        if name != ours
+    ]
 
 
 def show(rows: Sequence[Row]) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 import tyro
 from _graphs import Shape
-from _rows import ratios, save, seconds, show
+from _rows import beside, save, seconds, show
 from ops import assert_equal, step
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
@@ -142,12 +142,7 @@ def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: i
     }  # fmt: skip
     rows = [Row.of(f"once, {name}", [taken], "s", **about) for name, taken in once.items()]
     for what, work in works.items():
-        found = seconds(work, repeats)
-        rows += [Row.of(f"{what}, {name}", taken, "s", **about) for name, taken in found.items()]
-        rows += [
-            Row.of(f"{what}, {name} over {OURS}", ratios(found[name], found[OURS]), "1", **about)
-            for name in found.keys() - {OURS}
-        ]
+        rows += beside(OURS, what, seconds(work, repeats), **about)
     return rows
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 import tyro
 from _graphs import Shape
-from _rows import ratios, save, seconds, show
+from _rows import beside, save, seconds, show
 from ops import Attention, assert_equal, draw, step
 from topk import attention_of
 
@@ -55,12 +55,7 @@ def times(about: dict, repeats: int) -> list[Row]:
     }
     rows = []
     for what, work in works.items():
-        found = seconds(work, repeats)
-        rows += [Row.of(f"{what}, {name}", taken, "s", **about) for name, taken in found.items()]
-        rows += [
-            Row.of(f"{what}, {name} over {OURS}", ratios(found[name], found[OURS]), "1", **about)
-            for name in found.keys() - {OURS}
-        ]
+        rows += beside(OURS, what, seconds(work, repeats), **about)
     return rows
 
 
