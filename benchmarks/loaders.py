@@ -3,8 +3,9 @@
     GRAPHTHEORY_DATA=<folder> python benchmarks/loaders.py
     python benchmarks/loaders.py --graphs arxiv --out benchmarks/results/loaders.csv
 
-Every way trains a GCN of three layers on the same seeds in batches of the same size: loading,
-forward, backward, optimizer. The graph is Facebook's (where GRAPHTHEORY_DATA names a folder that
+Every way trains a GCN of three layers, or three layers of attention (`gt`: with distance encoding,
+beside PyG's TransformerConv), on the same seeds in batches of the same size: loading, forward,
+backward, optimizer. The graph is Facebook's (where GRAPHTHEORY_DATA names a folder that
 holds it) or a random one with a power law and as many nodes and edges as ogbn-arxiv; features and
 labels are random, for times alone count. An epoch goes through `seeds` of the nodes.
 
@@ -40,12 +41,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
-from torch_geometric.nn import GCNConv, SAGEConv
+from torch_geometric.nn import GCNConv, SAGEConv, TransformerConv
 
 from graphtheory.bench.rows import Row
 from graphtheory.data.graphs import load
 from graphtheory.data.loaders import NodeSetLoader
 from graphtheory.models import SampledGCN
+from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -60,11 +62,27 @@ from graphtheory.patterns import (
 Graph = Literal["facebook", "arxiv", "small"]
 FEATURES, WIDTH, CLASSES, LAYERS, SENDERS = 128, 128, 40, 3, 5
 PROCESSES = 2
-THEIRS: dict[str, tuple[Any, bool]] = {
-    "NeighborLoader, GCNConv": (GCNConv, False),
-    "NeighborLoader, GCNConv, trimmed": (GCNConv, True),
-    "NeighborLoader, SAGEConv, trimmed": (SAGEConv, True),
+HEADS = 4
+
+
+def attention(layer: Any) -> Callable[[int, int], Any]:
+    """A layer of attention by its widths: heads side by side, the mean of them in the last."""
+
+    def made(width: int, out: int) -> Any:
+        last = out == CLASSES
+        return layer(width, out if last else out // HEADS, heads=HEADS, concat=not last)
+
+    return made
+
+
+SAGE, GT = "NodeSetLoader, GraphSAGE", "NodeSetLoader, GraphSAGE, gt"
+THEIRS: dict[str, tuple[Any, bool, str]] = {
+    "NeighborLoader, GCNConv": (GCNConv, False, SAGE),
+    "NeighborLoader, GCNConv, trimmed": (GCNConv, True, SAGE),
+    "NeighborLoader, SAGEConv, trimmed": (SAGEConv, True, SAGE),
+    "NeighborLoader, TransformerConv, trimmed": (attention(TransformerConv), True, GT),
 }
+"""Name -> layer, whether batches are trimmed, and which of our ways it stands beside."""
 MISSING = "NeighborLoader: not measured, it needs torch-sparse or pyg-lib, of which neither is here"
 Batches = Callable[[], Iterator[Data]]
 
@@ -72,7 +90,8 @@ Batches = Callable[[], Iterator[Data]]
 def ours(batch_size: int) -> dict[str, Pattern]:
     """The samplers; a tenth of the nodes a layer where they draw nodes for the whole graph."""
     return {
-        "NodeSetLoader, GraphSAGE": GraphSAGE(SENDERS),
+        SAGE: GraphSAGE(SENDERS),
+        GT: GraphSAGE(SENDERS),
         "NodeSetLoader, LADIES": LADIES(count=4 * batch_size),
         "NodeSetLoader, FastGCN": FastGCN(share=0.1),
         "NodeSetLoader, DegreeGroups": DegreeGroups(groups=3, share=0.1),
@@ -147,26 +166,50 @@ class OurNet(SampledGCN):
         return edges, edges
 
 
-def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, PyGNet | OurNet]:
+class OurAttention(nn.Module):
+    """Layers of attention with distance encoding on a batch of `NodeSetLoader`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths, layer = [FEATURES, *[WIDTH] * (LAYERS - 1), CLASSES], attention(SPDTransformerConv)
+        self.layers = nn.ModuleList(layer(a, b) for a, b in pairwise(widths))
+
+    def forward(self, batch: Data) -> Tensor:
+        """Logits of the seeds."""
+        x = batch.x
+        for place, (layer, drawn) in enumerate(zip(self.layers, batch.neighborhoods, strict=True)):
+            x = x if place == 0 else x.relu()
+            x = layer((x, x[: drawn.num_dst]), drawn)
+        return x
+
+    work = OurNet.work
+
+
+Net = PyGNet | OurNet | OurAttention
+
+
+def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, Net]:
     """Batches of an epoch and the network of one way to train."""
     nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(2))[:seeds]
     torch.manual_seed(0)
     if name in THEIRS:
-        layer, trim = THEIRS[name]
+        layer, trim, _ = THEIRS[name]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
             theirs = NeighborLoader(
                 data, [SENDERS] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
             )
         return lambda: iter(theirs), PyGNet(layer, trim=trim)
-    pattern = Compose(AddSelf(), SymmetricNormalize(), ours(batch_size)[name])
+    sampler = ours(batch_size)[name]
+    fixed = (AddSelf(),) if name == GT else (AddSelf(), SymmetricNormalize())
+    pattern = Compose(*fixed, sampler)
     loader = NodeSetLoader(
         data, pattern, LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
     )
-    return lambda: iter(loader), OurNet()
+    return lambda: iter(loader), OurAttention() if name == GT else OurNet()
 
 
-def trainer(batches: Batches, model: PyGNet | OurNet) -> Callable[[], None]:
+def trainer(batches: Batches, model: Net) -> Callable[[], None]:
     """What trains for an epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
@@ -188,7 +231,7 @@ def extra_peak(name: str, graph: Graph, seeds: int, batch_size: int) -> int:
     return resident("VmHWM") - before
 
 
-def work_rows(name: str, batches: Batches, model: PyGNet | OurNet, **about: Any) -> list[Row]:
+def work_rows(name: str, batches: Batches, model: Net, **about: Any) -> list[Row]:
     """Nodes and edges of the batches."""
     drawn = list(batches())
     edges, summed = zip(*map(model.work, drawn), strict=True)
@@ -200,9 +243,7 @@ def work_rows(name: str, batches: Batches, model: PyGNet | OurNet, **about: Any)
     return [Row.of(f"{what}, {name}", of, "1", **about) for what, of in counts.items()]
 
 
-def time_rows(
-    ways: dict[str, tuple[Batches, PyGNet | OurNet]], repeats: int, **about: Any
-) -> list[Row]:
+def time_rows(ways: dict[str, tuple[Batches, Net]], repeats: int, **about: Any) -> list[Row]:
     """Time of an epoch of each way, of its loading alone, and ours as a part of the others'."""
     works: dict[str, Callable[[], object]] = {}
     for name, (batches, model) in ways.items():
@@ -212,9 +253,9 @@ def time_rows(
     rows = [Row.of(f"time of {name}", of, "s", **about) for name, of in times.items()]
     for kind in ("an epoch", "loading an epoch"):
         for name in [n for n in ways if n in THEIRS]:
-            mine = times[f"{kind}, NodeSetLoader, GraphSAGE"]
-            found = ratios(times[f"{kind}, {name}"], mine)
-            what = f"times faster than {name}: {kind}, NodeSetLoader, GraphSAGE"
+            mine = THEIRS[name][2]
+            found = ratios(times[f"{kind}, {name}"], times[f"{kind}, {mine}"])
+            what = f"times faster than {name}: {kind}, {mine}"
             rows.append(Row.of(what, found, "1", **about))
     return rows
 

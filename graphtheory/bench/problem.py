@@ -14,6 +14,7 @@ from graphtheory.bench.facts import Facts
 from graphtheory.bench.finished import Settings
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.options import Options, checked_options, with_options
+from graphtheory.bench.scaling import scaled_rows_are_better
 from graphtheory.bench.spaces import Space, node_space
 from graphtheory.bench.trial import NodeTrial, Outcome, load, run_trial, task_of
 from graphtheory.bench.tuned import is_tuned, tuned_trial
@@ -149,7 +150,7 @@ class NodeProblem(Problem):
 
     def space(self, model: str) -> Space:
         """What the search may choose from, for every model."""
-        space = node_space(self.facts)
+        space = node_space(self.facts).beginning_with(row_scale=self.scales_rows)
         size = NodeTrial("gcn").fitting(self.num_edges).sampling.batch_size
         return space if size is None else space.along("batch_size", size)
 
@@ -157,6 +158,11 @@ class NodeProblem(Problem):
     def facts(self) -> Facts:
         """What its options follow from, by the split of seed 0."""
         return Facts.of(graphs.load(self.name, self.root, split=self.split))
+
+    @cached_property
+    def scales_rows(self) -> bool:
+        """Whether default options scale rows of features: by the validation labels of seed 0."""
+        return scaled_rows_are_better(self.data(0, row_scale=False))
 
     @property
     def num_edges(self) -> int:

@@ -82,6 +82,7 @@ def test_lines_of_another_data_set_or_split_do_not_count(
     log: Path, runs: list[tuple[NodeTrial, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(problem.NodeProblem, "facts", problem.NodeProblem("karate").facts)
+    monkeypatch.setattr(problem.NodeProblem, "scales_rows", False)
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
     (line,) = list(SearchLog(log))

@@ -93,6 +93,7 @@ def test_the_first_draws_of_a_set_of_graphs_have_both_norms() -> None:
 def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for facts in FACTS.values():
         monkeypatch.setattr(NodeProblem, "facts", facts)
+        monkeypatch.setattr(NodeProblem, "scales_rows", False)
         spaces = [NodeProblem(name).space("gt") for name in ("Cora", "Actor", "digits")]
         assert spaces == [node_space(facts)] * 3
     assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
@@ -103,7 +104,6 @@ def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.Mon
 def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
     assert [name for name, facts in FACTS.items() if facts.few_labels] == ["few labels"]
     few, many = (SPACES[name].candidates("gt", 1)[0] for name in ("few labels", "middle"))
-    assert few.row_scale and not many.row_scale
     assert few.network.dropout > many.network.dropout and many.network.residual
     assert many.network.root_weight and not few.network.root_weight
     assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
