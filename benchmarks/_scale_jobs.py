@@ -1,4 +1,4 @@
-"""What `scale.py` trains: networks of one width, each with the batches that it learns from."""
+"""What `scale.py` trains: networks, each with the batches that it learns from."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ from graphtheory.patterns import (
     SymmetricNormalize,
 )
 
-Network = Literal["gt, attention sets", "gcn, LADIES", "gat, full", "gcn, full", "mlp, full"]
+Network = Literal[
+    "gt, attention sets", "gcn, LADIES", "gat, full", "gcn, full", "mlp, full",
+    "gt, full, 3 x 256", "gcn, full, 3 x 256",
+]  # fmt: skip
 NORMALIZED = Compose(AddSelf(), SymmetricNormalize())
 WIDTH, HEADS = 64, 4
+_SMALL = NetworkConfig(hidden=WIDTH, heads=HEADS, layers=2, dropout=0.2)
+_WIDE = NetworkConfig(hidden=256, heads=HEADS, layers=3, dropout=0.5, batch_norm=True)
+_STEPS = {_SMALL: 0.02, _WIDE: 0.005}
 
 
 class SeedTransformer(nn.Module):
@@ -88,7 +94,7 @@ def job_of(network: Network, data: Data, *, batch_size: int, seed: int) -> Job:
         return _node_sets(data, options)
     if network == "gt, attention sets":
         return _attention_sets(data, options)
-    return _full(network.partition(",")[0], data)
+    return _full(network.partition(",")[0], data, _WIDE if "256" in network else _SMALL)
 
 
 def sampled_gcn(data: Data, options: dict[str, Any]) -> tuple[NodeSetLoader, SampledGCN]:
@@ -149,14 +155,13 @@ def _attention_sets(data: Data, options: dict[str, Any]) -> Job:
     )  # fmt: skip
 
 
-def _full(name: str, data: Data) -> Job:
-    config = NetworkConfig(hidden=WIDTH, heads=HEADS, layers=2, dropout=0.2)
+def _full(name: str, data: Data, config: NetworkConfig) -> Job:
     sizes = {"num_features": data.x.size(1), "num_classes": data.num_classes}
     model, pattern = build(name, config, **sizes), pattern_of(name, config)
     graph = pattern(Neighborhood.from_edge_index(data.edge_index, data.num_nodes))
     train, labels = data.train_mask, data.y[data.train_mask]
     return Job(
-        model, 0.02, lambda epoch: [None],
+        model, _STEPS[config], lambda epoch: [None],
         lambda batch: model(data.x, graph)[train], lambda batch: labels,
         lambda: model(data.x, graph),
     )  # fmt: skip

@@ -53,6 +53,7 @@ LARGE = {"num_nodes": 1_700_000, "num_links": 20_000_000}
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000, 3_162_278)
 EPOCHS: dict[Network, int] = {
     "gt, attention sets": 2, "gcn, LADIES": 4, "gat, full": 25, "gcn, full": 25, "mlp, full": 25,
+    "gt, full, 3 x 256": 5, "gcn, full, 3 x 256": 5,
 }  # fmt: skip
 GIB = 2**30
 RETURNED = {  # what making the graph has freed goes back, or steps would live on it unseen
