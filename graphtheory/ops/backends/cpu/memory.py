@@ -15,7 +15,7 @@ from torch import Tensor
 _PAGE = 2**21
 _SMALL = 2**16  # a multiple of small pages, which what lies beyond the last large one takes
 _LARGE = 2**20  # bytes of an output that is worth a room of its own
-_KEPT = 2**26  # bytes that are kept for the next outputs, as many as malloc would keep
+_KEPT = 2**29  # bytes that are kept for the next outputs; malloc would keep 2**26
 _NUMPYS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
