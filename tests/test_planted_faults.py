@@ -192,7 +192,7 @@ def small_number_in_the_denominator(
 
 
 @fault("output")
-def normalised_over_receivers(
+def normalized_over_receivers(
     q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any
 ) -> Tensor:
     def softmax(logits: Tensor, nb: Neighborhood) -> Tensor:

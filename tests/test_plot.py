@@ -1,4 +1,4 @@
-"""Every picture: what it draws is what the rows say, it is labelled, and it can be told apart."""
+"""Every picture: what it draws is what the rows say, it is labeled, and it can be told apart."""
 
 import io
 import math

@@ -27,7 +27,7 @@ from graphtheory.structure import (
 )
 
 Progress = Callable[[str, int, int], None]
-MOMENTS = ("uncentred", "covariance")
+MOMENTS = ("uncentered", "covariance")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
     pooled = plain.sum(0) / size.sum(0).clamp(min=1)
     for name, curve, unit in (
         ("margin", plain.mean(0), "nodes"),
-        ("normalised margin", normalized.mean(0), "1"),
+        ("normalized margin", normalized.mean(0), "1"),
         ("pooled margin", pooled, "1"),
         ("reach", 100 * (size > 0).double().mean(0), "%"),
     ):

@@ -60,9 +60,9 @@ class Tokens(nn.Module):
 
     def __init__(self, what: Semantic, dim: int, like: nn.Parameter) -> None:
         super().__init__()
-        self.centres = what.make_centers()
-        shape = (self.centres.tokens, dim)
-        self.global_centres = nn.Parameter(torch.zeros(shape)) if what.with_global else None
+        self.centers = what.make_centers()
+        shape = (self.centers.tokens, dim)
+        self.global_centers = nn.Parameter(torch.zeros(shape)) if what.with_global else None
         self.to(like.device, like.dtype)
 
 
@@ -158,16 +158,16 @@ class SemanticHooks:
         read, layer, semantic = self.read, self.patched[which], self.read.base.semantic
         prefix, rest = x.tensor_split([read.prefix], 1)
         senders, places = x, torch.arange(x.size(1), device=x.device)[None]
-        none = places.new_full((1, semantic.centres.tokens), -1)
+        none = places.new_full((1, semantic.centers.tokens), -1)
         if which == 0:
-            centers = semantic.centres(rest.flatten(0, 1), Grid(x.size(0), *size))
+            centers = semantic.centers(rest.flatten(0, 1), Grid(x.size(0), *size))
             x = torch.cat([prefix, centers.view(x.size(0), -1, x.size(2))], 1)
         elif patches is not None:
             senders = torch.cat([x, patches], 1)
             places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]
             places = torch.cat([places[:, : read.prefix], none, places[:, read.prefix :]], 1)
-            if semantic.global_centres is not None:
-                x = torch.cat([prefix, rest + semantic.global_centres], 1)
+            if semantic.global_centers is not None:
+                x = torch.cat([prefix, rest + semantic.global_centers], 1)
         rows = torch.cat([places[:, : read.prefix], none], 1)
         if which > 1:
             return read.second(layer, read.first(layer, x, Ask(positions, None, rows, rows)))

@@ -71,12 +71,12 @@ class SwinHooks:
         block, made = self.blocks[which], self.base.semantic
         if which == 0:
             self.patches = x
-            centers = made.centres(x.flatten(0, 1), Grid(x.size(0), *input_dimensions))
+            centers = made.centers(x.flatten(0, 1), Grid(x.size(0), *input_dimensions))
             return _block(block, centers.view(x.size(0), -1, x.size(2)), x, options)
         patches = self.patches
         assert patches is not None
         if which == 1:
-            moved = x if made.global_centres is None else x + made.global_centres
+            moved = x if made.global_centers is None else x + made.global_centers
             return _block(block, moved, torch.cat([x, patches], 1), options)
         if which < len(self.blocks) - 1:
             return _block(block, x, x, options)

@@ -17,13 +17,13 @@ from graphtheory.nn import ConvStem
 
 _UNIT = {"side": 3, "reach": 3, "shortcut": False}  # what no name or shape tells of a unit
 _STEM = r"patch_embed\.proj\."
-_CENTRES = "layers.2.semantic_token2"
+_CENTERS = "layers.2.semantic_token2"
 _RULES: Rules = (
     (_STEM + r"0\.c\.(\w+)", r"stem.layers.0.\1"),
     (_STEM + r"0\.bn\.(\w+)", r"stem.layers.1.\1"),
     (_STEM + r"2\.c\.(\w+)", r"stem.layers.3.\1"),
     (_STEM + r"2\.bn\.(\w+)", r"stem.layers.4.\1"),
-    (_CENTRES, "stages.2.units.0.global_centres"),
+    (_CENTERS, "stages.2.units.0.global_centers"),
 )
 _FIRST_RULES: Rules = (  # of the six blocks of a unit the one on patches in windows
     (r"(norm\d|mlp\.fc\d)\.(\w+)", r"\1.\2"),
@@ -68,8 +68,8 @@ def load_stvit_r(model: STViTRSwin, state: Mapping[str, Tensor]) -> None:
         for i, part in enumerate(convolutions)
     }
     fitted = no_bias | dict(state)
-    if _CENTRES in fitted:
-        fitted[_CENTRES] = _window_by_window(fitted[_CENTRES], units[0])
+    if _CENTERS in fitted:
+        fitted[_CENTERS] = _window_by_window(fitted[_CENTERS], units[0])
     load_renamed(model, fitted, [*_RULES, *_unit_rules(len(units)), *SWIN_RULES])
 
 

@@ -128,12 +128,12 @@ class WindowTokens(Rearranged):
         self.blocks = nn.ModuleList(blocks)
         self.window, self.side, self.reach, self.shortcut = window, side, reach, shortcut
         shape = None if tokens is None else (tokens, blocks[0].attention.dim)
-        self.global_centres = None if shape is None else nn.Parameter(torch.zeros(shape))
+        self.global_centers = None if shape is None else nn.Parameter(torch.zeros(shape))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw G anew."""
-        if self.global_centres is not None:
-            draw_parameter(self.global_centres, generator)
+        if self.global_centers is not None:
+            draw_parameter(self.global_centers, generator)
 
     def sets(self, grid: Grid, device: torch.device) -> DumbbellSets:
         """Who attends to whom."""
@@ -163,11 +163,11 @@ class WindowTokens(Rearranged):
         residual = None if self.shortcut else torch.zeros_like(centers)
         tokens = near(centers, sets.of_near, senders=senders, residual=residual, **options)
         senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
-        if self.global_centres is not None:
-            made, learned = len(tokens) // max(grid.count, 1), len(self.global_centres)
+        if self.global_centers is not None:
+            made, learned = len(tokens) // max(grid.count, 1), len(self.global_centers)
             if made != learned:
                 raise ValueError(f"images: of {made} semantic tokens, expected {learned} as G has")
-            tokens = tokens + self.global_centres.repeat(grid.count, 1)
+            tokens = tokens + self.global_centers.repeat(grid.count, 1)
         tokens = both(tokens, sets.of_both, senders=senders, **options)
         for i, block in enumerate(rest[:others]):
             tokens = block(tokens, sets.among if i % 2 else sets.within, **options)

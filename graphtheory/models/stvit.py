@@ -70,7 +70,7 @@ class STViT(nn.Module):
         super().__init__()
         dim = embed.patch.dim
         self.embed, self.base, self.semantic = embed, nn.ModuleList(base), semantic
-        self.position = NoPosition(semantic.centres, dim) if position is None else position
+        self.position = NoPosition(semantic.centers, dim) if position is None else position
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
         self.reset_parameters()
 
@@ -94,7 +94,7 @@ class STViT(nn.Module):
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Normalized semantic tokens [B, M, dim]."""
         x, grid = self.patches(images, generator=generator)
-        count, tokens = grid.count, self.semantic.centres.tokens
+        count, tokens = grid.count, self.semantic.centers.tokens
         of_patches, of_both = (
             token_bipartite(count, tokens, senders, x.device)
             for senders in (grid.size, tokens + grid.size)
@@ -123,7 +123,7 @@ class STViT(nn.Module):
 
         A row has a sum below 1: the rest went to semantic tokens.
         """
-        layers, tokens = len(self.semantic.blocks), self.semantic.centres.tokens
+        layers, tokens = len(self.semantic.blocks), self.semantic.centers.tokens
         found = self.attention_maps(images)[len(self.base) + layers - 1].weights
         weights = found.view(len(images), tokens, -1, found.size(1)).permute(0, 3, 1, 2)
         return weights[..., tokens:] if layers > 1 else weights
@@ -131,7 +131,7 @@ class STViT(nn.Module):
     def _among_tokens(self, count: int, device: torch.device) -> tuple[Neighborhood, Tensor | None]:
         """The sets of semantic tokens and, if they know it, where they lie to each other."""
         if not isinstance(self.position, RelativePosition):
-            return token_cliques(count, self.semantic.centres.tokens, device), None
+            return token_cliques(count, self.semantic.centers.tokens, device), None
         side = self.position.side
         whole = token_windows(Grid(count, side, side), side, 0, device)  # in the order of nodes
         return whole.neighborhood, whole.relative

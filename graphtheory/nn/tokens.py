@@ -51,16 +51,16 @@ class SemanticTokens(nn.Module):
         least = 2 if with_global or residual_of_centers else 1
         if len(blocks) < least:
             raise ValueError(f"blocks: got {len(blocks)}, expected at least {least}")
-        self.centres, self.blocks = centers, nn.ModuleList(blocks)
+        self.centers, self.blocks = centers, nn.ModuleList(blocks)
         self.residual_of_centers = residual_of_centers
         shape = (centers.tokens, blocks[0].attention.dim)
-        self.global_centres = nn.Parameter(torch.zeros(shape)) if with_global else None
+        self.global_centers = nn.Parameter(torch.zeros(shape)) if with_global else None
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw G and learned centers anew."""
-        self.centres.reset_parameters(generator)
-        if self.global_centres is not None:
-            draw_parameter(self.global_centres, generator)
+        self.centers.reset_parameters(generator)
+        if self.global_centers is not None:
+            draw_parameter(self.global_centers, generator)
 
     def forward(
         self,
@@ -72,13 +72,13 @@ class SemanticTokens(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Semantic tokens; blocks of M receivers, with N senders, then with M + N of them."""
-        centers = self.centres(x, grid)
+        centers = self.centers(x, grid)
         options = {"images": grid.count, "generator": generator}
         tokens = self.blocks[0](centers, of_patches, senders=x, **options)
         for i, block in enumerate(self.blocks[1:]):
             query, residual = tokens, centers if self.residual_of_centers and i == 0 else None
-            if self.global_centres is not None and i == 0:
-                query = tokens + self.global_centres.repeat(grid.count, 1)
+            if self.global_centers is not None and i == 0:
+                query = tokens + self.global_centers.repeat(grid.count, 1)
             senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
             tokens = block(query, of_both, senders=senders, residual=residual, **options)
         return tokens

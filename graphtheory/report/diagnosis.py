@@ -11,10 +11,9 @@ from graphtheory.bench.rows import Environment, Row
 from graphtheory.report.page import Page
 from graphtheory.report.table import Table, pairs
 
-_MARGINS = ("margin", "normalised margin", "pooled margin")
+_MARGINS = ("margin", "normalized margin", "pooled margin")
 REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
 NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
-_SPELLED = {"uncentred": "uncentered", "normalised": "normalized"}  # rows keep their first names
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,6 @@ class Printed:
     table: Table
 
 
-def spelled(text: str) -> str:
-    """The name of a row or of one of its parameters as people read it."""
-    for name, shown in _SPELLED.items():
-        text = text.replace(name, shown)
-    return text
-
-
 def margin_table(rows: Sequence[Row]) -> Table:
     """Average margins over the distance, in the rings N_z."""
     value = {
@@ -52,7 +44,7 @@ def margin_table(rows: Sequence[Row]) -> Table:
     hops = sorted({z for _, _, z in value})
     return Table(
         "Winning margin over the distance",
-        ("z", *(spelled(f"{name}, {moment}") for name, moment in columns[:-1]), "reach (%)"),
+        ("z", *(f"{name}, {moment}" for name, moment in columns[:-1]), "reach (%)"),
         [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops],
         note="Reach: nodes that have any node at distance z.",
     )
@@ -64,11 +56,11 @@ def core_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         if row.name.startswith("core distance by "):
             p = row.parameters
-            where = (spelled(p["moment"]), REGIONS[p["region"]])
+            where = (p["moment"], REGIONS[p["region"]])
             hops.setdefault(where, []).append(f"{row.value:.0f}")
     return Table(
         "Core distance z_m (hops): where the average margin is largest",
-        ("discriminative by", "counted in", *map(spelled, _MARGINS)),
+        ("discriminative by", "counted in", *_MARGINS),
         [(*where, *found) for where, found in hops.items()],
         words=2,
         note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalized: divided "
@@ -83,7 +75,7 @@ def positive_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         if row.name == "positive margin":
             p = row.parameters
-            where = (spelled(p["moment"]), REGIONS[p["region"]], str(p["distance"]))
+            where = (p["moment"], REGIONS[p["region"]], str(p["distance"]))
             shares.setdefault(where, {})[p["nodes"]] = f"{row.value:.2f}"
     return Table(
         "Nodes with a margin above 0 (%)",
@@ -177,7 +169,7 @@ def _share_series(
     own = [row for row in rows if row.name == "discriminative share"]
     for moment in dict.fromkeys(row.parameters["moment"] for row in own):
         mine = [row for row in own if row.parameters["moment"] == moment]
-        yield spelled(moment), {row.parameters["group"]: row.value for row in mine}
+        yield moment, {row.parameters["group"]: row.value for row in mine}
     if own and printed is not None:
         yield printed.name, dict(enumerate(printed.shares, 1))
 
@@ -189,4 +181,4 @@ def _is_curve(row: Row) -> bool:
 def _margin(row: Row) -> dict[str, Any]:
     p = row.parameters
     series = f"{row.name.removesuffix(' margin')}, {p['moment']}"
-    return {"series": spelled(series), "distance": p["distance"], "margin": row.value}
+    return {"series": series, "distance": p["distance"], "margin": row.value}

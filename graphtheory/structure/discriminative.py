@@ -18,7 +18,7 @@ def discriminative_nodes(
     x: Tensor,
     label: Tensor,
     *,
-    moment: Literal["uncentred", "covariance"] = "uncentred",
+    moment: Literal["uncentered", "covariance"] = "uncentered",
     num_directions: int = 3,
     angle: float = math.pi / 4,
 ) -> Tensor:
@@ -35,7 +35,7 @@ def discriminative_nodes(
     Args:
         x: Features [N, d], floating and finite, dense or sparse.
         label: Class of every node, int64 [N], 0 or more.
-        moment: "uncentred" takes the eigenvectors of X^T X, "covariance" those of X^T X after the
+        moment: "uncentered" takes the eigenvectors of X^T X, "covariance" those of X^T X after the
             mean of the class is subtracted. Both represent the features as given.
         num_directions: Number of eigenvectors, 1..d.
         angle: Radians, in (0, pi].
@@ -154,8 +154,8 @@ def _check(x: Tensor, label: Tensor, moment: str, num_directions: int, angle: fl
         raise ValueError("x: holds nan or infinity, expected finite features")
     if len(label) and int(label.min()) < 0:
         raise ValueError(f"label: smallest is {int(label.min())}, expected 0 or more")
-    if moment not in ("uncentred", "covariance"):
-        raise ValueError(f"moment: got {moment!r}, expected 'uncentred' or 'covariance'")
+    if moment not in ("uncentered", "covariance"):
+        raise ValueError(f"moment: got {moment!r}, expected 'uncentered' or 'covariance'")
     if not 1 <= num_directions <= x.size(1):
         raise ValueError(f"num_directions: got {num_directions}, expected 1..{x.size(1)}")
     if not 0 < angle <= math.pi:

@@ -31,14 +31,14 @@ def value(rows: list[Row], name: str, **parameters: Any) -> float:
 def test_numbers_of_a_path(on_path: None) -> None:
     rows = Diagnosis("karate", max_distance=3).run()
     assert [value(rows, name) for name in ("nodes", "edges", "classes", "features")] == [4, 3, 2, 3]
-    where = {"moment": "uncentred", "region": "ring"}
-    assert [value(rows, "discriminative share", moment="uncentred", group=c) for c in (1, 2)] == [
+    where = {"moment": "uncentered", "region": "ring"}
+    assert [value(rows, "discriminative share", moment="uncentered", group=c) for c in (1, 2)] == [
         100, 100,
     ]  # fmt: skip
     # Own class minus the other: node 0 has 1, node 1 has 1 - 1, node 2 has 0 - 2, node 3 has -1.
     assert value(rows, "margin", **where, distance=1) == pytest.approx((1 + 0 - 2 - 1) / 4)
     # Divided by 1, 2, 2, 1 neighbors; pooled: the sums.
-    assert value(rows, "normalised margin", **where, distance=1) == pytest.approx(-1 / 4)
+    assert value(rows, "normalized margin", **where, distance=1) == pytest.approx(-1 / 4)
     assert value(rows, "pooled margin", **where, distance=1) == pytest.approx(-2 / 6)
     assert value(rows, "reach", **where, distance=3) == 50
     # At distance 3 nodes 0 and 3 see each other.
@@ -53,7 +53,7 @@ def test_numbers_of_a_path(on_path: None) -> None:
 
 def test_directed_distances_follow_the_edges(on_path: None) -> None:
     rows = Diagnosis("karate", max_distance=2, directed=True).run()
-    where = {"moment": "uncentred", "region": "ring"}
+    where = {"moment": "uncentered", "region": "ring"}
     assert value(rows, "reach", **where, distance=1) == 75  # nothing reaches node 0
     # Node 1 hears 0, node 2 hears 1, node 3 hears 2.
     assert value(rows, "margin", **where, distance=1) == pytest.approx((1 - 1 - 1) / 4)
@@ -73,7 +73,7 @@ def test_unlabeled_nodes_count_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     half.y = torch.tensor([0, -1, 1, 0])
     monkeypatch.setattr(graphs, "load", lambda *args, **options: half)
     rows = Diagnosis("karate", max_distance=3).run()
-    where = {"moment": "uncentred", "region": "ring"}
+    where = {"moment": "uncentered", "region": "ring"}
     assert value(rows, "reach", **where, distance=3) == pytest.approx(200 / 3)
     # Node 2 hears 3 of the other class, node 3 hears 2 of the other.
     assert value(rows, "margin", **where, distance=1) == pytest.approx(-2 / 3)
@@ -85,7 +85,7 @@ def test_features_of_unlabeled_nodes_shape_no_class(monkeypatch: pytest.MonkeyPa
     crowd.y = torch.cat([PATH.y, torch.full((9,), -1)])
     monkeypatch.setattr(graphs, "load", lambda *args, **options: crowd)
     rows = Diagnosis("karate", max_distance=1).run()
-    assert value(rows, "discriminative share", moment="uncentred", group=1) == 100
+    assert value(rows, "discriminative share", moment="uncentered", group=1) == 100
 
 
 def test_moments_can_be_chosen(on_path: None) -> None:
@@ -118,9 +118,9 @@ def test_cora_under_both_definitions(data_root: Path) -> None:
             for r in rows
             if r.name == "discriminative share" and r.parameters["moment"] == m
         ]
-        for m in ("uncentred", "covariance")
+        for m in ("uncentered", "covariance")
     }
-    assert shares["uncentred"][0] == pytest.approx(82.05, abs=0.01)
+    assert shares["uncentered"][0] == pytest.approx(82.05, abs=0.01)
     assert max(shares["covariance"]) < 60
-    where = {"moment": "uncentred", "region": "ring"}
-    assert value(rows, "core distance by normalised margin", **where) == 1
+    where = {"moment": "uncentered", "region": "ring"}
+    assert value(rows, "core distance by normalized margin", **where) == 1

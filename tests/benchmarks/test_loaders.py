@@ -48,7 +48,7 @@ def test_what_a_way_sums_over_is_counted(loaders: ModuleType) -> None:
 
 def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
     if not loaders.can_draw():
-        pytest.skip("PyG samples neighbours with torch-sparse or pyg-lib")
+        pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
     data = loaders.data_of("small")
     names = (loaders.SAGE, loaders.GT, *loaders.THEIRS)
     batches, model = loaders.way("NeighborLoader, SAGEConv, trimmed", data, 40, 10)

@@ -47,7 +47,7 @@ def _hub(n: int) -> Neighborhood:
     return Neighborhood.from_edge_index(torch.stack([everyone, torch.zeros_like(everyone)]), n)
 
 
-# Nodes -> a neighbourhood. Duplicates, loops, isolated nodes and empty rows come with "random".
+# Nodes -> a neighborhood. Duplicates, loops, isolated nodes and empty rows come with "random".
 GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "random": lambda n: _random(n, n, 3 * n),
     "ids of 32 bits": lambda n: _random(n, n, 3 * n).to_int32(),
@@ -209,7 +209,7 @@ def assert_conforms(
 
     Args:
         attention: Takes what `ops.attention` takes.
-        nb: The neighbourhood.
+        nb: The neighborhood.
         inputs: Of any floating type.
         dropout: Probability; the mask is the one of the library's counter.
         tolerance: Largest error relative to the largest true entry, for float32 and float64.

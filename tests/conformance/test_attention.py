@@ -176,7 +176,7 @@ def test_nan_stays_where_it_is(backend: str) -> None:
         assert torch.equal(after[elsewhere], before[elsewhere])
 
 
-def relabelled(nb: Neighborhood, order: Tensor) -> Neighborhood:
+def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:
     """The graph in which node order[i] of `nb` is called i."""
     name = torch.empty_like(order)
     name[order] = torch.arange(len(order))
@@ -190,7 +190,7 @@ def test_names_of_nodes_do_not_matter(backend: str, generator: torch.Generator) 
     order = torch.randperm(63, generator=generator)
     plain = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
     leaves = [t[order] for t in (inputs.query, inputs.key, inputs.value)]
-    out = ops.attention(*leaves, relabelled(nb, order), backend=backend)
+    out = ops.attention(*leaves, relabeled(nb, order), backend=backend)
     torch.testing.assert_close(out, plain[order], rtol=1e-5, atol=1e-6)
 
 

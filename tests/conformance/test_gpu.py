@@ -161,7 +161,7 @@ def test_additive_score(edge_dim: int) -> None:
         torch.testing.assert_close(mine.cpu(), true)
 
 
-# Of blocks: neighbourhood, heads, head_dim, k.
+# Of blocks: neighborhood, heads, head_dim, k.
 BLOCKS = {
     "images": (cliques([197, 197]), 2, 64, 100),
     "small": (bipartite([5] * 3, [7] * 3), 3, 1, 4),

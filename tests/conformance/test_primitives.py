@@ -16,7 +16,7 @@ from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error,
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-# Shapes of an operation's two tensors, from (neighbourhood, heads, head_dim).
+# Shapes of an operation's two tensors, from (neighborhood, heads, head_dim).
 SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
     "edge_dot": lambda nb, h, d: [(nb.num_dst, h, d), (nb.num_src, h, d)],
     "edge_softmax": lambda nb, h, d: [(nb.num_edges, h)],

@@ -1,4 +1,4 @@
-"""Neighbourhoods from sizes and from lists of one length."""
+"""Neighborhoods from sizes and from lists of one length."""
 
 from __future__ import annotations
 

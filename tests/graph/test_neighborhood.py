@@ -1,4 +1,4 @@
-"""The neighbourhood: what it holds, how it is narrowed, moved and turned, and what it refuses."""
+"""The neighborhood: what it holds, how it is narrowed, moved and turned, and what it refuses."""
 
 from __future__ import annotations
 

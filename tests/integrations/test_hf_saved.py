@@ -53,7 +53,7 @@ def test_rule_and_trained_tokens_come_back(what: Any, zoo: ModuleType, tmp_path:
     model, config = zoo.tiny("ViT"), zoo.tiny("ViT").config.to_dict()
     apply(model, what)
     if isinstance(what, Semantic):
-        nn.init.normal_(model.vit.semantic.global_centres)
+        nn.init.normal_(model.vit.semantic.global_centers)
     before = logits(model, zoo)
     model.save_pretrained(tmp_path)
     assert "graphtheory" not in model.config.to_dict()
@@ -162,7 +162,7 @@ def test_optimizers_made_before_semantic_tokens_are_named(zoo: ModuleType) -> No
     early = torch.optim.AdamW(model.parameters())
     apply(other, Semantic(4, base=0))
     apply(model, Merge(2))
-    with pytest.warns(UserWarning, match=r"this AdamW was made before .* semantic.global_centres"):
+    with pytest.warns(UserWarning, match=r"this AdamW was made before .* semantic.global_centers"):
         apply(model, Semantic(4, base=0))
     del early
     undo(model)

@@ -57,8 +57,8 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back(name: str) -> N
     before, names = model(pixels()).logits, set(model.state_dict())
     apply(model, Semantic(tokens=9, base=1))
     base = model.base_model
-    assert set(model.state_dict()) - names == {f"{model.base_model_prefix}.semantic.global_centres"}
-    nn.init.normal_(base.semantic.global_centres)
+    assert set(model.state_dict()) - names == {f"{model.base_model_prefix}.semantic.global_centers"}
+    nn.init.normal_(base.semantic.global_centers)
     first, second, third, last = base.layers
     x = base.embeddings(pixels())
     x = plain(first, x, x)
@@ -66,7 +66,7 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back(name: str) -> N
     start = F.adaptive_avg_pool2d(maps, 3).flatten(2).transpose(1, 2)
     found = plain(second, torch.cat([x[:, :prefix], start], 1), x)
     moved = found.clone()
-    moved[:, prefix:] += base.semantic.global_centres
+    moved[:, prefix:] += base.semantic.global_centers
     found = plain(third, moved, torch.cat([found, x[:, prefix:]], 1))
     wanted = base.layernorm(plain(last, found, found))
     torch.testing.assert_close(base(pixels()).last_hidden_state, wanted, atol=1e-5, rtol=1e-5)
@@ -94,7 +94,7 @@ def test_images_of_other_sizes_and_centers_that_learn() -> None:
         for parameter in other.base_model.parameters():
             parameter.zero_()
         torch.testing.assert_close(model(pixels(16, 32), interpolate_pos_encoding=True).logits, out)
-    assert model.vit.semantic.centres(torch.zeros(32, 16), Grid(1, 4, 8)).shape == (4, 16)
+    assert model.vit.semantic.centers(torch.zeros(32, 16), Grid(1, 4, 8)).shape == (4, 16)
 
 
 def test_one_of_each_kind_at_a_time() -> None:

@@ -51,9 +51,9 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back() -> None:
     model = made()
     before, names = model(pixels()).logits, set(model.state_dict())
     apply(model, Semantic(tokens=9, base=1))
-    assert set(model.state_dict()) - names == {"swin.semantic.global_centres"}
+    assert set(model.state_dict()) - names == {"swin.semantic.global_centers"}
     base = model.swin
-    nn.init.normal_(base.semantic.global_centres)
+    nn.init.normal_(base.semantic.global_centers)
     x, size = base.embeddings(pixels())
     x = base.encoder.layers[0](x, size)[0]
     stage = base.encoder.layers[1]
@@ -61,7 +61,7 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back() -> None:
     x = first(x, (8, 8))[0]
     start = F.adaptive_avg_pool2d(x.transpose(1, 2).unflatten(2, (8, 8)), 3)
     tokens = plain(making, start.flatten(2).transpose(1, 2), x)
-    tokens = plain(again, tokens + base.semantic.global_centres, torch.cat([tokens, x], 1))
+    tokens = plain(again, tokens + base.semantic.global_centers, torch.cat([tokens, x], 1))
     tokens = plain(among, tokens, tokens)
     wanted = base.layernorm(plain(back, x, tokens))
     found = base(pixels())

@@ -195,7 +195,7 @@ def test_the_published_names_give_the_published_outputs(centers: bool) -> None:
     for (found, _), wanted in zip(model.features(images), stages, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
     if centers:
-        learned = model.stages[2].units[0].global_centres
+        learned = model.stages[2].units[0].global_centers
         learned.copy_(given["layers.2.semantic_token2"][0])  # not window by window
         assert (model.features(images)[2][0] - stages[2]).abs().max() > 0.01
 
@@ -242,9 +242,9 @@ def test_centers_of_another_number_and_other_units_are_refused() -> None:
     given = state(centers=True)
     for shape in ((1, 35, 4 * DIM), (1, 81, 4 * DIM), (4 * DIM,)):
         other = given | {"layers.2.semantic_token2": torch.zeros(shape)}
-        with pytest.raises(ValueError, match=r"other shapes: .*global_centres \(.*\) for \(36, 32"):
+        with pytest.raises(ValueError, match=r"other shapes: .*global_centers \(.*\) for \(36, 32"):
             load_stvit_r(ours(centers=True), other)
-    with pytest.raises(ValueError, match=r"missing: stages\.2\.units\.0\.global_centres"):
+    with pytest.raises(ValueError, match=r"missing: stages\.2\.units\.0\.global_centers"):
         load_stvit_r(ours(centers=True), state(centers=False))
     two = stvit_r_swin(DIM, 1, units=UNITS, out_channels=5, side=2)
     with pytest.raises(ValueError, match=r"model: its units have .*'side': 2.* expected .*: 3"):

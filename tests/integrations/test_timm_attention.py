@@ -305,12 +305,12 @@ def test_semantic_tokens_by_the_formulas_and_with_the_nearest(name: str) -> None
     first = torch.cat([t.expand(2, -1, -1) for t in (model.cls_token, model.dist_token)], 1)
     x = plain(model.blocks[0], *[torch.cat([first, x], 1) + model.pos_embed] * 2)
     apply(model, Semantic(tokens=9, base=1))
-    assert set(model.state_dict()) - names == {"semantic.global_centres"}
-    nn.init.normal_(model.semantic.global_centres)
+    assert set(model.state_dict()) - names == {"semantic.global_centers"}
+    nn.init.normal_(model.semantic.global_centers)
     start = AveragePool(3)(x[:, 2:].flatten(0, 1), Grid(2, 6, 6)).view(2, 9, DIM)
     tokens = plain(model.blocks[1], torch.cat([x[:, :2], start], 1), x)
     moved = tokens.clone()
-    moved[:, 2:] += model.semantic.global_centres
+    moved[:, 2:] += model.semantic.global_centers
     tokens = plain(model.blocks[2], moved, torch.cat([tokens, x[:, 2:]], 1))
     end = model.norm(tokens)
     wanted = (model.head(end[:, 0]) + model.head_dist(end[:, 1])) / 2

@@ -52,7 +52,7 @@ def test_equal_to_the_formulas_in_plain_torch(shortcut: bool) -> None:
     near = torch.cat([centers, windows_of(maps, 10, 4)], 1)
     a, b, c, d, e = made.blocks
     tokens = plain(a, centers, near, centers if shortcut else 0.0).view(2, 36, DIM)
-    query = tokens + made.global_centres
+    query = tokens + made.global_centers
     tokens = plain(b, query, torch.cat([tokens, x], 1), query).view(8, 9, DIM)
     tokens = plain(c, tokens, tokens, tokens).view(2, 36, DIM)
     tokens = plain(d, tokens, tokens, tokens)

@@ -23,7 +23,7 @@ def test_named_models_have_the_layout_of_the_paper() -> None:
         assert [len(p) for p in parts] == [4, 2, 6] and model.embed.prefix.size(0) == 0
         attention = model.semantic.blocks[1].attention
         assert (attention.dim, attention.heads) == (dim, heads)
-        assert model.semantic.global_centres.shape == (16, dim)
+        assert model.semantic.global_centers.shape == (16, dim)
     assert [len(p) for p in (lv.base, lv.semantic.blocks, lv.blocks)] == [5, 2, 9]
     rates = [b.drop_path.p for part in parts for b in part]
     assert rates == models.vit.depth_rates(0.1, 12)

@@ -42,9 +42,9 @@ def plain(block: Block, query: Tensor, senders: Tensor, residual: Tensor) -> Ten
 def test_equal_to_the_formulas_in_plain_torch(residual_of_centers: bool) -> None:
     made, x = layers(residual_of_centers=residual_of_centers), torch.randn(32, DIM).double()
     patches = x.view(IMAGES, PATCHES, DIM)
-    centers = made.centres(x, GRID).view(IMAGES, TOKENS, DIM)
+    centers = made.centers(x, GRID).view(IMAGES, TOKENS, DIM)
     first = plain(made.blocks[0], centers, patches, centers)
-    query = first + made.global_centres
+    query = first + made.global_centers
     senders = torch.cat([first, patches], 1)
     wanted = plain(made.blocks[1], query, senders, centers if residual_of_centers else query)
     torch.testing.assert_close(run(made, x), wanted.flatten(0, 1))
@@ -61,13 +61,13 @@ def test_global_centers_are_in_the_query_alone() -> None:
     both = both.view(IMAGES, TOKENS + PATCHES, DIM)
     torch.testing.assert_close(both[:, TOKENS:].flatten(0, 1), patches)
     shift = query.view(IMAGES, TOKENS, DIM) - both[:, :TOKENS]
-    torch.testing.assert_close(shift, made.global_centres.expand(IMAGES, -1, -1))
+    torch.testing.assert_close(shift, made.global_centers.expand(IMAGES, -1, -1))
 
 
 def test_order_of_patches_does_not_matter_once_the_centers_are_given() -> None:
     made, x = layers(3), torch.randn(32, DIM).double()
-    centers, order = made.centres(x, GRID), torch.randperm(PATCHES)
-    made.centres.forward = lambda x, grid: centers
+    centers, order = made.centers(x, GRID), torch.randperm(PATCHES)
+    made.centers.forward = lambda x, grid: centers
     moved = x.view(IMAGES, PATCHES, DIM)[:, order].flatten(0, 1)
     torch.testing.assert_close(run(made, moved), run(made, x))
     swapped = x.view(IMAGES, PATCHES, DIM).flip(0).flatten(0, 1)  # of the other image: that matters

@@ -25,7 +25,7 @@ def test_the_share_and_the_scale_are_right(p: float) -> None:
     assert (by_head - (1 - p)).abs().max() < 4 * 2 * sigma
 
 
-def test_neighbours_and_seeds_are_independent() -> None:
+def test_neighbors_and_seeds_are_independent() -> None:
     like = torch.empty(200_000, 1)
     here = dropout_factor(0.5, SEED, like) > 0
     other = dropout_factor(0.5, SEED + 1, like) > 0

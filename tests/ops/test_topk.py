@@ -172,7 +172,7 @@ def test_dropout_drops_the_same_everywhere(bias: str, p: float) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_row_without_neighbours_gives_zeros(backend: str) -> None:
+def test_a_row_without_neighbors_gives_zeros(backend: str) -> None:
     nb = cliques([4, 4])
     inputs = draw_inputs(nb, 1, 3, "edges", torch.float64)
     barred = inputs.bias.detach().clone()

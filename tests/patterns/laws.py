@@ -82,7 +82,7 @@ def pairs(nb: Neighborhood) -> set[tuple[float, ...]]:
     return set(zip(*(c.tolist() for c in columns), strict=True))
 
 
-def relabelled(nb: Neighborhood, name: Tensor) -> Neighborhood:
+def relabeled(nb: Neighborhood, name: Tensor) -> Neighborhood:
     """Node i is called name[i]."""
     return Neighborhood.from_edge_index(name[nb.edge_index()], nb.num_dst, weight=nb.weight)
 
@@ -195,7 +195,7 @@ def follows_names(pattern: Pattern, graph: Neighborhood) -> None:
     name = torch.randperm(graph.num_dst, generator=source(2))
     out = pattern(graph)
     renamed = {(int(name[s]), int(name[r]), *rest) for s, r, *rest in map(tuple, pairs(out))}
-    assert pairs(pattern(relabelled(graph, name))) == renamed
+    assert pairs(pattern(relabeled(graph, name))) == renamed
 
 
 def attention_on(nb: Neighborhood, backend: str) -> list[Tensor]:

@@ -79,7 +79,7 @@ def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
         pattern(two_by_three)
 
 
-def test_sample_narrows_a_bipartite_neighbourhood() -> None:
+def test_sample_narrows_a_bipartite_neighborhood() -> None:
     drawn = Sample(2)(bipartite([2], [3]), generator=source())
     assert isinstance(drawn, Neighborhood)
     assert drawn.degree().tolist() == [2, 2] and drawn.num_src == 3

@@ -33,7 +33,7 @@ def test_only_rows_in_use_count_and_are_filled() -> None:
     torch.testing.assert_close(mean, whole, atol=0.15, rtol=0)
 
 
-def test_normalised_rows_sum_to_one_and_their_mean_is_estimated() -> None:
+def test_normalized_rows_sum_to_one_and_their_mean_is_estimated() -> None:
     nb = CLIQUE.replace(weight=CLIQUE.weight.abs())
     pattern = LADIES(count=3, normalize=True)
     drawn = pattern(nb, generator=source())

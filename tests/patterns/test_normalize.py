@@ -37,8 +37,8 @@ def test_gradient_reaches_the_given_weights() -> None:
     drawn = torch.Generator().manual_seed(0)
     weight = torch.rand(4, generator=drawn, dtype=torch.float64).requires_grad_()
 
-    def normalised(weight: torch.Tensor) -> torch.Tensor:
+    def normalized(weight: torch.Tensor) -> torch.Tensor:
         edges = torch.tensor([[0, 1, 2, 0], [1, 0, 1, 2]])
         return SymmetricNormalize()(Neighborhood.from_edge_index(edges, 3, weight=weight)).weight
 
-    assert torch.autograd.gradcheck(normalised, weight)
+    assert torch.autograd.gradcheck(normalized, weight)

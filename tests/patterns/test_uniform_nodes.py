@@ -18,7 +18,7 @@ def test_one_degree_group_is_the_same_pattern() -> None:
     assert pairs(one) == pairs(DegreeGroups(share=0.6)(nb, generator=source()))
 
 
-def test_senders_of_a_bipartite_neighbourhood() -> None:
+def test_senders_of_a_bipartite_neighborhood() -> None:
     drawn = UniformNodes(count=2)(bipartite([2], [5]), generator=source())
     assert drawn.degree().tolist() == [2, 2] and drawn.weight.tolist() == [2.5] * 4
 

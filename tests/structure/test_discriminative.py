@@ -24,7 +24,7 @@ def by_eigenvectors(x, label, moment, num_directions, angle):
     return found
 
 
-@pytest.mark.parametrize("moment", ["uncentred", "covariance"])
+@pytest.mark.parametrize("moment", ["uncentered", "covariance"])
 @pytest.mark.parametrize(("num_directions", "angle"), [(3, math.pi / 4), (1, 0.5), (5, 1.2)])
 def test_nodes_follow_the_definition(moment, num_directions, angle, generator):
     x = torch.randn(200, 6, generator=generator) + torch.tensor([1.0, 0.5, 0, 0, 0, 0])
@@ -37,7 +37,7 @@ def test_nodes_follow_the_definition(moment, num_directions, angle, generator):
     assert 0.05 < found.double().mean() < 0.95 or num_directions == 1
 
 
-@pytest.mark.parametrize("moment", ["uncentred", "covariance"])
+@pytest.mark.parametrize("moment", ["uncentered", "covariance"])
 def test_wide_and_sparse_features_give_the_same_nodes(moment, generator):
     x = (torch.rand(400, 150, generator=generator) < 0.1).float()
     x += (torch.rand(400, 150, generator=generator) < 0.5) * (torch.arange(150) < 12)
@@ -79,16 +79,16 @@ def shares(x, label, moment):
 def test_table_b1_of_cora(data_root, cache):
     x, label = cora(data_root, cache)
     printed = torch.tensor([82.05, 88.02, 82.54, 78.12, 78.17, 83.56, 76.11])
-    uncentred = shares(x, label, "uncentred")
-    assert uncentred == [82.05, 90.78, 82.3, 76.53, 76.76, 83.22, 75.56]
-    assert float((torch.tensor(uncentred) - printed).abs().mean()) < 1
-    centred = shares(x, label, "covariance")
-    assert float((torch.tensor(centred) - printed).abs().mean()) > 30
+    uncentered = shares(x, label, "uncentered")
+    assert uncentered == [82.05, 90.78, 82.3, 76.53, 76.76, 83.22, 75.56]
+    assert float((torch.tensor(uncentered) - printed).abs().mean()) < 1
+    centered = shares(x, label, "covariance")
+    assert float((torch.tensor(centered) - printed).abs().mean()) > 30
     balance = class_balance(label)
     assert [round(value, 2) for value in balance] == [386.86, 431.14, 520.38]
 
 
-def test_balance_counts_empty_classes_and_skips_the_unlabelled():
+def test_balance_counts_empty_classes_and_skips_the_unlabeled():
     balance = class_balance(torch.tensor([0, 0, 3, -1, -1]))
     assert balance.mean == 0.75 and balance.largest_gap == 1.25
     assert balance.bound == pytest.approx(10 * math.sqrt(3))
@@ -106,7 +106,7 @@ def test_balance_counts_empty_classes_and_skips_the_unlabelled():
         ({"x": torch.full((4, 3), math.inf).to_sparse()}, ValueError, "x: holds nan"),
         ({"label": torch.ones(4)}, TypeError, "label: dtype"),
         ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
-        ({"moment": "centred"}, ValueError, "moment: got 'centred'"),
+        ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
         ({"num_directions": 4}, ValueError, r"num_directions: got 4, expected 1\.\.3"),
         ({"angle": 0.0}, ValueError, r"angle: got 0\.0"),
     ],

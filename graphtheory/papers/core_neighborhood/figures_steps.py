@@ -23,7 +23,7 @@ from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.stats import means
 from graphtheory.report.table import Table
 
-_NODES = {"mass": "all labelled nodes", "decisive": "discriminative", "other": "others"}
+_NODES = {"mass": "all labeled nodes", "decisive": "discriminative", "other": "others"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,7 @@ _NO_FEATURES = Diagnosed(moments=())
 FIGURES = (
     _table(
         "fig-b-5", "winning margin over the distance",
-        Printed("fig. B.5", ("normalised margin", "pooled margin", "reach"), "margin"),
+        Printed("fig. B.5", ("normalized margin", "pooled margin", "reach"), "margin"),
         Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
     ),
     _shares("table-b-1", "B.1", "Cora"),

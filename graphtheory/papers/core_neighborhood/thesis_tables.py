@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from graphtheory.bench.rows import Row
-from graphtheory.report.diagnosis import NODES, REGIONS, Printed, spelled
+from graphtheory.report.diagnosis import NODES, REGIONS, Printed
 from graphtheory.report.table import Table
 
 PRINTED: dict[str, dict[str, Any]] = {
@@ -131,7 +131,7 @@ def _shares(rows: list[Row], dataset: str, printed: dict[str, Any]) -> list[Comp
         found = [r.value for r in _select(rows, "discriminative share", moment=moment)]
         gap = fmean(abs(a - b) for a, b in zip(found, printed["share"], strict=True))
         here, there = (f"{fmean(shares):.2f}" for shares in (found, printed["share"]))
-        what = f"discriminative nodes, mean over classes (%), {spelled(moment)}"
+        what = f"discriminative nodes, mean over classes (%), {moment}"
         out.append(Compared(_SHARES[dataset], what, here, there, gap, moment == "covariance"))
     return _marked(out)
 
@@ -141,7 +141,7 @@ def _positives(rows: list[Row], printed: dict[str, Any]) -> list[Compared]:
     for row in _select(rows, "positive margin"):
         p = row.parameters
         where = f"{REGIONS[p['region']]}, z = {p['distance']}, {NODES[p['nodes']]}"
-        what = f"margin > 0 (%), {spelled(p['moment'])}, {where}"
+        what = f"margin > 0 (%), {p['moment']}, {where}"
         stated = (p["region"], p["nodes"], p["distance"]) == ("ring", "all", printed["core"])
         found = _number("B.5", what, row.value, printed["positive margin"])
         out.append(replace(found, stated=stated))
@@ -169,16 +169,16 @@ def _figure(rows: list[Row], printed: dict[str, Any]) -> list[Compared]:
     for moment in _moments(rows):
         where = {"moment": moment, "region": "ring"}
         reach = [r.value for r in _select(rows, "reach", **where)]
-        found = zip(_select(rows, "normalised margin", **where), reach, strict=True)
+        found = zip(_select(rows, "normalized margin", **where), reach, strict=True)
         curve = [row.value for row, share in found if share >= 50]
         if not curve:
             continue
         core = curve.index(max(curve)) + 1
-        what = f"z of the largest normalized margin (hops), {spelled(moment)}"
+        what = f"z of the largest normalized margin (hops), {moment}"
         out.append(_number("fig. B.5", what, core, printed["core"], digits=0))
         falls = sum(a > b for a, b in pairwise(curve))
         seen = f"{min(curve):.3f}..{max(curve):.3f}, falls in {falls} of {len(curve) - 1} steps"
-        what = f"normalized margin, z = 1..{len(curve)}, {spelled(moment)}"
+        what = f"normalized margin, z = 1..{len(curve)}, {moment}"
         verdict = _verdict(curve, printed["shape"])
         out.append(Compared("fig. B.5", what, seen, printed["shape"], None, verdict=verdict))
     return out

@@ -41,7 +41,7 @@ _NAMES = {
     TRANSFORMER: "transformer head", MLP: "MLP head", "linear": "linear head", "none": "no head",
     "dgi": "DGI", UNTRAINED: "not trained", PIXELS: "raw pixels",
 }  # fmt: skip
-_MEASURES = {"probe": "linear probe", "nearest": "1-nearest neighbour"}  # as in committed rows
+_MEASURES = {"probe": "linear probe", "nearest": "1-nearest neighbor"}
 _NOT_TRAINED = (UNTRAINED, PIXELS)
 _RECIPE = ContrastiveRecipe()
 _SETTLING = 40  # batches after which a running mean is that of the data

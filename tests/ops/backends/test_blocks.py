@@ -98,7 +98,7 @@ def test_a_row_barred_by_its_bias_is_empty(nb: Neighborhood, row: int, trained: 
 @pytest.mark.parametrize("nb", [cliques([4, 3, 20]), causal([4, 5, 20]), bipartite([2, 3], [5, 7])])
 def test_nan_stays_in_its_set(nb: Neighborhood) -> None:
     inputs = draw_inputs(nb, 2, 4)
-    bad = 1  # of the first set, whose neighbours share its group
+    bad = 1  # of the first set, whose neighbors share its group
     mine, others = nb.sets.dst[0], slice(nb.sets.dst[0], None)
     key = inputs.key.detach().clone()
     key[bad] = torch.nan

@@ -38,13 +38,13 @@ def test_few_directions_are_found(monkeypatch: pytest.MonkeyPatch, generator: ob
     features(low + 1e-3 * torch.randn(60, 20), monkeypatch)
     rows = spectra(Spectra())
     assert [(r["moment"], r["class"], r["nodes"]) for r in rows] == [
-        (moment, c, 30) for moment in ("uncentred", "covariance") for c in (1, 2)
+        (moment, c, 30) for moment in ("uncentered", "covariance") for c in (1, 2)
     ]
     assert all(r["held"] > 0.999 and r["needed"] <= 2 and r["above"] == 20 for r in rows)
     assert [place for place, _ in rows[0]["eigenvalues"]] == [p for p in PLACES if p <= 20]
     made = FIGURE.report(Spectra(), rows)
     assert made.verdict.count("holds.") == 2 and "Of 60 nodes with features." in made.verdict
-    assert made.table.rows[0][:4] == ["uncentred", "1", "30", "100.0"]
+    assert made.table.rows[0][:4] == ["uncentered", "1", "30", "100.0"]
     assert made.rows[1].name == "fig-b-1 share of the 3 largest eigenvalues"
     assert made.picture is not None
 

@@ -54,7 +54,7 @@ def test_shares_of_the_nodes_whose_features_are_at_hand(data_root: Path) -> None
     known = load_known("PubMed", data_root)
     found = discriminative_nodes(known.x, known.y)
     shares = [100 * float(found[known.y == c].double().mean()) for c in range(3)]
-    uncentered = [r.value for r in made.rows if r.parameters.get("moment") == "uncentred"]
+    uncentered = [r.value for r in made.rows if r.parameters.get("moment") == "uncentered"]
     assert uncentered == pytest.approx(shares)
     assert "Of the 1,060 nodes whose features are at hand." in made.verdict
     assert ("nodes with features", 1060) in {(row.name, row.value) for row in made.rows}

@@ -16,7 +16,7 @@ def cora(moment: str, shift: float) -> list[Row]:
     ]
     ring = where | {"region": "ring"}
     for z, (margin, reach) in enumerate([(0.5, 100), (0.6, 80), (0.9, 10)], 1):
-        rows.append(Row.of("normalised margin", margin, "1", **ring, distance=z))
+        rows.append(Row.of("normalized margin", margin, "1", **ring, distance=z))
         rows.append(Row.of("reach", reach, "%", **ring, distance=z))
     for nodes, share in (("all", 90.0), ("hearing", 95.0 + shift)):
         rows.append(Row.of("positive margin", share, "%", **ring, distance=1, nodes=nodes))
@@ -24,7 +24,7 @@ def cora(moment: str, shift: float) -> list[Row]:
 
 
 ROWS = [
-    *cora("uncentred", 1.0),
+    *cora("uncentered", 1.0),
     *cora("covariance", 30.0),
     Row.of("balance mean", 386.857, "nodes", dataset="Cora"),
     Row.of("balance largest_gap", 400.0, "nodes", dataset="Cora"),
@@ -71,7 +71,7 @@ def shape(dataset: str, curve: list[float]) -> str:
     rows = [
         Row.of(name, value, "1", **where, distance=z)
         for z, margin in enumerate(curve, 1)
-        for name, value in (("normalised margin", margin), ("reach", 100.0))
+        for name, value in (("normalized margin", margin), ("reach", 100.0))
     ]
     share = PRINTED[dataset]["share"]
     rows += [
