@@ -37,7 +37,7 @@ class SPDTransformerConv(on_core.OnCore):
     have the same features, a bias in the logits alone gives every node the same output.
 
     A node with an empty T^n gives W_R x_n (zeros without `root_weight`). PyG's `to_hetero`, its
-    explainers and hooks on messages take the layer; TorchScript does not.
+    explainers, hooks on messages and ONNX take the layer; TorchScript does not.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for

@@ -12,7 +12,7 @@ from torch_geometric.nn import models, summary
 from torch_geometric.profile import count_parameters, get_model_size
 
 from graphtheory.integrations.pyg import accelerate
-from graphtheory.nn.conv import SPDTransformerConv
+from graphtheory.nn.conv import GPSConv, SPDTransformerConv
 
 LAYERS = {
     "GATConv": lambda: models.GAT(6, 8, 2, 3, heads=2),
@@ -126,6 +126,19 @@ def test_onnx_has_standard_operators(name, tmp_path) -> None:
     layer = ONNX[name]().eval()
     assert accelerate(layer).swapped
     assert_runs_by_onnx(layer, nodes_and_edges, tmp_path)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_onnx_of_attention_beside_messages(batched, tmp_path) -> None:
+    """All pairs of nodes of one graph, or of each graph of a batch."""
+    layer = GPSConv(6, pyg.GCNConv(6, 6), heads=2).eval()
+    assert accelerate(layer).swapped
+
+    def make(nodes: int, count: int) -> dict[str, torch.Tensor]:
+        batch = {"batch": torch.arange(nodes) // 4} if batched else {}
+        return nodes_and_edges(nodes, count) | batch
+
+    assert_runs_by_onnx(layer, make, tmp_path)
 
 
 SPD = [
