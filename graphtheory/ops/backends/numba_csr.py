@@ -50,7 +50,7 @@ class NumbaCSR(CSRBackend):
         return (edges, heads) if kept else (rows, 2, heads)
 
 
-def _keeps(edges: int | torch.SymInt, heads: int, itemsize: int) -> bool:
+def _keeps(edges: int, heads: int, itemsize: int) -> bool:
     """`keeps_weights`; False for a number of edges that an exported program leaves open.
 
     Compared, that number would get a bound, and the program would refuse larger graphs. The saved
