@@ -128,6 +128,26 @@ def test_onnx_has_standard_operators(name, tmp_path) -> None:
     assert_runs_by_onnx(layer, nodes_and_edges, tmp_path)
 
 
+CANNOT = {
+    "GATConv": lambda: pyg.GATConv(6, 3),  # it appends self-loops
+    "RGCNConv": lambda: pyg.RGCNConv(6, 3, num_relations=2),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT)
+def test_onnx_refuses_what_it_refuses_of_pyg(name) -> None:
+    pytest.importorskip("onnxscript")
+    given = nodes_and_edges(9, 30)
+    if name == "RGCNConv":
+        given["edge_type"] = torch.randint(2, (30,))
+    layer = CANNOT[name]().eval()
+    for swap in (False, True):
+        if swap:
+            assert accelerate(layer).swapped
+        with pytest.raises(torch.onnx.errors.OnnxExporterError):
+            to_onnx(layer, **given)
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_onnx_of_attention_beside_messages(batched, tmp_path) -> None:
     """All pairs of nodes of one graph, or of each graph of a batch."""
