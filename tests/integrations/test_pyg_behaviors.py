@@ -205,10 +205,19 @@ def test_torchscript(name) -> None:
     assert_same(torch.jit.script(after)(x, TWO), before(x, TWO))
 
 
-@pytest.mark.parametrize("name", [*ONE_SET, *PAIRS, "ChebConv"])
-def test_representation(name) -> None:
-    before = {**ONE_SET, **PAIRS, "ChebConv": lambda: pyg.ChebConv(16, 32, K=3)}[name]()
-    assert str(swapped(before)) == str(before)
+DEGREES = torch.tensor([0, 3, 0, 1])
+OTHERS = {
+    "ChebConv": lambda: pyg.ChebConv(16, 32, K=3),
+    "GPSConv": lambda: pyg.GPSConv(16, pyg.SAGEConv(16, 16), heads=4),
+    "PNAConv": lambda: pyg.PNAConv(16, 32, ["mean"], ["identity"], DEGREES, edge_dim=3, towers=4),
+}
+
+
+@pytest.mark.parametrize("make", [ONE_SET, PAIRS, OTHERS], ids=["one set", "pairs", "others"])
+def test_representation(make) -> None:
+    for layer in make.values():
+        before = layer()
+        assert str(swapped(before)) == str(before)
 
 
 def test_sizes_are_read_off_the_first_input() -> None:

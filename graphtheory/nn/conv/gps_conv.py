@@ -237,11 +237,11 @@ class GPSConv(pyg.GPSConv):
     def _attend(self, x: Tensor, among: Neighborhood | Tensor | None, bias: Bias = None) -> Tensor:
         """Attention over a neighborhood or, of a program with dense attention, within graphs."""
         p = self.attn.dropout if self.training else 0.0
-        nodes = self._project(x)
+        query, key, value = self._project(x)
         if isinstance(among, Neighborhood):
-            out = ops.attention(*nodes, among, bias=bias, dropout=p)
+            out = ops.attention(query, key, value, among, bias=bias, dropout=p)
         else:
-            out = dense_attention(*nodes, among, p)
+            out = dense_attention(query, key, value, among, p)
         return functional.linear(out.flatten(1), self.attn.out_proj.weight, self.attn.out_proj.bias)
 
     def _add(self, h: Tensor, x: Tensor, norm: nn.Module | None, batch: Tensor | None) -> Tensor:

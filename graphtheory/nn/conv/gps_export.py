@@ -52,7 +52,7 @@ def dense_attention(
     Shapes:
         -> [N, H, C]
     """
-    nodes = [t.transpose(0, 1)[None] for t in (query, key, value)]  # [1, H, N, C]
+    q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))  # [1, H, N, C]
     mask = None if batch is None else batch[:, None] == batch
-    out = scaled_dot_product_attention(*nodes, attn_mask=mask, dropout_p=dropout)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     return out[0].transpose(0, 1)

@@ -160,10 +160,11 @@ class SPDTransformerConv(on_core.OnCore):
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
-            out, weights = self._by_messages(*given)
+            out, alpha = self._by_messages(*given)
             out = self._with_root(out, x_dst)
-            kept = (out, with_given_edges(edge_index, weights, stored=True))
-            return kept if return_attention_weights else out
+            if return_attention_weights:
+                return out, with_given_edges(edge_index, alpha, stored=True)
+            return out
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
         nb = adj.neighborhood
         bias = self._bias(adj, distance)
