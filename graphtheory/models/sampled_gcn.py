@@ -152,7 +152,7 @@ def three_layers(
 
 def aggregate_rows(value: Tensor, neighborhood: Neighborhood) -> Tensor:
     """A Z of a matrix Z [num_src, channels]: [num_dst, channels]."""
-    return ops.aggregate(None, value[:, None], neighborhood)[:, 0]
+    return ops.aggregate(None, value[:, None], neighborhood).squeeze(1)
 
 
 def _per_layer(given: Neighborhood | Sequence[Neighborhood], layers: int) -> Sequence[Neighborhood]:

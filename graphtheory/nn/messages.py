@@ -183,7 +183,8 @@ class SumMessage(Message):
     def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
         graph = neighbor_lists(lists, len(senders))
-        return self.mix((1 + self.epsilon) * x + ops.aggregate(None, senders[:, None], graph)[:, 0])
+        total = ops.aggregate(None, senders[:, None], graph).squeeze(1)
+        return self.mix((1 + self.epsilon) * x + total)
 
     def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
         """Ones."""

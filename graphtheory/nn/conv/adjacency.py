@@ -93,8 +93,7 @@ class Adjacency:
         """Features [E, D] of the given edges, then of the self-loops, filled in as PyG does."""
         if self.loops == 0 or self.edges is None:
             return features
-        src, dst = self.edges[:, : self.num_given]
-        rows = self.loops
+        rows, (src, dst) = self.loops, self.edges[:, : self.num_given]
         if isinstance(fill_value, str):  # an extra row collects the edges that are not reduced
             dst = torch.where((src == dst) | (dst >= self.loops), self.loops, dst)
             rows += 1
@@ -111,7 +110,7 @@ class Adjacency:
         """
         weights = self.to_given(weights)
         if self.edges is None:
-            return _with_given_edges(given, weights, stored)
+            return with_given_edges(given, weights, stored)
         kept = self.edges[0] != self.edges[1]
         kept[self.num_given :] = True
         return _like_given(given, self.edges[:, kept], weights[kept], self.neighborhood)
@@ -269,7 +268,8 @@ def cached_for(given: Any) -> dict[Any, Any] | None:
     return entry[1]
 
 
-def _with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
+def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
+    """`Adjacency.with_weights` of weights [E, heads] in the given order, without self-loops."""
     if isinstance(given, SparseTensor):
         return given.set_value(weights, layout="coo")
     if isinstance(given, Neighborhood):

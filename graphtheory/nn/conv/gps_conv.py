@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import conv as pyg
@@ -15,6 +16,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.batches import graph_cliques
 from graphtheory.nn.bias import bias_of_edges
+from graphtheory.nn.conv.gps_export import clique_edges, dense_attention
 from graphtheory.patterns import attention_logits
 
 _EXTRA_SENDERS = {
@@ -34,8 +36,8 @@ class GPSConv(pyg.GPSConv):
     Drop-in for PyG's `GPSConv` with ``attn_type="multihead"``: same constructor, parameters and
     state dict, same results up to rounding; only attention dropout draws other random numbers.
     Each graph is a set of `graph.cliques`, so that memory depends on the graphs of the batch and
-    not on the largest of them. A graph without nodes changes nothing. `torch.export` fixes the
-    number of nodes.
+    not on the largest of them. A graph without nodes changes nothing. `torch.export` takes any
+    number of nodes, edges and graphs, ONNX too where nothing is added to the logits.
 
     Args:
         channels: Features of a node, in and out.
@@ -150,8 +152,13 @@ class GPSConv(pyg.GPSConv):
         parts = []
         if self.conv is not None:
             parts.append(self._add(self.conv(x, edge_index, **kwargs), x, self.norm1, batch))
-        nb = self._neighbors(x, batch, neighbors)
-        attended = self._attend(x, nb, self._bias(nb, distance, attn_bias))
+        plain = neighbors is None and distance is None and attn_bias is None and not self._biased
+        if plain and _traced_densely(batch):
+            attended = self._attend(x, batch)
+        else:
+            of_pairs = attn_bias if distance is None else distance
+            nb = self._neighbors(x, batch, neighbors, of_pairs)
+            attended = self._attend(x, nb, self._bias(nb, distance, attn_bias))
         parts.append(self._add(attended, x, self.norm2, batch))
         out = sum(parts)
         return self._norm(self.norm3, out + self.mlp(out), batch)
@@ -173,9 +180,18 @@ class GPSConv(pyg.GPSConv):
         logits = attention_logits(query, key, nb, self._bias(nb, distance, attn_bias), None)
         return AttentionMap(nb, ops.edge_softmax(logits, nb))
 
+    @property
+    def _biased(self) -> bool:
+        return self._modules.get("bias") is not None
+
     def _neighbors(
-        self, x: Tensor, batch: Tensor | None, neighbors: Neighborhood | None
-    ) -> Neighborhood:
+        self, x: Tensor, batch: Tensor | None, neighbors: Neighborhood | None,
+        of_pairs: Tensor | None = None,
+    ) -> Neighborhood:  # fmt: skip
+        if neighbors is None and torch.compiler.is_exporting():
+            if batch is None:
+                batch = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
+            return clique_edges(batch, None if of_pairs is None else of_pairs.size(0))
         if neighbors is None:
             return graph_cliques(batch, x.size(0), x.device)
         if (neighbors.num_dst, neighbors.num_src) != (x.size(0), x.size(0)):
@@ -216,12 +232,16 @@ class GPSConv(pyg.GPSConv):
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value, [N, heads, channels / heads] each."""
         both = functional.linear(x, self.attn.in_proj_weight, self.attn.in_proj_bias)
-        return both.view(len(x), 3, self.heads, -1).unbind(1)
+        return both.view(x.size(0), 3, self.heads, -1).unbind(1)
 
-    def _attend(self, x: Tensor, nb: Neighborhood, bias: Bias) -> Tensor:
+    def _attend(self, x: Tensor, among: Neighborhood | Tensor | None, bias: Bias = None) -> Tensor:
+        """Attention over a neighborhood or, of a program with dense attention, within graphs."""
         p = self.attn.dropout if self.training else 0.0
         query, key, value = self._project(x)
-        out = ops.attention(query, key, value, nb, bias=bias, dropout=p)
+        if isinstance(among, Neighborhood):
+            out = ops.attention(query, key, value, among, bias=bias, dropout=p)
+        else:
+            out = dense_attention(query, key, value, among, p)
         return functional.linear(out.flatten(1), self.attn.out_proj.weight, self.attn.out_proj.bias)
 
     def _add(self, h: Tensor, x: Tensor, norm: nn.Module | None, batch: Tensor | None) -> Tensor:
@@ -232,6 +252,11 @@ class GPSConv(pyg.GPSConv):
         if norm is None:
             return h
         return norm(h, batch=batch) if self.norm_with_batch else norm(h)
+
+
+def _traced_densely(batch: Tensor | None) -> bool:
+    """Whether a program is made that attends by torch's operator: of one graph, or for ONNX."""
+    return torch.compiler.is_exporting() and (batch is None or torch.onnx.is_in_onnx_export())
 
 
 def _check_kind(attn_type: str) -> None:

@@ -205,13 +205,18 @@ def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
 
 def features_in_rows(edge_attr: Tensor | None, adj: Adjacency, linear: Any) -> Tensor | None:
     """`edge_attr` as [E, edge_dim] in CSR order; needed if, and only if, there is a linear map."""
-    if linear is None and edge_attr is None:
+    check_given(edge_attr, linear)
+    if edge_attr is None:
         return None
-    if linear is None or edge_attr is None:
+    return adj.to_rows(edge_features(edge_attr, adj.num_given, linear.in_channels))
+
+
+def check_given(edge_attr: Tensor | None, linear: Any) -> None:
+    """Raise unless there are features of edges if, and only if, there is a linear map for them."""
+    if (linear is None) != (edge_attr is None):
         got = "none" if edge_attr is None else "some"
         dim = None if linear is None else linear.in_channels
         raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={dim}")
-    return adj.to_rows(edge_features(edge_attr, adj.num_given, linear.in_channels))
 
 
 def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:

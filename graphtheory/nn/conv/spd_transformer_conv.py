@@ -10,10 +10,11 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
+from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias, bias_of_edges
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read
+from graphtheory.nn.conv import on_core, spd_messages
+from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read, with_given_edges
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
@@ -36,7 +37,7 @@ class SPDTransformerConv(on_core.OnCore):
     have the same features, a bias in the logits alone gives every node the same output.
 
     A node with an empty T^n gives W_R x_n (zeros without `root_weight`). PyG's `to_hetero`, its
-    explainers and hooks on messages take the layer; TorchScript does not.
+    explainers, hooks on messages and ONNX take the layer; TorchScript does not.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for
@@ -157,6 +158,13 @@ class SPDTransformerConv(on_core.OnCore):
         x_src, x_dst = on_core.two_features(x)
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
+        if self.needs_messages():
+            given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
+            out, alpha = self._by_messages(*given)
+            out = self._with_root(out, x_dst)
+            if return_attention_weights:
+                return out, with_given_edges(edge_index, alpha, stored=True)
+            return out
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
         nb = adj.neighborhood
         bias = self._bias(adj, distance)
@@ -166,14 +174,8 @@ class SPDTransformerConv(on_core.OnCore):
         p = self.dropout if self.training else 0.0
         edges, matrix = self._edges(adj, query, bias, edge_attr, edge_index)
         bias = self._with_more(bias, attn_bias, adj)
-        weights = alpha = None
-        by_messages = self.needs_messages()
-        if return_attention_weights or by_messages:
-            alpha = self._softmax(query, key, adj, bias, edges)
-            weights = alpha if return_attention_weights else None
-        if by_messages and alpha is not None:
-            out = self._by_messages(edge_index, adj, value, alpha, edges, matrix)
-        elif edges:
+        weights = self._softmax(query, key, adj, bias, edges) if return_attention_weights else None
+        if edges:
             out, sums = ops.attention(
                 query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges
             )
@@ -185,29 +187,30 @@ class SPDTransformerConv(on_core.OnCore):
             out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
         else:
             out = ops.attention(query, key, value, nb, bias=bias, scale=self.scale, dropout=p)
-        out = out.flatten(1) if self.concat else out.mean(1)
-        if self.lin_skip is not None:
-            out = out + self.lin_skip(x_dst)
+        out = self._with_root(out, x_dst)
         return out if weights is None else (out, adj.with_weights(edge_index, weights))
 
+    def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
+        """The heads side by side or averaged, and W_R x."""
+        out = out.flatten(1) if self.concat else out.mean(1)
+        return out if self.lin_skip is None else out + self.lin_skip(x_dst)
+
     def _by_messages(
-        self, given: object, adj: Adjacency, value: Tensor, weights: Tensor,
-        edges: tuple[ops.EdgeFeatures, ...], matrix: Tensor | None,
-    ) -> Tensor:  # fmt: skip
-        """The sum over PyG's messages, for explainers and hooks."""
-        edge_value = None
-        for one in edges:
-            if one.row is None:
-                found = torch.einsum("ed,hdc->ehc", one.features, matrix)
-            else:
-                found = one.features[one.row.long()]
-            edge_value = found if edge_value is None else edge_value + found
-        nb = adj.neighborhood
-        return self.propagate(
-            edge_list(self.for_messages(given)), size=(nb.num_src, nb.num_dst), value=value,
-            alpha=adj.to_given(weights),
-            edge_value=None if edge_value is None else adj.to_given(edge_value),
-        )  # fmt: skip
+        self, x_src: Tensor, x_dst: Tensor, given: object, distance: Tensor | None,
+        edge_attr: Tensor | None, attn_bias: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Output [N_dst, H, C] and weights [E, H] of `spd_messages`, in the given order."""
+        edges = edge_list(self.for_messages(given))
+        if not torch.onnx.is_in_onnx_export():
+            read(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+        own = given.distance if isinstance(given, Neighborhood) else None
+        if self.edge_dim is not None:
+            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
+        on_core.check_given(edge_attr, self.lin_edge)
+        if self.bucket_bias is not None:
+            distance = spd_messages.checked_distance(distance, own, edges.size(1))
+        spd_messages.check_bias(attn_bias, edges.size(1), self.heads)
+        return spd_messages.attend(self, x_src, x_dst, edges, distance, edge_attr, attn_bias)
 
     def message(self, value_j: Tensor, alpha: Tensor, edge_value: OptTensor) -> Tensor:
         """Of each edge, [E, heads, out_channels]."""
@@ -219,30 +222,17 @@ class SPDTransformerConv(on_core.OnCore):
         nb = adj.neighborhood
         if self.bucket_bias is None:
             return None
-        if distance is None:
-            distance = nb.distance
-        elif not isinstance(distance, Tensor):
-            raise TypeError(f"distance: got {type(distance).__name__}, expected a tensor of hops")
-        elif distance.shape != (nb.num_edges,):
-            raise ValueError(
-                f"distance: shape {tuple(distance.shape)}, "
-                f"expected one entry per edge: [{nb.num_edges}]"
-            )
-        else:
-            distance = adj.to_rows(distance)
-        if distance is None:
-            distance = (nb.indices != nb.receivers()).to(torch.uint8)
-        return self.bucket_bias(distance)
+        found = spd_messages.checked_distance(distance, nb.distance, nb.num_edges)
+        if distance is not None and found is not None:
+            found = adj.to_rows(found)
+        if found is None:
+            found = (nb.indices != nb.receivers()).to(torch.uint8)
+        return self.bucket_bias(found)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
+        spd_messages.check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
-        expected = (adj.neighborhood.num_edges, self.heads)
-        if more.shape != expected:
-            raise ValueError(
-                f"attn_bias: shape {tuple(more.shape)}, expected one value per edge and head: "
-                f"{list(expected)}"
-            )
         more = adj.to_rows(more)
         return more if bias is None else bias_of_edges(bias) + more
 

@@ -47,7 +47,8 @@ class Blocks(Backend):
             reasons.append("dense kernels take no features of edges")
         if call.k is None and call.dropout > 0 and (nb.blocks is None or not on_cpu):
             reasons.append("dropout is drawn by edge and head, which the dense kernel cannot do")
-        if nb.num_edges == 0:
+        # Without sets that is said above, and torch.export may leave the number of edges open.
+        if nb.sets is not None and nb.num_edges == 0:
             reasons.append("there are no edges")
         return reasons
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.cpu.regimes import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
@@ -34,7 +36,7 @@ class NumbaCSR(CSRBackend):
         if call.edges or bias is None or not bias.requires_grad:
             return False
         edges, heads = call.neighborhood.num_edges, call.query.size(1)
-        return not keeps_weights(edges, heads, sum_type(call.query.dtype).itemsize)
+        return not _keeps(edges, heads, sum_type(call.query.dtype).itemsize)
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
         """The weights, or of many weights two facts of each row; on blocks four facts.
@@ -44,8 +46,18 @@ class NumbaCSR(CSRBackend):
         rows, edges, heads, dtype, on_blocks, with_edges = sizes
         if on_blocks:
             return rows, heads, 4
-        kept = with_edges or keeps_weights(edges, heads, dtype.itemsize)
+        kept = with_edges or _keeps(edges, heads, dtype.itemsize)
         return (edges, heads) if kept else (rows, 2, heads)
+
+
+def _keeps(edges: int, heads: int, itemsize: int) -> bool:
+    """`keeps_weights`; False for a number of edges that an exported program leaves open.
+
+    Compared, that number would get a bound, and the program would refuse larger graphs. The saved
+    tensor is no output of an exported program, so its shape there does not matter.
+    """
+    left_open = isinstance(edges, torch.SymInt) and torch.compiler.is_exporting()
+    return not left_open and keeps_weights(edges, heads, itemsize)
 
 
 def _devices(call: Call | AttentionCall) -> str:

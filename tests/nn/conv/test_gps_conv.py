@@ -5,9 +5,11 @@ import torch
 import torch_geometric.nn as pyg
 from torch import nn
 
+from graphtheory import ops
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.integrations.pyg import accelerate
 from graphtheory.nn import BucketBias, GPSConv, JointBias
+from graphtheory.nn.conv.gps_export import clique_edges, dense_attention
 from graphtheory.patterns import AddSelf, Compose, Expander, KHop, VirtualNode
 from tests.nn.conv.conftest import TOLERANCE
 
@@ -261,13 +263,74 @@ def test_accelerate_keeps_what_would_differ() -> None:
     assert kept.name == "layers.1" and "a hook on its attn" in kept.reason
 
 
-def test_exports_for_one_number_of_nodes() -> None:
-    conv = GPSConv(8, pyg.GCNConv(8, 8), heads=2).eval()
-    edges, any_number = torch.randint(6, (2, 20)), torch.export.Dim.DYNAMIC
-    args = (torch.randn(6, 8), edges)
-    shapes = {"x": None, "edge_index": {1: any_number}}
+def graphs(*sizes):
+    """Features, edges within the graphs, and the graph of each node."""
+    batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    pairs = cliques(sizes).edge_index()
+    return torch.randn(len(batch), 8), pairs[:, torch.randperm(pairs.size(1))[:20]], batch
+
+
+ANY = torch.export.Dim.DYNAMIC
+SHAPES = {"x": {0: ANY}, "edge_index": {1: ANY}, "batch": {0: ANY}}
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", None])
+@pytest.mark.parametrize("batched", [False, True])
+def test_exports_for_any_number_of_nodes_and_edges(batched, norm) -> None:
+    """Of one graph, or of any number of graphs."""
+    conv = GPSConv(8, pyg.GCNConv(8, 8), heads=2, norm=norm).eval()
+    assert accelerate(conv).swapped
+    args = graphs(3, 5, 4) if batched else graphs(9)[:2]
+    shapes = {name: SHAPES[name] for name in list(SHAPES)[: len(args)]}
     program = torch.export.export(conv, args, dynamic_shapes=shapes)
-    args = (torch.randn(6, 8), edges[:, :7])
-    torch.testing.assert_close(program.module()(*args), conv(*args))
-    with pytest.raises(RuntimeError, match="Constraints violated"):
-        torch.export.export(conv, args, dynamic_shapes=shapes | {"x": {0: any_number}})
+    assert all(found.upper > 2**62 for found in program.range_constraints.values())
+    module = program.module()
+    others = (graphs(3, 5, 4), graphs(2, 30, 3, 7)) if batched else (graphs(9)[:2], graphs(40)[:2])
+    for other in others:
+        torch.testing.assert_close(module(*other), conv(*other))
+    if batched:
+        x, edge_index, batch = others[1]
+        apart = module(x, edge_index, torch.arange(len(batch)))
+        assert not torch.allclose(apart, conv(x, edge_index, batch), atol=1e-3)
+
+
+def test_exported_graphs_are_apart_and_have_gradients() -> None:
+    conv = GPSConv(8, pyg.GCNConv(8, 8), heads=2).eval()
+    module = torch.export.export(conv, graphs(3, 5, 4), dynamic_shapes=SHAPES).module()
+    x, edge_index, batch = graphs(6, 2, 9)
+    found, wanted = (
+        torch.autograd.grad(run(x, edge_index, batch).square().sum(), given)[0]
+        for given, run in ((x.requires_grad_(), module), (x, conv))
+    )
+    torch.testing.assert_close(found, wanted)
+
+
+def test_pairs_of_an_exported_program_are_cliques() -> None:
+    for sizes in ((3, 1, 2), (4,), (1, 0, 5)):
+        batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        found, wanted = clique_edges(batch), cliques(sizes)
+        assert torch.equal(found.indptr, wanted.indptr)
+        assert torch.equal(found.indices, wanted.indices)
+        torch.testing.assert_close(
+            dense_attention(*(q := torch.randn(3, len(batch), 2, 4)), batch, 0.0),
+            ops.attention(*q, wanted),
+        )
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_exports_with_biases_of_pairs(batched) -> None:
+    conv = GPSConv(8, None, heads=2, bias=BucketBias(4, 2)).eval()
+    torch.nn.init.normal_(conv.bias.table)
+
+    def given(*sizes):
+        x, edge_index, batch = graphs(*sizes)
+        pairs = cliques(sizes).num_edges
+        more = {"distance": torch.arange(pairs) % 5, "attn_bias": torch.randn(pairs, 2)}
+        return {"x": x, "edge_index": edge_index} | ({"batch": batch} if batched else {}) | more
+
+    first, other = (given(3, 5), given(2, 4, 6)) if batched else (given(5), given(7))
+    shapes = {name: SHAPES.get(name, {0: ANY}) for name in first}
+    module = torch.export.export(conv, (), first, dynamic_shapes=shapes).module()
+    torch.testing.assert_close(module(**other), conv(**other))
+    with pytest.raises(RuntimeError, match="size"):  # other biases than there are pairs
+        module(**other | {name: other[name][:-1] for name in ("distance", "attn_bias")})

@@ -18,6 +18,8 @@ from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 
 import graphtheory.nn.conv as drop_in
 from graphtheory import Neighborhood
+from graphtheory.ops.backends import numba_csr
+from graphtheory.ops.backends.cpu import regimes
 
 ATTENTION = ["TransformerConv", "GATConv", "GATv2Conv"]
 NAMES = [*ATTENTION, "GCNConv"]
@@ -215,6 +217,38 @@ def test_exports_for_any_number_of_nodes_and_edges(name, options, more, make_gra
     fewer = [None if a is None else a[:11] for a in more]
     other = (torch.randn(9, 5), make_graph(1, 9, 9, 11).edge_index, *fewer)
     torch.testing.assert_close(loaded(*other), conv(*other))
+
+
+def exported(conv, edges):
+    auto = torch.export.Dim.DYNAMIC
+    shapes = {"x": {0: auto}, "edge_index": {1: auto}}
+    return torch.export.export(conv, (torch.randn(6, 5), edges), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("name", ["TransformerConv", "SPDTransformerConv"])
+def test_exported_attention_takes_more_edges_than_keep_their_weights(
+    name, make_graph, monkeypatch
+) -> None:
+    """From some number of edges on, weights are not kept for the backward pass: here from 50."""
+    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 50 * 2 * 4)
+    conv = getattr(drop_in, name)(5, 4, heads=2).eval()
+    program = exported(conv, make_graph(0, 6, 6, 20).edge_index)
+    most = [found.upper for found in program.run_decompositions().range_constraints.values()]
+    assert len(most) == 2
+    assert all(bound > 2**62 for bound in most)
+    more = torch.randn(9, 5), make_graph(1, 9, 9, 90).edge_index
+    module, names = program.module(), [name for name, _ in conv.named_parameters()]
+    torch.testing.assert_close(module(*more), conv(*more))
+    found, wanted = (
+        torch.autograd.grad(layer(*more).square().sum(), [layer.get_parameter(n) for n in names])
+        for layer in (module, conv)
+    )
+    torch.testing.assert_close(found, wanted)
+    monkeypatch.setattr(numba_csr, "_keeps", regimes.keeps_weights)
+    bounded = exported(conv, make_graph(0, 6, 6, 20).edge_index)
+    assert 49 in [found.upper for found in bounded.range_constraints.values()]
+    with pytest.raises(AssertionError, match="Guard failed"):
+        bounded.module()(*more)
 
 
 def test_export_leaves_no_edges_in_the_cache(edge_index) -> None:

@@ -12,7 +12,7 @@ from torch_geometric.nn import models, summary
 from torch_geometric.profile import count_parameters, get_model_size
 
 from graphtheory.integrations.pyg import accelerate
-from graphtheory.nn.conv import SPDTransformerConv
+from graphtheory.nn.conv import GPSConv, SPDTransformerConv
 
 LAYERS = {
     "GATConv": lambda: models.GAT(6, 8, 2, 3, heads=2),
@@ -91,38 +91,103 @@ ONNX = {
 }
 
 
-def to_onnx(layer: nn.Module):
-    """The layer for any number of nodes and edges."""
-    auto, edges = torch.export.Dim.DYNAMIC, torch.randint(9, (2, 30))
+def to_onnx(layer: nn.Module, **given: torch.Tensor):
+    """The layer for any number of nodes and edges; `given` are its arguments."""
+    auto = torch.export.Dim.DYNAMIC
+    shapes = {name: {1 if name == "edge_index" else 0: auto} for name in given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own
         return torch.onnx.export(
-            layer, (torch.randn(9, 6), edges), dynamo=True, verbose=False,
-            dynamic_shapes={"x": {0: auto}, "edge_index": {1: auto}},
-        )  # fmt: skip
+            layer, kwargs=given, dynamo=True, verbose=False, dynamic_shapes=shapes
+        )
+
+
+def assert_runs_by_onnx(layer: nn.Module, make, path, others: int = 2) -> None:
+    """ONNX Runtime gives what the layer does, for the size of the export and others."""
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    program = to_onnx(layer, **make(9, 30))
+    assert {node.domain for node in program.model.graph} == {""}
+    program.save(path / "layer.onnx")
+    session = runtime.InferenceSession(path / "layer.onnx")
+    for nodes, count in ((9, 30), (5, 12), (17, 3))[: others + 1]:
+        given = make(nodes, count)
+        named = {i.name: given[i.name].numpy() for i in session.get_inputs()}
+        (found,) = session.run(None, named)
+        torch.testing.assert_close(torch.from_numpy(found), layer(**given), rtol=1e-4, atol=1e-5)
+
+
+def nodes_and_edges(nodes: int, count: int) -> dict[str, torch.Tensor]:
+    return {"x": torch.randn(nodes, 6), "edge_index": torch.randint(nodes, (2, count))}
 
 
 @pytest.mark.parametrize("name", ONNX)
 def test_onnx_has_standard_operators(name, tmp_path) -> None:
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
     layer = ONNX[name]().eval()
     assert accelerate(layer).swapped
-    program = to_onnx(layer)
-    assert {node.domain for node in program.model.graph} == {""}
-    program.save(tmp_path / "layer.onnx")
-    session = runtime.InferenceSession(tmp_path / "layer.onnx")
-    names = [given.name for given in session.get_inputs()]
-    for nodes, count in ((9, 30), (5, 12)):
-        x, edges = torch.randn(nodes, 6), torch.randint(nodes, (2, count))
-        (found,) = session.run(None, dict(zip(names, (x.numpy(), edges.numpy()), strict=True)))
-        torch.testing.assert_close(torch.from_numpy(found), layer(x, edges), rtol=1e-4, atol=1e-5)
+    assert_runs_by_onnx(layer, nodes_and_edges, tmp_path)
 
 
-def test_onnx_names_what_it_lacks_for_a_layer_that_pyg_has_not() -> None:
+CANNOT = {
+    "GATConv": lambda: pyg.GATConv(6, 3),  # it appends self-loops
+    "RGCNConv": lambda: pyg.RGCNConv(6, 3, num_relations=2),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT)
+def test_onnx_refuses_what_it_refuses_of_pyg(name) -> None:
     pytest.importorskip("onnxscript")
-    with pytest.raises(torch.onnx.errors.OnnxExporterError, match=r"graphtheory\.csr_from_edges"):
-        to_onnx(SPDTransformerConv(6, 3, heads=2).eval())
+    given = nodes_and_edges(9, 30)
+    if name == "RGCNConv":
+        given["edge_type"] = torch.randint(2, (30,))
+    layer = CANNOT[name]().eval()
+    for swap in (False, True):
+        if swap:
+            assert accelerate(layer).swapped
+        with pytest.raises(torch.onnx.errors.OnnxExporterError):
+            to_onnx(layer, **given)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_onnx_of_attention_beside_messages(batched, tmp_path) -> None:
+    """All pairs of nodes of one graph, or of each graph of a batch."""
+    layer = GPSConv(6, pyg.GCNConv(6, 6), heads=2).eval()
+    assert accelerate(layer).swapped
+
+    def make(nodes: int, count: int) -> dict[str, torch.Tensor]:
+        batch = {"batch": torch.arange(nodes) // 4} if batched else {}
+        return nodes_and_edges(nodes, count) | batch
+
+    assert_runs_by_onnx(layer, make, tmp_path)
+
+
+SPD = [
+    ({"heads": 2}, ()),
+    ({"heads": 2, "own_token": True, "concat": False}, ("distance",)),
+    ({"num_buckets": None, "scale": 1.0, "root_weight": False}, ("attn_bias",)),
+    ({"heads": 2, "edge_dim": 4, "value_encoding": True}, ("distance", "edge_attr", "attn_bias")),
+    ({"num_buckets": 300}, ("distance",)),
+]
+
+
+@pytest.mark.parametrize(("options", "names"), SPD, ids=str)
+def test_onnx_of_the_graph_transformer(options, names, tmp_path) -> None:
+    """PyG has no such layer, so its messages are those of `spd_messages`."""
+    torch.manual_seed(0)
+    layer = SPDTransformerConv(6, 3, **options).eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+
+    def make(nodes: int, count: int) -> dict[str, torch.Tensor]:
+        more = {
+            "distance": torch.randint(9, (count,)),
+            "edge_attr": torch.randn(count, 4),
+            "attn_bias": torch.randn(count, layer.heads),
+        }
+        return nodes_and_edges(nodes, count) | {name: more[name] for name in names}
+
+    assert_runs_by_onnx(layer, make, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler

@@ -1,0 +1,279 @@
+"""What PyG's own tests check of layers that `accelerate` swaps, where no other test of ours does.
+
+Each layer is compared with PyG's before the swap. docs/pyg_tests.md is the table of both.
+"""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
+from torch_geometric.utils import to_torch_csc_tensor
+
+from graphtheory.integrations.pyg import accelerate
+from graphtheory.nn.conv.pna_conv import PNAConv
+
+TWO = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])  # sorted by target node, as an EdgeIndex needs
+STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # torch says that they are young
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    torch.manual_seed(0)
+
+
+def swapped(before: nn.Module) -> nn.Module:
+    """A copy after `accelerate`, with the same parameters."""
+    after = copy.deepcopy(before)
+    report = accelerate(after)
+    assert report.swapped and not report.kept, str(report)
+    return after
+
+
+def assert_same(found, wanted) -> None:
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def forms(edges, size, value=None, kinds=("EdgeIndex", "csc", "SparseTensor")):
+    """A graph in each of these forms; the values are in all but the first."""
+    if "EdgeIndex" in kinds and value is None:
+        yield EdgeIndex(edges, sparse_size=size, sort_order="col")
+    if "csc" in kinds:
+        yield to_torch_csc_tensor(edges, value, size=size).t()
+    if "SparseTensor" in kinds and WITH_TORCH_SPARSE:
+        yield SparseTensor.from_edge_index(edges, value, size).t()
+
+
+def mlp(width=16):
+    return nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 32))
+
+
+ONE_SET = {
+    "SAGEConv": lambda: pyg.SAGEConv(16, 32),
+    "SAGEConv-project": lambda: pyg.SAGEConv(16, 32, project=True, aggr="sum"),
+    "GraphConv": lambda: pyg.GraphConv(16, 32),
+    "GINConv": lambda: pyg.GINConv(mlp(), train_eps=True),
+    "SGConv": lambda: pyg.SGConv(16, 32, K=10),
+    "APPNP": lambda: pyg.APPNP(K=3, alpha=0.1),
+}
+
+
+NORMALIZED = (
+    "SGConv",
+    "APPNP",
+)  # PyG counts a given self-loop twice in a sparse matrix: STAR has none
+
+
+@pytest.mark.parametrize("name", ONE_SET)
+def test_every_form_of_the_graph(name) -> None:
+    before = ONE_SET[name]()
+    after, x = swapped(before), torch.randn(4, 16)
+    if name in NORMALIZED:
+        edges, kinds = STAR, ("csc", "SparseTensor")
+    else:
+        edges, kinds = TWO, ("EdgeIndex", "csc", "SparseTensor")
+        assert_same(after(x, edges, size=(4, 4)), before(x, edges))
+    wanted = before(x, edges)
+    assert_same(after(x, edges), wanted)
+    for graph in forms(edges, (4, 4), kinds=kinds):
+        assert_same(after(x, graph), wanted)
+
+
+@pytest.mark.parametrize("name", ["GraphConv", "SGConv"])
+def test_weights_of_edges_in_every_form(name) -> None:
+    before, edges = ONE_SET[name](), STAR if name in NORMALIZED else TWO
+    weight = torch.rand(edges.size(1))
+    after, x = swapped(before), torch.randn(4, 16)
+    wanted = before(x, edges, weight)
+    assert_same(after(x, edges, weight), wanted)
+    assert not torch.allclose(after(x, edges), wanted)
+    for graph in forms(edges, (4, 4), weight):
+        assert_same(after(x, graph), wanted)
+
+
+PAIRS = {
+    "SAGEConv": lambda: pyg.SAGEConv((16, 8), 32),
+    "SAGEConv-project": lambda: pyg.SAGEConv((16, 8), 32, project=True),
+    "GraphConv": lambda: pyg.GraphConv((16, 8), 32),
+    "GINConv": lambda: pyg.GINConv(mlp()),
+    "GINEConv": lambda: pyg.GINEConv(mlp(), train_eps=True),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_sets_of_nodes_in_every_form(name) -> None:
+    """With features of target nodes and without."""
+    before, given = PAIRS[name](), torch.randn(4, 16)
+    after, x_src, x_dst = swapped(before), torch.randn(4, 16), torch.randn(2, 8)
+    x_dst = torch.randn(2, 16) if name.startswith("GIN") else x_dst
+    more = (given,) if name == "GINEConv" else ()
+    for x in ((x_src, x_dst), (x_src, None)):
+        wanted = before(x, TWO, *more, size=(4, 2))
+        assert wanted.shape == (2, 32)
+        assert_same(after(x, TWO, *more, size=(4, 2)), wanted)
+        if more:  # features of edges are the values of a SparseTensor
+            found = [after(x, graph) for graph in forms(TWO, (4, 2), given, ("SparseTensor",))]
+        else:
+            found = [after(x, graph) for graph in forms(TWO, (4, 2))]
+        for one in found:
+            assert_same(one, wanted)
+
+
+def test_features_of_edges_as_values_of_a_matrix() -> None:
+    before, edge_attr = pyg.GINEConv(mlp(), train_eps=True), torch.randn(4, 16)
+    after, x = swapped(before), torch.randn(4, 16)
+    wanted = before(x, TWO, edge_attr)
+    assert_same(after(x, TWO, edge_attr, size=(4, 4)), wanted)
+    for graph in forms(TWO, (4, 4), edge_attr, ("SparseTensor",)):
+        assert_same(after(x, graph), wanted)
+
+
+@pytest.mark.parametrize("inner", [mlp, lambda: nn.Linear(16, 32)])
+def test_features_of_edges_are_projected(inner) -> None:
+    before = pyg.GINEConv(inner(), train_eps=True, edge_dim=8)
+    given = torch.randn(4, 16), TWO, torch.randn(4, 8)
+    assert_same(swapped(before)(*given), before(*given))
+
+
+@pytest.mark.parametrize("name", ["GINConv", "GINEConv"])
+def test_static_graphs(name) -> None:
+    """Features [3, nodes, channels] on one graph."""
+    before = getattr(pyg, name)(mlp(), train_eps=True)
+    more = (torch.randn(6, 16),) if name == "GINEConv" else ()
+    given = torch.randn(3, 4, 16), STAR, *more
+    found = swapped(before)(*given)
+    assert found.shape == (3, 4, 32)
+    assert_same(found, before(*given))
+
+
+def test_cached_features_and_edges() -> None:
+    x = torch.randn(4, 16)
+    for before in (pyg.SGConv(16, 32, K=10, cached=True), pyg.APPNP(K=3, alpha=0.1, cached=True)):
+        after = swapped(before)
+        wanted = before(x, STAR)
+        for _ in range(2):  # what the first call caches serves the second
+            assert_same(after(x, STAR), wanted)
+            for graph in forms(STAR, (4, 4), kinds=("csc", "SparseTensor")):
+                assert_same(after(x, graph), wanted)
+        name = "_cached_x" if hasattr(after, "_cached_x") else "_cached_edge_index"
+        assert getattr(after, name) is not None
+        after.reset_parameters()
+        assert getattr(after, name) is None
+
+
+def test_appnp_drops_every_edge() -> None:
+    after, x = swapped(pyg.APPNP(K=2, alpha=0.1, dropout=1.0)), torch.randn(4, 16)
+    for graph in (STAR, *forms(STAR, (4, 4), kinds=("csc", "SparseTensor"))):
+        assert_same(after(x, graph), 0.1 * x)
+
+
+def test_chebyshev_of_weights_scales_and_graphs() -> None:
+    before = pyg.ChebConv(16, 32, K=3)
+    after, x = swapped(before), torch.randn(4, 16)
+    edges, batch = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1])
+    weight, most = torch.rand(4), torch.tensor([2.0, 3.0])
+    for given in (
+        (edges,), (edges, weight), (edges, weight, None, 3.0), (edges, weight, batch),
+        (edges, weight, batch, most),
+    ):  # fmt: skip
+        assert_same(after(x, *given), before(x, *given))
+
+
+def test_chebyshev_of_a_batch_is_that_of_its_graphs() -> None:
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    graphs = [
+        Data(x=torch.randn(n, 8), edge_index=edges, edge_weight=torch.rand(edges.size(1)))
+        for n, edges in ((4, path), (3, path[:, :4]))
+    ]
+    after, batch = swapped(pyg.ChebConv(8, 16, K=2)), Batch.from_data_list(graphs)
+    found = after(batch.x, batch.edge_index, batch.edge_weight, batch.batch)
+    apart = [after(g.x, g.edge_index, g.edge_weight) for g in graphs]
+    assert_same(found, torch.cat(apart))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch, of TorchScript itself
+@pytest.mark.parametrize("name", [*ONE_SET, "ChebConv"])
+def test_torchscript(name) -> None:
+    before = pyg.ChebConv(16, 32, K=3) if name == "ChebConv" else ONE_SET[name]()
+    after, x = swapped(before), torch.randn(4, 16)
+    assert_same(torch.jit.script(after)(x, TWO), before(x, TWO))
+
+
+DEGREES = torch.tensor([0, 3, 0, 1])
+OTHERS = {
+    "ChebConv": lambda: pyg.ChebConv(16, 32, K=3),
+    "GPSConv": lambda: pyg.GPSConv(16, pyg.SAGEConv(16, 16), heads=4),
+    "PNAConv": lambda: pyg.PNAConv(16, 32, ["mean"], ["identity"], DEGREES, edge_dim=3, towers=4),
+}
+
+
+@pytest.mark.parametrize("make", [ONE_SET, PAIRS, OTHERS], ids=["one set", "pairs", "others"])
+def test_representation(make) -> None:
+    for layer in make.values():
+        before = layer()
+        assert str(swapped(before)) == str(before)
+
+
+def test_sizes_are_read_off_the_first_input() -> None:
+    layer, x = pyg.SAGEConv(-1, 32), torch.randn(4, 16)
+    assert "has no weights yet" in accelerate(layer).kept[0].reason
+    wanted = layer(x, TWO)
+    assert_same(swapped(layer)(x, TWO), wanted)
+    with pytest.raises(ValueError, match="does not support lazy"):
+        pyg.SAGEConv(-1, 32, project=True)
+
+
+class EdgeGraphConv(pyg.GraphConv):
+    """A layer of a user, with messages of its own."""
+
+    def message(self, x_j, edge_weight):
+        return 2 * edge_weight.view(-1, 1) * x_j
+
+
+MIXED = {"aggr": ["mean", "max", "sum", "softmax"]}
+MIXED["aggr_kwargs"] = {"mode": "cat", "aggrs_kwargs": [{}, {}, {}, {"learn": True, "t": 1}]}
+KEPT = {
+    "lstm": lambda: pyg.SAGEConv(16, 32, aggr="lstm"),
+    "several": lambda: pyg.SAGEConv(16, 32, **copy.deepcopy(MIXED)),
+    "mlp": lambda: pyg.SAGEConv(16, 32, aggr=pyg.MLPAggregation(16, 16, 2, num_layers=1)),
+    "messages of a user": lambda: EdgeGraphConv(16, 32),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_the_core_does_not_compute_stays_pygs(name) -> None:
+    layer, x = KEPT[name](), torch.randn(4, 16)
+    more = (torch.rand(4),) if name == "messages of a user" else ()
+    wanted, kind = layer(x, TWO, *more), type(layer)
+    report = accelerate(layer)
+    assert not report.swapped and len(report.kept) == 1
+    assert type(layer) is kind
+    assert torch.equal(layer(x, TWO, *more), wanted)
+    if name == "lstm":
+        with pytest.raises(ValueError, match="'index' tensor is not sorted"):
+            layer(x, torch.tensor([[0, 1, 2, 3], [1, 0, 1, 0]]))
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv"])
+def test_attention_beside_each_form_of_the_graph(name) -> None:
+    before = pyg.GPSConv(16, getattr(pyg, name)(16, 16), heads=4).eval()
+    after, x = swapped(before), torch.randn(4, 16)
+    edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    for batch in (None, torch.tensor([0, 0, 1, 1])):
+        for graph in (edges, *forms(edges, (4, 4), kinds=("csc", "SparseTensor"))):
+            assert_same(after(x, graph, batch), before(x, edges, batch))
+
+
+def test_degrees_of_a_loader_are_counted() -> None:
+    """By the static method of the layer."""
+    path = torch.tensor([[0, 0, 0, 1, 1, 2, 3], [1, 2, 3, 2, 0, 0, 0]])
+    other = torch.tensor([[1, 1, 2, 2, 0, 3, 3], [2, 3, 3, 1, 1, 0, 2]])
+    graphs = [Data(num_nodes=5, edge_index=edges) for edges in (path, other)]
+    found = PNAConv.get_degree_histogram(DataLoader(graphs, batch_size=1))
+    assert torch.equal(found, torch.tensor([2, 3, 4, 1]))
