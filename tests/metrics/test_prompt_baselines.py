@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory.data.prompt_tasks import Linear, SparseLinear
+from graphtheory.data.prompt_tasks import Linear, SparseLinear, TwoLayer
 from graphtheory.metrics import BASELINES, GradientDescent, baseline
 
 
@@ -34,6 +34,19 @@ def test_each_method_is_best_where_it_belongs() -> None:
     assert errors("lasso", SparseLinear(1))[3] < errors("least squares", SparseLinear(1))[3]
     assert errors(GradientDescent(500), Linear())[11] < 1e-2
     assert errors("gradient descent", Linear())[11] < errors("averaging", Linear())[11]
+
+
+def test_a_network_learns_a_network_from_examples() -> None:
+    prompts = TwoLayer().sample(8, 101, 4, torch.Generator().manual_seed(0))
+    x, y = prompts.x.double().numpy(), prompts.y.double().numpy()
+    found = {
+        name: np.mean([
+            (BASELINES[name](own[:100], told[:100], own[100]) - told[100]) ** 2
+            for own, told in zip(x, y, strict=True)
+        ])
+        for name in ("two-layer network", "least squares")
+    }  # fmt: skip
+    assert found["two-layer network"] < found["least squares"] / 3
 
 
 def test_names_and_shapes_are_checked() -> None:
