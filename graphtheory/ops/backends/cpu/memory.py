@@ -41,6 +41,11 @@ def _new(size: int) -> np.ndarray:
     return space[first : first + size]
 
 
+def _fits(room: np.ndarray, size: int) -> bool:
+    """Whether a room holds that many bytes, and not much more: sampled batches differ a little."""
+    return size <= room.size <= size + size // 4
+
+
 class _Lease(weakref.ref[np.ndarray]):
     """Ends with the array that was given out; a `weakref.finalize` costs ten times as much."""
 
@@ -69,13 +74,13 @@ class Rooms:
         self.put_back(lease.room)
 
     def take(self, size: int) -> np.ndarray:
-        """A room of as many pages as that many bytes need."""
+        """A room of as many pages as that many bytes need, or a freed one a little larger."""
         wanted = _rounded(size)
         with suppress(IndexError):  # other threads take and free rooms meanwhile
             for place in reversed(range(len(self.free))):
-                if self.free[place].size == wanted:
+                if _fits(self.free[place], wanted):
                     room = self.free.pop(place)
-                    if room.size == wanted:
+                    if _fits(room, wanted):
                         return room
                     self.put_back(room)
         return _new(wanted)

@@ -49,6 +49,15 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: memory.Rooms
     assert memory.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
 
 
+def test_a_freed_room_serves_an_output_that_is_a_little_smaller(rooms: memory.Rooms) -> None:
+    rooms.put_back(np.empty(8 * PAGE, np.uint8))
+    assert rooms.take(6 * PAGE).size == 6 * PAGE  # a third more would be idle
+    assert rooms.take(8 * PAGE + 1).size > 8 * PAGE
+    assert len(rooms.free) == 1
+    assert rooms.take(7 * PAGE).size == 8 * PAGE
+    assert rooms.free == []
+
+
 def test_a_last_page_that_would_be_idle_for_its_most_part_is_small(rooms: memory.Rooms) -> None:
     for size, room in (
         (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2),
