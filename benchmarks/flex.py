@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 import tyro
 from _graphs import Shape
-from _rows import beside, save, seconds, show
+from _rows import beside, clock_of, save, seconds, show
 from ops import assert_equal, step
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
@@ -140,9 +140,10 @@ def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: i
         "mask": kind, "share": share, "edges": nb.num_edges, "length": length, "heads": heads,
         "head_dim": dim, "threads": torch.get_num_threads(),
     }  # fmt: skip
+    clock = clock_of(torch.get_num_threads())
     rows = [Row.of(f"once, {name}", [taken], "s", **about) for name, taken in once.items()]
     for what, work in works.items():
-        rows += beside(OURS, what, seconds(work, repeats), **about)
+        rows += beside(OURS, what, seconds(work, repeats, clock=clock), **about)
     return rows
 
 
