@@ -125,7 +125,8 @@ def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: i
         first = timed(f"first call, {FLEX}", partial(flex, *plain))
         assert_equal(FLEX, (ours(*plain),), (first,))
     for name, form in ((DENSE, dense), (ADAPTER, adapter)):
-        assert_equal(name, step(ours, leaves, grad), step(form, leaves, grad))
+        # The table's gradient is a sum over up to millions of pairs, in float32 and another order.
+        assert_equal(name, step(ours, leaves, grad), step(form, leaves, grad), within=1e-4)
     works: dict[str, dict[str, Callable[[], object]]] = {
         "forward": {
             name: partial(torch.no_grad()(form), *plain)

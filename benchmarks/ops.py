@@ -71,12 +71,14 @@ def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> tuple[Tens
     return out, *torch.autograd.grad(out, leaves, grad)
 
 
-def assert_equal(what: str, ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> None:
+def assert_equal(
+    what: str, ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], within: float = 2e-5
+) -> None:
     """Output and gradients agree to a few parts in 10^5 of the largest entry."""
     for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         error = (a - b).abs().max() / b.abs().max()
         name = f"gradient {place}" if place else "output"
-        assert error < 2e-5, f"{what}: {name} differs by {error:.1e} of its largest entry"
+        assert error < within, f"{what}: {name} differs by {error:.1e} of its largest entry"
 
 
 def attentions(
