@@ -1,6 +1,7 @@
 # One command each. Every target first makes .venv, with the versions that constraints.txt pins.
 #   make run          train the models side by side on two embedded graphs, write reports
-#   make test         the whole test suite, examples and docstrings included
+#   make test         the tests of the package, its examples and docstrings, and of the battery
+#   make test-pages   the tests of the documentation's numbers, snippets and notebooks, and of the benchmarks' scripts
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
@@ -22,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-triton test-slow test-lowest test-newest battery check bench docs dist format clean
+.PHONY: help run test test-pages test-triton test-slow test-lowest test-newest battery check bench docs dist format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,8 +42,12 @@ run: $(READY)
 	@$(BIN)/graphtheory bench --dataset core-distance --seeds 3 --models gt,gt-plain,gcn-res,gat-res,sgformer,mlp
 	@$(BIN)/graphtheory bench
 
+PAGES := tests/docs tests/benchmarks
 test: $(READY)
-	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 10 --durations-min 5
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 10 --durations-min 5 $(PAGES:%=--ignore %)
+
+test-pages: $(READY)
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 5 --durations-min 5 $(PAGES)
 
 # The version stands here and not in constraints.txt because torch's CUDA builds bring one of their own.
 .venv/.triton: $(READY)
