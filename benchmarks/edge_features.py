@@ -70,7 +70,11 @@ def step_of(name: Layer, nodes: int, edges: int, channels: int, *shape: int) -> 
 
 
 def assert_equal(works: dict[Layer, Step], threads: int) -> None:
-    """Ours give what PyG's gives, and the same bits on one thread."""
+    """Ours give what PyG's gives, and on one thread the same bits, but for products of torch's.
+
+    The gradient of a linear map's weight is torch's product, whose bits depend on the number of
+    threads on some processors; the kernels' own results are the output and the gradient of x.
+    """
     theirs = works["PyG"]()
     largest = max(float(t.abs().max()) for t in theirs[1:])
     for name in ("TransformerConv", "SPDTransformerConv"):
@@ -80,7 +84,7 @@ def assert_equal(works: dict[Layer, Step], threads: int) -> None:
             size = max(float(b.abs().max()), 1e-3 * largest)
             error = float((a - b).abs().max()) / size
             assert error < 2e-5, f"{name}: result {place} differs by {error:.1e}"
-        same = zip(found, alone(works[name])(), strict=True)
+        same = zip(found[:2], alone(works[name])()[:2], strict=True)
         assert all(torch.equal(a, b) for a, b in same), f"{name}: {threads} threads change bits"
 
 
