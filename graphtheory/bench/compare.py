@@ -73,6 +73,8 @@ def compare(
     for name, value, least in (("seeds", seeds, 1), ("epochs", epochs, 1), ("budget", budget, 0)):
         if value is not None and value < least:
             raise ValueError(f"{name}: got {value}, expected {least} or more")
+    if budget == 1:
+        raise ValueError("budget: got 1, expected 0 or 2 and more: the first are the defaults")
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
@@ -92,7 +94,7 @@ def compare(
     bench = Benchmark(
         problem, chosen, seeds, problem.split, epochs=epochs, record=record,
         finished=_said(problem.measure, progress), chosen=trials,
-        options=options or {},
+        budget=budget or None, options=options or {},
     )  # fmt: skip
     runs = bench.run()
     command = f"graphtheory.bench({data if isinstance(data, str) else problem.name!r}, ...)"

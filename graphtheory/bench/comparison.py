@@ -91,6 +91,7 @@ class Comparison:
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
             set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
+            searched=dict.fromkeys(self.benchmark.chosen, self.benchmark.searched),
             dataset=self.name, split=self.split,
         )  # fmt: skip
 
@@ -115,7 +116,8 @@ class Comparison:
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""
         told = self.benchmark.set_in(model)
-        others = "default" if model in self.benchmark.not_tuned() else "search"
+        untold = model in self.benchmark.not_tuned()
+        others = "defaults, not tuned" if untold else self.benchmark.searched
         return f"set by hand: {told}; others {others}" if told else others
 
     def results(self) -> dict[str, Any]:

@@ -9,7 +9,13 @@ import torch
 
 from graphtheory.bench import fingerprints
 from graphtheory.bench.graph_spaces import SHARED, graph_space
-from graphtheory.bench.graph_trial import GraphTrial, graph_task_of, network_of, run_graph_trial
+from graphtheory.bench.graph_trial import (
+    GraphTrial,
+    constant_of_graphs,
+    graph_task_of,
+    network_of,
+    run_graph_trial,
+)
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.options import Options
 from graphtheory.bench.problem import NodeProblem, Problem, Root
@@ -137,6 +143,10 @@ class GraphProblem(Problem):
             raise ValueError(f"model: {trial.model} is not trained by gradients; `bench` runs it")
         found = self.graphs(seed)
         return graph_task_of(trial, found, self.encoded(found, trial.precomputed), seed)
+
+    def constant(self, task: Any, batches: Any) -> float | None:
+        """Test score of the best constant prediction."""
+        return constant_of_graphs(task, batches)
 
     def run(self, trial: Any, *, seed: int, epochs: int, patience: int) -> Outcome:
         """Train once; split and everything random follow from `seed`."""

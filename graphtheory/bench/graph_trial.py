@@ -106,11 +106,16 @@ def run_graph_trial(
     """Train once; everything random follows from `seed`."""
     task, batches = graph_task_of(trial, facts, graphs, seed)
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    constant = None
-    if len(facts.test_index):
-        train, test = labels(graphs, facts.train_index), labels(graphs, facts.test_index)
-        constant = constant_score(task.score, facts.kind, train, test, facts.num_outputs)
+    constant = constant_of_graphs(task, batches)
     return Outcome(result, task.evaluated, batches, trainable(task.model), constant)
+
+
+def constant_of_graphs(task: GraphTask, batches: GraphSets) -> float | None:
+    """Test score of the best constant prediction for graphs; None where there is no test."""
+    if not len(batches.test):
+        return None
+    train, test = (labels(batches.graphs, part) for part in (batches.train, batches.test))
+    return constant_score(task.score, task.kind, train, test, task.num_classes)
 
 
 def labels(graphs: Sequence[Any], positions: Tensor) -> Tensor:

@@ -86,6 +86,7 @@ class Benchmark:
         record: Where finished runs are kept and taken from; None keeps none.
         finished: Called with each run that was trained now.
         chosen: Trials of some models that take the place of those kept in tuned.json.
+        budget: From how many candidates a search chose these, where one did.
         options: Options set by hand, in the place of those of every model that reads them; text
             such as "16" or "true" is read as the type of the option.
 
@@ -103,7 +104,13 @@ class Benchmark:
     record: FinishedRuns | None = field(default=None, kw_only=True)
     finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
     chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    budget: int | None = field(default=None, kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def searched(self) -> str:
+        """How options that are no defaults were chosen, in words."""
+        return "search" if self.budget is None else f"best of {self.budget} on validation"
 
     @property
     def total(self) -> int:

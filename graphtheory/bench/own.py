@@ -33,9 +33,10 @@ class OwnNodes(NodeProblem):
     """One graph with a class for each node.
 
     Args:
-        data: A PyG `Data` with x, edge_index and y int64 [N], -1 for a node without a class; with
-            train_mask, val_mask and test_mask Bool [N] or [N, S], of which seed s takes column
-            s mod S, or with none of them for a random split of 60, 20 and 20 percent by seed.
+        data: A PyG `Data` with x [N, F], numbers of any type, dense or sparse, which are read as
+            float32; edge_index; y int64 [N], -1 for a node without a class; with train_mask,
+            val_mask and test_mask Bool [N] or [N, S], of which seed s takes column s mod S, or with
+            none of them for a random split of 60, 20 and 20 percent by seed.
         name: In reports.
         metric: "accuracy", or "rocauc" for two classes.
 
@@ -53,6 +54,9 @@ class OwnNodes(NodeProblem):
         if not isinstance(data.x, Tensor) or not len(data.x) or len(y) != len(data.x):
             rows = f"{len(data.x)} rows" if isinstance(data.x, Tensor) else repr(data.x)
             raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each")
+        if data.x.dim() != 2 or data.x.is_complex():
+            shown = f"{data.x.dtype} {list(data.x.shape)}"
+            raise ValueError(f"data.x: got {shown}, expected real numbers [N, F]")
         if int(y.max()) < 1:
             raise ValueError(f"data.y: the largest class is {int(y.max())}, expected 1 or more")
         if any(found) and not all(found):
@@ -60,13 +64,16 @@ class OwnNodes(NodeProblem):
                 m for m, is_there in zip(_MASKS, found, strict=True) if not is_there
             )
             raise ValueError(f"data: {lacking} is missing, expected all three masks or none")
+        if all(found):
+            _check_masks(data)
         super().__init__(name, _GIVEN if all(found) else _RANDOM)
-        self.metric, self.own = measure_of(metric).name, data
+        self.metric, self.own = measure_of(metric).name, data.clone()
+        self.own.x = _as_float32(data.x)
         try:
-            FullGraph(self.data(0))  # which checks it
+            FullGraph(self.data(0, row_scale=False))  # which checks it
         except IndexError as error:
             raise ValueError(str(error)) from error
-        self.sha256 = digest(_tensors([data]))
+        self.sha256 = digest(_tensors([self.own]))
 
     @property
     def key(self) -> str:
@@ -225,6 +232,32 @@ def _fits(task: str | None, found: str, what: str) -> None:
     asked = GRAPH if task in KINDS else task
     if asked not in (None, found):
         raise ValueError(f"task: got {task!r}, but {what} is a task of the kind {found!r}")
+
+
+def _as_float32(x: Tensor) -> Tensor:
+    """Features as the networks read them: dense, or sparse by rows."""
+    x = x.detach()
+    x = x if x.layout in (torch.strided, torch.sparse_csr) else x.to_sparse_csr()
+    return x.to(torch.float32)
+
+
+def _check_masks(data: Data) -> None:
+    """Raise unless every column of the three masks is a split."""
+    nodes = len(data.x)
+    for name in _MASKS:
+        mask = data[name]
+        fits = isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.uint8)
+        if not fits or mask.dim() not in (1, 2) or len(mask) != nodes or not mask.numel():
+            shown = f"{mask.dtype} {list(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
+            raise ValueError(f"data.{name}: got {shown}, expected Bool [{nodes}] or [{nodes}, S]")
+    train, val, test = (data[name].view(nodes, -1).bool() for name in _MASKS)
+    for seed in range(max(part.size(1) for part in (train, val, test))):
+        parts = [part[:, seed % part.size(1)] for part in (train, val, test)]
+        for name, part in zip(_MASKS, parts, strict=True):
+            if not part.any():
+                raise ValueError(f"data.{name}: no node in the split of seed {seed}")
+        if int(sum(part.long() for part in parts).max()) > 1:
+            raise ValueError(f"data: masks of the split of seed {seed} overlap")
 
 
 def _tensors(graphs: Sequence[Data]) -> Iterable[Tensor]:

@@ -16,7 +16,7 @@ from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.options import Options, checked_options, with_options
 from graphtheory.bench.scaling import scaled_rows_are_better
 from graphtheory.bench.spaces import Space, node_space
-from graphtheory.bench.trial import NodeTrial, Outcome, load, run_trial, task_of
+from graphtheory.bench.trial import NodeTrial, Outcome, constant_of_nodes, load, run_trial, task_of
 from graphtheory.bench.tuned import is_tuned, tuned_trial
 from graphtheory.data import graphs
 from graphtheory.data.catalogue import describe, key
@@ -118,12 +118,20 @@ class Problem(ABC):
     def run(self, trial: Any, *, seed: int, epochs: int, patience: int) -> Outcome:
         """Train once; split and everything random follow from `seed`."""
 
+    @abstractmethod
+    def constant(self, task: Task, batches: Source) -> float | None:
+        """Test score of the best constant prediction; None where there is no test."""
+
+    def learned_nothing(self, test: float | None, constant: float | None) -> bool:
+        """Whether a test score is no better than that of a constant prediction."""
+        if test is None or constant is None:
+            return False
+        return not self.measure.better(test, constant)
+
     def findings(self, outcome: Outcome) -> dict[str, Any]:
         """What is worth telling of a run; whether it is no better than a constant prediction."""
-        test, constant = outcome.fit.test, outcome.constant
-        if test is None or constant is None or self.measure.better(test, constant):
-            return {}
-        return {CONSTANT: constant}
+        nothing = self.learned_nothing(outcome.fit.test, outcome.constant)
+        return {CONSTANT: outcome.constant} if nothing else {}
 
 
 class NodeProblem(Problem):
@@ -193,6 +201,10 @@ class NodeProblem(Problem):
     def task(self, trial: NodeTrial, seed: int) -> tuple[Task, Source]:
         """The task of a trial and its batches."""
         return task_of(trial, self.data(seed, **trial.inputs), seed)
+
+    def constant(self, task: Any, batches: Any) -> float | None:
+        """Test score of the best constant prediction."""
+        return constant_of_nodes(batches.data, task)
 
     def run(self, trial: NodeTrial, *, seed: int, epochs: int, patience: int) -> Outcome:
         """Train once; split and everything random follow from `seed`."""

@@ -84,6 +84,7 @@ class Search:
         root: Folder with the raw files.
         log: File of a `SearchLog`; candidates that stand in it, with the same data set, kind and
             number of splits, epochs and patience, are not run again. None keeps none.
+        epochs: At most so many for a candidate; None is what the space says.
 
     Raises:
         ValueError: No budget, or a log with a line that is no candidate; the message says which.
@@ -95,6 +96,7 @@ class Search:
     split: str | None = None
     root: Path | None = None
     log: Path | None = None
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         """Check."""
@@ -111,7 +113,8 @@ class Search:
             progress(trial.model, done, len(todo))
             space = spaces[trial.model]
             patience = space.search_patience or space.patience
-            length = (space.search_seeds, space.search_epochs or space.epochs, patience)
+            epochs = space.search_epochs or space.epochs
+            length = (space.search_seeds, min(epochs, self.epochs or epochs), patience)
             asked = (problem.key, problem.split, trial.as_dict(), *length)
             settings = dict(zip(_SETTINGS, asked, strict=True))
             judged = log.find(settings)

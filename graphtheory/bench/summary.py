@@ -208,11 +208,13 @@ def rows(
     metric: str | Measure,
     not_tuned: Sequence[str] = (),
     set_by_hand: Mapping[str, str] | None = None,
+    searched: Mapping[str, str] | None = None,
     **shared: object,
 ) -> list[Row]:
     """The same numbers as rows for the CSV file; models of `not_tuned` are marked.
 
-    With `set_by_hand`, models -> options in words, the rows of a model have its own.
+    With `set_by_hand`, models -> options in words, the rows of a model have its own, and with
+    `searched`, models -> how a search chose theirs, that.
     """
     runs, out, measure = list(runs), [], _measure(metric)
     unit, flat = measure.row_unit, unlearned(runs)
@@ -222,6 +224,8 @@ def rows(
             where["set by hand"] = told
         if model in not_tuned:
             where["options"] = "defaults, not tuned"
+        elif told := (searched or {}).get(model):
+            where["options"] = told
         if model in flat:
             where["learned nothing"] = f"{flat[model]} seeds"
         for name, its, values in (

@@ -181,7 +181,8 @@ def run_trial(trial: NodeTrial, data: Data, *, seed: int, epochs: int, patience:
     """Train once; everything random follows from `seed`."""
     task, batches = task_of(trial, data, seed)
     result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    return Outcome(result, task.evaluated, batches, trainable(task.model), _constant(data, task))
+    constant = constant_of_nodes(data, task)
+    return Outcome(result, task.evaluated, batches, trainable(task.model), constant)
 
 
 def trainable(model: torch.nn.Module) -> int:
@@ -189,7 +190,8 @@ def trainable(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def _constant(data: Data, task: NodeTask) -> float | None:
+def constant_of_nodes(data: Data, task: NodeTask) -> float | None:
+    """Test score of the best constant prediction for nodes; None where there is no test."""
     test = data.get("test_mask")
     if test is None:
         return None

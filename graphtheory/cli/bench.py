@@ -158,10 +158,18 @@ class Bench(Command):
         from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
         from graphtheory.bench.options import read_options
         from graphtheory.bench.search import SearchLog
+        from graphtheory.data.catalogue import describe
         from graphtheory.structure.distance import MAX_CUTOFF
 
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(1, threads=self.threads, budget=self.budget)
+        at_least(1, threads=self.threads)
+        if self.budget is not None and self.budget < 2:
+            raise RefusedError(
+                f"--budget: got {self.budget}, expected 2 or more candidates; the first is the "
+                "defaults, which are taken without it"
+            )
+        if self.data is not None and self.dataset != type(self).dataset:
+            raise RefusedError(f"--dataset: got {self.dataset}, expected none beside --data")
         if self.budget is not None and self.set:
             raise RefusedError(f"--budget: got {self.budget}, expected none beside --set")
         at_least(0, distances=self.distances)
@@ -179,6 +187,8 @@ class Bench(Command):
                 models = problem.compared
             if self.distances and (problem.reads != NODES or self.data is not None):
                 raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
+            if self.distances and describe(problem.name).kind != "multiclass":
+                raise RefusedError(f"--distances: got {self.distances}, only for one class a node")
             for model in models:
                 problem.known_model(model)
             with screen.working(f"reading {problem.name}"):
@@ -195,7 +205,8 @@ class Bench(Command):
             out.mkdir(parents=True, exist_ok=True)
         if self.budget is not None and (todo := bench.not_tuned()):
             searched, chosen = self._searched(screen, problem, todo, out)
-            bench, log = replace(bench, chosen=chosen), [*log, *searched]
+            bench = replace(bench, chosen=chosen, budget=self.budget)
+            log = [*log, *searched]
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
@@ -212,10 +223,13 @@ class Bench(Command):
         self, screen: Screen, problem: Problem, models: tuple[str, ...], out: Path
     ) -> tuple[list[Judged], dict[str, Any]]:
         """What a search tried, and the best trial of each model."""
-        from graphtheory.bench.search import Search, best
+        from graphtheory.bench.search import Search, SearchLog, best
 
         with refusing():
-            study = Search(problem, models, self.budget or 0, log=out / "search.jsonl")
+            study = Search(
+                problem, models, self.budget or 0, log=out / "search.jsonl", epochs=self.epochs
+            )
+            list(SearchLog(study.log))  # a damaged line is told before anything is tried
         found = search_all(screen, study, self.threads, problem.num_nodes)
         return found, {m: judged.trial for m, judged in best(found, problem.measure).items()}
 
@@ -228,7 +242,8 @@ class Bench(Command):
 
         farthest = self.distances
         if farthest is None:
-            farthest = 3 if nodes <= SMALL and problem.reads == NODES else 0
+            one_class = self.data is not None or describe(problem.name).kind == "multiclass"
+            farthest = 3 if nodes <= SMALL and problem.reads == NODES and one_class else 0
         if (
             self.data is not None
             or farthest == 0

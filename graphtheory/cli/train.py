@@ -133,6 +133,7 @@ class Train(Command):
             told_options,
             with_options,
         )
+        from graphtheory.bench.problem import CONSTANT
         from graphtheory.bench.rows import Environment
         from graphtheory.report import options
         from graphtheory.report.run import graph_run_page
@@ -155,9 +156,14 @@ class Train(Command):
             refuse_explorer(model, task, nodes)
         title = f"{model} on {name}, split {split}, seed {self.seed}"
         screen.note(f"{title}: {options(trial)}")
-        by_hand = told_options(chosen, [trial])
+        untold, by_hand = not problem.is_tuned(model), told_options(chosen, [trial])
         if by_hand:
             screen.note(f"Set by hand: {by_hand}.")
+        if untold:
+            screen.note(
+                f"{'Other options' if by_hand else 'Options'}: defaults, not tuned. `graphtheory "
+                "bench --budget 16` chooses them on validation first."
+            )
         with (
             told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
             refusing(CheckpointError, OSError),
@@ -169,11 +175,23 @@ class Train(Command):
             )  # fmt: skip
         parameters = sum(p.numel() for p in task.model.parameters())
         found = asdict(result) | {"parameters": parameters}
-        told = {"set_by_hand": by_hand} if by_hand else {}
+        told: dict[str, Any] = {"set_by_hand": by_hand} if by_hand else {}
+        told["chosen_by"] = "defaults, not tuned" if untold else "search"
+        constant = problem.constant(task, batches)
+        flat = problem.learned_nothing(result.test, constant)
+        if flat:
+            told[CONSTANT] = constant
         kept = {"command": screen.command, "options": trial.as_dict(), **told, "result": found}
         kept["environment"] = asdict(Environment.here())
         write_json(out / "result.json", kept)
-        setting = [("options", options(trial)), ("parameters", f"{parameters:,}")]
+        chosen_by = f"{told['chosen_by']}; {options(trial)}"
+        setting = [("options", chosen_by), ("parameters", f"{parameters:,}")]
+        if flat and constant is not None:
+            nothing = (
+                f"no better than one constant prediction, {measure.told(measure.shown(constant))}"
+            )
+            setting.append(("(!) learned nothing", nothing))
+            screen.note(f"(!) Learned nothing: {nothing}.")
         with screen.working("report.html"):
             page = graph_run_page(title, result, measure, setting, screen.command)
             page.save(out / "report.html")

@@ -129,8 +129,11 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     assert written == {"runs.jsonl", "results.json", "results.csv"}
     nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
     assert "Test accuracy (%)" in str(nodes)
-    tuned = graphtheory.bench(classes(), ("mlp",), task="graph", budget=1, **SHORT)
+    tuned = graphtheory.bench(classes(), ("mlp",), task="graph", budget=2, **SHORT)
     assert "not tuned" not in str(tuned)
+    assert {row.parameters["options"] for row in tuned.rows()} == {"best of 2 on validation"}
+    with pytest.raises(ValueError, match="budget: got 1, expected 0 or 2 and more"):
+        graphtheory.bench(classes(), ("mlp",), task="graph", budget=1, **SHORT)
 
 
 @pytest.mark.parametrize(

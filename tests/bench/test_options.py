@@ -173,14 +173,14 @@ def test_tables_and_records_say_what_was_set_by_hand(tmp_path: Path) -> None:
     assert kept["set_by_hand"] == told and kept["models"]["gt"]["network"]["paths"] == 2
     assert kept["models"]["gcn"]["network"]["paths"] == 0
     assert kept["models"]["gt"]["options"] == (
-        "set by hand: walk=4, readout=token, paths=2; others default"
+        "set by hand: walk=4, readout=token, paths=2; others defaults, not tuned"
     )
     assert {(row.parameters["model"], row.parameters["set by hand"]) for row in found.rows()} == {
         ("gt", "walk=4, readout=token, paths=2"), ("gcn", "walk=4"),
     }  # fmt: skip
     unread = graphtheory.bench(molecules(), ("gcn",), options={"paths": 2}, **short | {"out": None})
     assert "Options set by hand: paths=2 (gcn ignores paths)." in str(unread)
-    assert unread.chosen_by("gcn") == "default"
+    assert unread.chosen_by("gcn") == "defaults, not tuned"
     assert all("set by hand" not in row.parameters for row in unread.rows())
     assert "walk=4, readout=token, paths=2" in (tmp_path / "results.csv").read_text()
     record = FinishedRuns(tmp_path / "runs.jsonl")

@@ -849,6 +849,11 @@ def test_a_short_search_before_a_benchmark(
     assert "candidate" in run(*words, "--budget", "2", "--resume")[2]
     assert len((tmp_path / "b/search.jsonl").read_text().splitlines()) == 4
     assert "--budget: got 2" in refused(run(*words, "--budget", "2", "--set", "lr=0.1"))
+    assert "--budget: got 1, expected 2 or more" in refused(run(*words, "--budget", "1"))
+    assert used["options"] == "best of 2 on validation"
+    log = tmp_path / "b/search.jsonl"
+    log.write_text(log.read_text().replace('"epochs": 2', '"epochs": 3', 1))
+    assert "does not match its own digest" in refused(run(*words, "--budget", "2"))
     images = ("bench", "--dataset", "digits", "--models", "cnn", "--budget", "2")
     assert "not for images" in refused(run(*images))
 

@@ -104,6 +104,8 @@ def _dense(
         t.view(count, t.size(0) // count, heads, dim).transpose(1, 2)  # [count, H, rows, D]
         for t in (query, key, value)
     )
+    if heads == 0 or dim == 0:  # torch's kernel divides by them, which ends the process in 2.10
+        return (q @ k.transpose(-1, -2) @ v).transpose(1, 2).reshape(query.shape)
     if isinstance(bias, BlockBias) and learned_on_cpu(bias.values):
         out = LearnedBias.apply(q, k, v, bias.values, bias.columns, scale)
     else:
