@@ -14,7 +14,7 @@ from graphtheory.bench.facts import Facts
 from graphtheory.bench.finished import Settings
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.options import Options, checked_options, with_options
-from graphtheory.bench.scaling import scaled_rows_are_better
+from graphtheory.bench.scaling import scales_rows
 from graphtheory.bench.spaces import Space, node_space
 from graphtheory.bench.trial import NodeTrial, Outcome, constant_of_nodes, load, run_trial, task_of
 from graphtheory.bench.tuned import is_tuned, tuned_trial
@@ -169,8 +169,11 @@ class NodeProblem(Problem):
 
     @cached_property
     def scales_rows(self) -> bool:
-        """Whether default options scale rows of features: by the validation labels of seed 0."""
-        return scaled_rows_are_better(self.data(0, row_scale=False))
+        """Whether default options scale rows of features: by the validation labels of seed 0.
+
+        Where they do not tell, rows are scaled if few nodes are labeled, as is the custom.
+        """
+        return scales_rows(self.data(0, row_scale=False), otherwise=self.facts.few_labels)
 
     @property
     def num_edges(self) -> int:

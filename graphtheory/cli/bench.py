@@ -193,6 +193,8 @@ class Bench(Command):
                 problem.known_model(model)
             with screen.working(f"reading {problem.name}"):
                 assert problem.num_nodes and problem.measure  # the files are read
+                for model in models:  # default options ask the features of a graph
+                    problem.trial(model)
             tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
             log = list(SearchLog(tried))
             out = self.out or Path(f"runs/bench-{problem.name}")

@@ -143,7 +143,8 @@ class Train(Command):
         with refusing(ValueError, TypeError, OSError, ImportError):
             problem = problem_for(self.dataset, self.data, self.split, root)
             problem.known_model(model)
-            trial, epochs, patience = problem.trial(model)
+            with screen.working(f"reading {problem.name}"):
+                trial, epochs, patience = problem.trial(model)
             chosen = problem.checked_options([trial], read_options(self.set))
             trial = with_options(trial, chosen)
             with screen.working(f"reading {problem.name}"):

@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 
 from graphtheory.bench import scaling
 from graphtheory.bench.problem import NodeProblem
-from graphtheory.bench.scaling import scaled_rows_are_better
+from graphtheory.bench.scaling import scales_rows
 from graphtheory.bench.trial import _as_csr
 
 
@@ -30,24 +30,30 @@ def words(label_by: str) -> Data:
 
 
 def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> None:
-    assert scaled_rows_are_better(words("mix"))
-    assert not scaled_rows_are_better(words("length"))
+    for otherwise in (True, False):
+        assert scales_rows(words("mix"), otherwise)
+        assert not scales_rows(words("length"), otherwise)
+
+
+def test_where_neither_is_ahead_the_custom_holds() -> None:
+    data = words("mix")
+    data.x = torch.full_like(data.x, 2.0)  # says nothing, scaled or not
+    for otherwise in (True, False):
+        assert scales_rows(data, otherwise) is otherwise
 
 
 def test_sparse_features_say_the_same() -> None:
     for label_by in ("mix", "length"):
         data = words(label_by)
-        found = scaled_rows_are_better(data)
+        found = scales_rows(data, False)
         data.x = _as_csr(data.x)
-        assert scaled_rows_are_better(data) is found
+        assert scales_rows(data, False) is found
 
 
-def test_validation_labels_are_asked_and_test_labels_are_not() -> None:
+def test_test_labels_are_not_asked() -> None:
     data = words("mix")
     data.y[data.test_mask] = 1 - data.y[data.test_mask]
-    assert scaled_rows_are_better(data)
-    data.y[data.val_mask] = 1 - data.y[data.val_mask]
-    assert not scaled_rows_are_better(data)
+    assert scales_rows(data, False)
 
 
 @pytest.mark.parametrize("kind", ["negative", "small", "several labels", "one class"])
@@ -64,7 +70,8 @@ def test_nothing_is_fitted_where_scaling_cannot_help(
         data.y = torch.stack([data.y, 1 - data.y], 1)
     else:
         data.y[data.train_mask] = 0
-    assert not scaled_rows_are_better(data)
+    expected = kind in ("several labels", "one class")  # otherwise nothing would change
+    assert scales_rows(data, True) is expected and not scales_rows(data, False)
 
 
 def test_default_options_follow_it(monkeypatch: pytest.MonkeyPatch) -> None:
