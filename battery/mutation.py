@@ -1,0 +1,407 @@
+"""Mutation testing: how many single changes of ops, graph and structure some test notices.
+
+Mutants are drawn at random and put into a copy of the tree, one at a time. The tests that run the
+changed line, the fastest of each kind first, run until one fails or `_SECONDS` of processor time
+are over. Of what numba compiles no line is traced: there the tests are those that run the nearest
+Python callers, and machine code of every module above the changed one is made anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from battery.line import Line, timed
+from battery.mutants import ROOMS, Mutant, digest, modules, mutants, sample
+from battery.mutation_record import ROOT, RUNS, Found, read, verdict_of
+from battery.mutation_tests import GREEN, NOTHING, OUT_OF_TIME, Job
+
+PYTHON_MUTANTS, COMPILED_MUTANTS = 300, 60
+LEAST_KILLED = 0.9
+_FIRST, _SECONDS = 4.0, 90.0  # of tests: those that are tried first, and all
+_CONTROLS = 10  # mutants for each control
+TESTS = (
+    "tests/graph", "tests/structure", "tests/ops", "tests/conformance", *ROOMS,
+)  # fmt: skip
+_UNMUTATED, _ERROR = "unmutated", "an error"
+
+
+class Tree:
+    """A copy of the tree, and a process that runs its tests."""
+
+    def __init__(self, home: Path) -> None:
+        self.tree, self.home = home / "tree", home
+        shutil.rmtree(self.tree, ignore_errors=True)
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        for name in names.stdout.splitlines():
+            if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name)
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(self.tree),
+            "OMP_NUM_THREADS": "1",
+            "NUMBA_NUM_THREADS": "2",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "battery.mutation_tests"],
+            cwd=self.tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(
+        self, files: list[str], tests: list[str] | None, seconds: float, machine_code: Path
+    ) -> dict[str, Any]:
+        """What came of tests."""
+        traced = [] if tests is not None else list(ROOMS)
+        limit = int(3 * seconds) + 150
+        out = str(self.home / "answer.json")
+        job = Job(files, tests, str(machine_code), seconds, limit, traced, out)
+        self.process.stdin.write(json.dumps(asdict(job)) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.stdin.close()
+        self.process.wait()
+        shutil.rmtree(self.tree, ignore_errors=True)
+
+
+class Known:
+    """Which tests run which lines, and how long they take."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.red: list[str] = []
+
+    def add(self, found: dict[str, Any]) -> None:
+        """What a test file was found to run."""
+        names = list(found["seconds"])
+        self.seconds |= found["seconds"]
+        self.red += found["failed"]
+        for file, lines in found["lines"].items():
+            for line, tests in lines.items():
+                self.lines[file][int(line)] |= {names[at] for at in tests} - {*found["failed"]}
+
+    def of_lines(self, file: str, first: int, last: int) -> set[str]:
+        """Tests that run any of the lines."""
+        lines = self.lines.get(file, {})
+        return {t for line, tests in lines.items() if first <= line <= last for t in tests}
+
+    def of_file(self, file: str) -> set[str]:
+        """Tests that run any line inside a function of the file."""
+        return self.of_lines(file, 1, 10**9)
+
+    def in_order(self, tests: set[str]) -> list[str]:
+        """The fastest case of each test, then the second of each, and so on."""
+        cases: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(tests, key=lambda name: (self.seconds[name], name)):
+            cases[name.partition("[")[0]].append(name)
+        turns = [(turn, self.seconds[n], n) for c in cases.values() for turn, n in enumerate(c)]
+        return [name for _, _, name in sorted(turns)]
+
+
+def test_files() -> list[str]:
+    """With tests that may run the three rooms, and modules with examples."""
+    found = {str(p.relative_to(ROOT)) for one in TESTS for p in (ROOT / one).rglob("*.py")}
+    tests = [f for f in found if Path(f).name.startswith("test_")]
+    examples = [f for f in modules(ROOT) if ">>>" in (ROOT / f).read_text()]
+    tests = [f for f in tests if "triton" not in f]  # interpreted, of what is left out here
+    return sorted(tests, key=lambda f: (_place(f), f)) + examples
+
+
+def _place(file: str) -> int:
+    return next(at for at, folder in enumerate(TESTS) if file.startswith(folder))
+
+
+def look(tree: Tree, machine_code: Path) -> Known:
+    """Run every test once; what is known from an earlier run of the same files is read."""
+    known, files = Known(), test_files()
+    source = digest([ROOT / name for name in modules(ROOT)])
+    for at, name in enumerate(files):
+        helpers = sorted((ROOT / name).parent.glob("*.py")) if name.startswith("tests") else []
+        helpers = [p for p in helpers if not p.name.startswith("test_")]
+        kept = RUNS / "lines" / f"{name.replace('/', '.')}.json"
+        key = digest([ROOT / name, *helpers]) + source
+        found = json.loads(kept.read_text()) if kept.exists() else {}
+        if found.get("key") != key:
+            found = tree.run([name], None, 3000.0, machine_code)
+            if "lines" not in found:
+                raise RuntimeError(f"{name}: {found}")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(found | {"key": key}))
+            _tell(f"{at + 1} of {len(files)}: {name}, {len(found['seconds'])} tests")
+        known.add(found)
+    return known
+
+
+@cache
+def importers(root: Path) -> dict[str, set[str]]:
+    """Modules that import a module of the package, imports inside functions included."""
+    above: dict[str, set[str]] = defaultdict(set)
+    for path in (root / "graphtheory").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name in _imported(node):
+                for end in (".py", "/__init__.py"):
+                    above[name.replace(".", "/") + end].add(str(path.relative_to(root)))
+    return above
+
+
+def _imported(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import():
+            return [a.name for a in node.names]
+        case ast.ImportFrom() if node.module:
+            return [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+    return []
+
+
+def levels_above(root: Path, file: str) -> list[set[str]]:
+    """Importers, their importers, and so on, each once."""
+    seen, out = {file}, [{file}]
+    while out[-1]:
+        nearest = {up for one in out[-1] for up in importers(root).get(one, ())} - seen
+        seen |= nearest
+        out.append(nearest)
+    return out[1:-1]
+
+
+def tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
+    """Those that can notice a mutant, in the order in which they are tried."""
+    if mutant.compiled:
+        for level in [{mutant.file}, *levels_above(root, mutant.file)]:
+            if found := {t for file in level for t in known.of_file(file)}:
+                return known.in_order(found)
+        return []
+    for first, last in _places(root, mutant):
+        if found := known.of_lines(mutant.file, first, last):
+            return known.in_order(found)
+    return known.in_order(known.of_file(mutant.file))
+
+
+def _places(root: Path, mutant: Mutant) -> list[tuple[int, int]]:
+    """Lines of the change, of its statement, of its function."""
+    inside = [
+        node
+        for node in ast.walk(ast.parse((root / mutant.file).read_text()))
+        if isinstance(node, ast.stmt) and _first(node) <= mutant.line <= (node.end_lineno or 0)
+    ]
+    simple = [n for n in inside if not hasattr(n, "body")]
+    functions = [n for n in inside if isinstance(n, ast.FunctionDef)]
+    inner = [max(nodes, key=_first) for nodes in (simple, functions) if nodes]
+    header = any(mutant.line < n.body[0].lineno for n in functions[-1:])
+    if header and not simple:  # a default or a decorator, which runs when the module is imported
+        return [(_first(functions[-1]), functions[-1].end_lineno or 0)]
+    return [(mutant.line, mutant.line), *((_first(n), n.end_lineno or 0) for n in inner)]
+
+
+def _first(node: Any) -> int:
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+
+
+class Trial:
+    """Mutants in the copy of the tree, one at a time."""
+
+    def __init__(self, tree: Tree, machine_code: Path) -> None:
+        self.tree, self.machine_code = tree, machine_code
+
+    def of(self, file: str, made: str, tests: list[str], known: Known, anew: bool) -> Found:
+        """Tests on a changed file until one fails: the outcome, and what told it.
+
+        Args:
+            file: Relative to the root.
+            made: Its changed text.
+            tests: In order.
+            known: Their times.
+            anew: Whether machine code of modules above is made anew.
+        """
+        path = self.tree.tree / file
+        text, stamp = path.read_text(), path.stat()
+        path.write_text(made)
+        later = stamp.st_mtime_ns + 10**10  # no bytecode or machine code of the old text is read
+        os.utime(path, ns=(later, later))
+        try:
+            return self._run(file, tests, known, anew)
+        finally:
+            path.write_text(text)
+            os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+    def _run(self, file: str, tests: list[str], known: Known, anew: bool) -> dict[str, Any]:
+        code = self._without(file) if anew else self.machine_code
+        used, ran = 0.0, 0
+        try:
+            for some, seconds in _stages(tests, known, anew):
+                files = list(dict.fromkeys(name.partition("::")[0] for name in some))
+                found = self.tree.run(files, some, seconds, code)
+                used, ran = used + found["cpu"], ran + found.get("ran", 0)
+                if found["end"] not in (GREEN, NOTHING):
+                    out_of_time = found["end"] == OUT_OF_TIME
+                    told = {"outcome": "out of time" if out_of_time else "killed"}
+                    return told | {"by": found.get("failed", ""), "ran": ran, "cpu": round(used, 1)}
+        finally:
+            if anew:
+                shutil.rmtree(code)
+        return {"outcome": "survived", "by": "", "ran": ran, "cpu": round(used, 1)}
+
+    def _without(self, file: str) -> Path:
+        """The machine code at hand, without that of a file and of what imports it."""
+        stems = {Path(one).stem for level in levels_above(self.tree.tree, file) for one in level}
+        stems.add(Path(file).stem)
+        code = self.tree.home / "machine-code-of-mutant"
+        shutil.rmtree(code, ignore_errors=True)
+        code.mkdir()
+        for path in self.machine_code.rglob("*.nb?"):
+            if path.name.partition(".")[0] not in stems:
+                (code / path.parent.name).mkdir(exist_ok=True)
+                os.link(path, code / path.parent.name / path.name)
+        return code
+
+
+def _stages(tests: list[str], known: Known, compiled: bool) -> list[tuple[list[str], float]]:
+    """The fastest few by themselves: most mutants need no more, and fewer files are read."""
+    few, seconds = 0, 0.0
+    while few < min(len(tests), 25) and seconds < _FIRST:
+        seconds += known.seconds[tests[few]]
+        few += 1
+    more = _SECONDS * (2 if compiled else 1)
+    return [(some, limit) for some, limit in ((tests[:few], 60.0), (tests[few:], more)) if some]
+
+
+def _with_an_error(root: Path, mutant: Mutant) -> str | None:
+    """The file with an error in place of the statement that a mutant changes."""
+    lines = (root / mutant.file).read_text().splitlines(keepends=True)
+    tree = ast.parse("".join(lines))
+    simple = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Return | ast.Assign | ast.Expr | ast.AugAssign)
+        and n.lineno <= mutant.line <= (n.end_lineno or 0)
+        and n.col_offset
+    ]
+    if not simple:
+        return None
+    at = simple[-1].lineno - 1
+    indent = lines[at][: simple[-1].col_offset]
+    if indent.strip():
+        return None
+    return "".join([*lines[:at], f'{indent}raise RuntimeError("planted")\n', *lines[at:]])
+
+
+def _tell(what: str) -> None:
+    print(f"mutation: {what}", file=sys.stderr, flush=True)
+
+
+def _draw(share: float, seed: int) -> list[Mutant]:
+    every = [m for name in modules(ROOT) for m in mutants(ROOT, name)]
+    python, compiled = ([m for m in every if m.compiled is kind] for kind in (False, True))
+    counts = (max(1, round(share * n)) for n in (PYTHON_MUTANTS, COMPILED_MUTANTS))
+    chosen = zip((python, compiled), counts, strict=True)
+    return [m for some, count in chosen for m in sample(ROOT, some, count, seed)]
+
+
+def _key(mutant: Mutant) -> list[Any]:
+    place = [mutant.file, mutant.operator, mutant.occurrence]
+    return [*place, digest([ROOT / mutant.file])]
+
+
+def mutation(share: float, seed: int) -> list[Line]:
+    """Mutants of Python, and of what numba compiles; goes on where an earlier run ended."""
+    lines = [_line("Python", "mutants"), _line("compiled code", "compiled mutants")]
+    drawn = _draw(share, seed)
+    home = Path(tempfile.gettempdir()) / f"graphtheory-mutation-{digest([Path(__file__)])}-{seed}"
+    code = home / "machine-code"
+    code.mkdir(parents=True, exist_ok=True)
+    tree = Tree(home)
+    try:
+        known = look(tree, code)
+        trial, file = Trial(tree, code), RUNS / f"seed-{seed}.jsonl"
+        tests = digest([ROOT / name for name in test_files()])
+        finished = {json.dumps(one["key"]): one for one in read(file)}
+        began, left = time.monotonic(), [m for m in drawn if _open(finished, m, tests)]
+        for at, mutant in enumerate(left):
+            with timed(lines[mutant.compiled]):
+                found = _try(trial, mutant, known) | {"tests": tests}
+            finished[json.dumps(_key(mutant))] = found
+            with file.open("a") as out:
+                out.write(json.dumps(found) + "\n")
+            rest = (time.monotonic() - began) / (at + 1) * (len(left) - at - 1) / 60
+            _tell(f"{at + 1} of {len(left)}, {rest:.0f} minutes left: {found['outcome']} "
+                  f"{mutant.file}:{mutant.line} {found['after']!r} {found['by']}")  # fmt: skip
+        for kind, line in enumerate(lines):
+            some = [m for m in drawn if m.compiled is bool(kind)]
+            _count(line, [finished[json.dumps(_key(m))] for m in some])
+            with timed(line):
+                _control(line, trial, some, known)
+        lines[0].broken += [f"red without a change: {name}" for name in known.red]
+    finally:
+        tree.close()
+    return lines
+
+
+def _line(of: str, what: str) -> Line:
+    return Line(
+        "mutation", f"{LEAST_KILLED:.0%} of the changes of {of} fail a test, and the rest is "
+        "explained", f"an error in the place of {what}, and the tests without a change",
+    )  # fmt: skip
+
+
+def _open(finished: dict[str, Any], mutant: Mutant, tests: str) -> bool:
+    """What was killed stays so; what survived is tried again after a change of the tests."""
+    one = finished.get(json.dumps(_key(mutant)))
+    return one is None or (one["outcome"] == "survived" and one["tests"] != tests)
+
+
+def _try(trial: Trial, mutant: Mutant, known: Known) -> dict[str, Any]:
+    text = (ROOT / mutant.file).read_text()
+    made, tests = mutant.source(text), tests_of(ROOT, mutant, known)
+    before, after = mutant.diff(text)
+    found = trial.of(mutant.file, made or "", tests, known, mutant.compiled)
+    facts = asdict(mutant) | {"before": before, "after": after, "covering": len(tests)}
+    return {"key": _key(mutant)} | facts | found
+
+
+def _count(line: Line, found: list[dict[str, Any]]) -> None:
+    """Trials, figures, and what has no explanation."""
+    line.trials = len(found)
+    survived = [one for one in found if one["outcome"] == "survived"]
+    judged = [(one, *verdict_of(one)) for one in survived]
+    alike = sum(verdict == "equivalent" for _, verdict, _ in judged)
+    killed, told = len(found) - len(survived), len(found) - alike
+    line.figures = {
+        "killed": killed, "of these out of time": sum(o["outcome"] == "out of time" for o in found),
+        "equivalent": alike, "speed only": sum(v == "speed only" for _, v, _ in judged),
+        "killed of those not equivalent": f"{100 * killed / max(1, told):.1f} %",
+    }  # fmt: skip
+    line.broken = [
+        f"{one['file']}:{one['line']}: {one['after']}" for one, _, reason in judged if not reason
+    ]
+    if killed < LEAST_KILLED * told:
+        line.broken.append(f"{killed} of {told} killed")
+
+
+def _control(line: Line, trial: Trial, some: list[Mutant], known: Known) -> None:
+    """Errors that have to be found, and no change, which must not fail a test."""
+    for mutant in some[: max(2, _CONTROLS * len(some) // PYTHON_MUTANTS)]:
+        tests, wrong = tests_of(ROOT, mutant, known), _with_an_error(ROOT, mutant)
+        text = (ROOT / mutant.file).read_text()
+        if not tests or wrong is None:
+            continue
+        line.planted += 1
+        found = trial.of(mutant.file, wrong, tests, known, mutant.compiled)
+        line.caught += found["outcome"] == "killed"
+        found = trial.of(mutant.file, text, tests, known, mutant.compiled)
+        if found["outcome"] != "survived":
+            line.broken.append(f"red without a change: {found['by']}")
