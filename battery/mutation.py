@@ -1,9 +1,10 @@
 """Mutation testing: how many single changes of ops, graph and structure some test notices.
 
-Mutants are drawn at random and put into a copy of the tree, one at a time. The tests that run the
-changed line, the fastest of each kind first, run until one fails or `_SECONDS` of processor time
-are over. Of what numba compiles no line is traced: there the tests are those that run the nearest
-Python callers, and machine code of every module above the changed one is made anew.
+Mutants are drawn at random and put into a copy of the tree, one at a time. Tests run until one
+fails or `_SECONDS` of processor time are over: those whose first case runs the changed line, the
+fastest before the others, then those that run its function, then all their cases. Of what numba
+compiles no line is traced: there the tests are those that run the nearest Python callers, and
+machine code of every module above the changed one is made anew.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from battery.line import Line, timed
 from battery.mutants import ROOMS, Mutant, digest, modules, mutants, sample
@@ -61,13 +64,18 @@ class Tree:
         )  # fmt: skip
 
     def run(
-        self, files: list[str], tests: list[str] | None, seconds: float, machine_code: Path
-    ) -> dict[str, Any]:
+        self,
+        files: list[str],
+        tests: list[str] | None,
+        seconds: float,
+        machine_code: Path,
+        cases: Sequence[str] = (),
+    ) -> Found:
         """What came of tests."""
         traced = [] if tests is not None else list(ROOMS)
         limit = int(3 * seconds) + 150
         out = str(self.home / "answer.json")
-        job = Job(files, tests, str(machine_code), seconds, limit, traced, out)
+        job = Job(files, tests, list(cases), str(machine_code), seconds, limit, traced, out)
         self.process.stdin.write(json.dumps(asdict(job)) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -130,15 +138,15 @@ def _place(file: str) -> int:
 def look(tree: Tree, machine_code: Path) -> Known:
     """Run every test once; what is known from an earlier run of the same files is read."""
     known, files = Known(), test_files()
-    source = digest([ROOT / name for name in modules(ROOT)])
+    source = digest([tree.tree / name for name in modules(tree.tree)])
     for at, name in enumerate(files):
-        helpers = sorted((ROOT / name).parent.glob("*.py")) if name.startswith("tests") else []
+        helpers = sorted((tree.tree / name).parent.glob("*.py")) if "tests/" in name else []
         helpers = [p for p in helpers if not p.name.startswith("test_")]
         kept = RUNS / "lines" / f"{name.replace('/', '.')}.json"
-        key = digest([ROOT / name, *helpers]) + source
+        key = digest([tree.tree / name, *helpers]) + source
         found = json.loads(kept.read_text()) if kept.exists() else {}
         if found.get("key") != key:
-            found = tree.run([name], None, 3000.0, machine_code)
+            found = tree.run([name], None, 1000.0, machine_code)
             if "lines" not in found:
                 raise RuntimeError(f"{name}: {found}")
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -186,10 +194,10 @@ def tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
             if found := {t for file in level for t in known.of_file(file)}:
                 return known.in_order(found)
         return []
+    out: list[str] = []
     for first, last in _places(root, mutant):
-        if found := known.of_lines(mutant.file, first, last):
-            return known.in_order(found)
-    return known.in_order(known.of_file(mutant.file))
+        out += known.in_order(known.of_lines(mutant.file, first, last) - {*out})
+    return out or known.in_order(known.of_file(mutant.file))
 
 
 def _places(root: Path, mutant: Mutant) -> list[tuple[int, int]]:
@@ -243,9 +251,9 @@ class Trial:
         code = self._without(file) if anew else self.machine_code
         used, ran = 0.0, 0
         try:
-            for some, seconds in _stages(tests, known, anew):
-                files = list(dict.fromkeys(name.partition("::")[0] for name in some))
-                found = self.tree.run(files, some, seconds, code)
+            for some, cases, seconds in _stages(tests, known, anew):
+                files = list(dict.fromkeys(name.partition("::")[0] for name in [*some, *cases]))
+                found = self.tree.run(files, some, seconds, code, cases)
                 used, ran = used + found["cpu"], ran + found.get("ran", 0)
                 if found["end"] not in (GREEN, NOTHING):
                     out_of_time = found["end"] == OUT_OF_TIME
@@ -270,14 +278,21 @@ class Trial:
         return code
 
 
-def _stages(tests: list[str], known: Known, compiled: bool) -> list[tuple[list[str], float]]:
-    """The fastest few by themselves: most mutants need no more, and fewer files are read."""
+def _stages(
+    tests: list[str], known: Known, compiled: bool
+) -> list[tuple[list[str], list[str], float]]:
+    """(tests, tests of which all cases follow, seconds): a few fast ones by themselves first.
+
+    Most mutants need no more, and fewer files are read.
+    """
     few, seconds = 0, 0.0
     while few < min(len(tests), 25) and seconds < _FIRST:
         seconds += known.seconds[tests[few]]
         few += 1
-    more = _SECONDS * (2 if compiled else 1)
-    return [(some, limit) for some, limit in ((tests[:few], 60.0), (tests[few:], more)) if some]
+    if few == 0:
+        return []
+    cases = list(dict.fromkeys(name.partition("[")[0] for name in tests))
+    return [(tests[:few], [], 60.0), (tests[few:], cases, _SECONDS * (2 if compiled else 1))]
 
 
 def _with_an_error(root: Path, mutant: Mutant) -> str | None:
@@ -304,6 +319,17 @@ def _tell(what: str) -> None:
     print(f"mutation: {what}", file=sys.stderr, flush=True)
 
 
+def _drawn(share: float, seed: int) -> list[Mutant]:
+    """Kept, for to find all mutants takes a quarter of a minute."""
+    tools = Path(__file__).parent / "mutants.py"
+    key = digest([tools, *(ROOT / name for name in modules(ROOT))])
+    kept = RUNS / f"drawn-{seed}-{share:g}-{key}.json"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps([asdict(m) for m in _draw(share, seed)]))
+    return [Mutant(**one) for one in json.loads(kept.read_text())]
+
+
 def _draw(share: float, seed: int) -> list[Mutant]:
     every = [m for name in modules(ROOT) for m in mutants(ROOT, name)]
     python, compiled = ([m for m in every if m.compiled is kind] for kind in (False, True))
@@ -320,8 +346,8 @@ def _key(mutant: Mutant) -> list[Any]:
 def mutation(share: float, seed: int) -> list[Line]:
     """Mutants of Python, and of what numba compiles; goes on where an earlier run ended."""
     lines = [_line("Python", "mutants"), _line("compiled code", "compiled mutants")]
-    drawn = _draw(share, seed)
-    home = Path(tempfile.gettempdir()) / f"graphtheory-mutation-{digest([Path(__file__)])}-{seed}"
+    drawn = _drawn(share, seed)
+    home = Path(tempfile.gettempdir()) / f"graphtheory-mutation-{crc32(bytes(ROOT)):08x}-{seed}"
     code = home / "machine-code"
     code.mkdir(parents=True, exist_ok=True)
     tree = Tree(home)

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ class Job:
 
     Attributes:
         files: Test files, or modules with docstrings, relative to the tree.
-        tests: Which of their tests, in this order; None for all, in pytest's.
+        tests: Which of their tests, in this order; None for the first case of each, in pytest's.
+        cases: Tests whose other cases follow, one of each in turn.
         cache: Folder of machine code.
         seconds: Processor time after which no further test begins.
         limit: Processor time after which the child is ended.
@@ -44,6 +46,7 @@ class Job:
 
     files: list[str]
     tests: list[str] | None
+    cases: list[str]
     cache: str
     seconds: float
     limit: int
@@ -59,9 +62,16 @@ class _Chosen:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Put them into order."""
-        if self.job.tests is not None:
-            found = {item.nodeid: item for item in items}
-            items[:] = [found[name] for name in self.job.tests if name in found]
+        found = {item.nodeid: item for item in items}
+        first = [name for name in self.job.tests or () if name in found]
+        rank = {name: at for at, name in enumerate(self.job.cases)}
+        turns, rest = Counter[str](), []
+        for name in found:
+            test = name.partition("[")[0]
+            if test in rank and name not in first:
+                rest.append((turns[test], rank[test], name))
+                turns[test] += 1
+        items[:] = [found[name] for name in [*first, *(name for *_, name in sorted(rest))]]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember the first failure."""
@@ -132,7 +142,7 @@ def _run(job: Job) -> dict[str, Any]:
     common = ["-q", "-p", "no:cacheprovider", *timeout, *job.files]
     if job.traced:
         traced = _Traced(job)
-        code = pytest.main(["--tb", "no", *common], plugins=[traced])
+        code = pytest.main(["--tb", "no", "--first-case", *common], plugins=[traced])
         answer = traced.found()
     else:
         sys.dont_write_bytecode = True
