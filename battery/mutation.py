@@ -28,7 +28,7 @@ from zlib import crc32
 from battery.line import Line, timed
 from battery.mutants import ROOMS, Mutant, digest, modules, mutants, sample
 from battery.mutation_record import ROOT, RUNS, Found, read, verdict_of
-from battery.mutation_tests import GREEN, NOTHING, OUT_OF_TIME, Job
+from battery.mutation_tests import GREEN, NOT_HERE, NOTHING, OUT_OF_TIME, RED, Job
 
 PYTHON_MUTANTS, COMPILED_MUTANTS = 300, 60
 LEAST_KILLED = 0.9
@@ -41,7 +41,7 @@ _UNMUTATED, _ERROR = "unmutated", "an error"
 
 
 class Tree:
-    """A copy of the tree, and a process that runs its tests."""
+    """A copy of the tree, and processes that run its tests."""
 
     def __init__(self, home: Path) -> None:
         self.tree, self.home = home / "tree", home
@@ -52,38 +52,45 @@ class Tree:
             if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
                 (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.tree / name)
-        env = {
-            **os.environ,
-            "PYTHONPATH": str(self.tree),
-            "OMP_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "2",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "battery.mutation_tests"],
-            cwd=self.tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.machine_code = home / "machine-code"
+        self.machine_code.mkdir(parents=True, exist_ok=True)
+        self.processes: dict[bool, subprocess.Popen[str]] = {}
 
-    def run(
-        self,
-        files: list[str],
-        tests: list[str] | None,
-        seconds: float,
-        machine_code: Path,
-        cases: Sequence[str] = (),
-    ) -> Found:
-        """What came of tests."""
-        traced = [] if tests is not None else list(ROOMS)
-        limit = int(3 * seconds) + 150
-        out = str(self.home / "answer.json")
-        job = Job(files, tests, list(cases), str(machine_code), seconds, limit, traced, out)
-        self.process.stdin.write(json.dumps(asdict(job)) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+    def _process(self, collected: bool) -> subprocess.Popen[str]:
+        """Started when it is asked for first."""
+        if collected not in self.processes:
+            threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
+            files = [str(self.machine_code), ",".join(ROOMS), *test_files()] if collected else []
+            self.processes[collected] = subprocess.Popen(
+                [sys.executable, "-m", "battery.mutation_tests", *files], cwd=self.tree,
+                env={**os.environ, **threads, "PYTHONPATH": str(self.tree)},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        return self.processes[collected]
+
+    def run(self, job: Job, *, collected: bool) -> Found:
+        """What came of a job."""
+        process = self._process(collected)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(asdict(job)) + "\n")
+        process.stdin.flush()
+        answer: Found = json.loads(process.stdout.readline())
+        return answer
+
+    def job(self, **what: Any) -> Job:
+        """A job of this tree, which only lacks what is told."""
+        nothing = {
+            "files": [], "tests": None, "cases": [], "cache": str(self.machine_code),
+            "traced": [], "change": [], "out": str(self.home / "answer.json"),
+        }  # fmt: skip
+        return Job(**{**nothing, "limit": int(3 * what["seconds"]) + 150, **what})
 
     def close(self) -> None:
-        """End the process."""
-        self.process.stdin.close()
-        self.process.wait()
+        """End the processes."""
+        for process in self.processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
         shutil.rmtree(self.tree, ignore_errors=True)
 
 
@@ -135,7 +142,7 @@ def _place(file: str) -> int:
     return next(at for at, folder in enumerate(TESTS) if file.startswith(folder))
 
 
-def look(tree: Tree, machine_code: Path) -> Known:
+def look(tree: Tree) -> Known:
     """Run every test once; what is known from an earlier run of the same files is read."""
     known, files = Known(), test_files()
     source = digest([tree.tree / name for name in modules(tree.tree)])
@@ -146,7 +153,8 @@ def look(tree: Tree, machine_code: Path) -> Known:
         key = digest([tree.tree / name, *helpers]) + source
         found = json.loads(kept.read_text()) if kept.exists() else {}
         if found.get("key") != key:
-            found = tree.run([name], None, 1000.0, machine_code)
+            job = tree.job(files=[name], seconds=1000.0, traced=[*ROOMS])
+            found = tree.run(job, collected=True)
             if "lines" not in found:
                 raise RuntimeError(f"{name}: {found}")
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -223,11 +231,13 @@ def _first(node: Any) -> int:
 class Trial:
     """Mutants in the copy of the tree, one at a time."""
 
-    def __init__(self, tree: Tree, machine_code: Path) -> None:
-        self.tree, self.machine_code = tree, machine_code
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
     def of(self, file: str, made: str, tests: list[str], known: Known, anew: bool) -> Found:
         """Tests on a changed file until one fails: the outcome, and what told it.
+
+        Functions are changed in place where that is all, else everything is imported anew.
 
         Args:
             file: Relative to the root.
@@ -238,30 +248,38 @@ class Trial:
         """
         path = self.tree.tree / file
         text, stamp = path.read_text(), path.stat()
+        if not anew:
+            found = self._run(tests, known, change=[file, text, made])
+            if found["outcome"] != NOT_HERE:
+                return found
         path.write_text(made)
         later = stamp.st_mtime_ns + 10**10  # no bytecode or machine code of the old text is read
         os.utime(path, ns=(later, later))
         try:
-            return self._run(file, tests, known, anew)
+            if not anew:
+                return self._run(tests, known)
+            return self._run(tests, known, machine_code=self._without(file))
         finally:
             path.write_text(text)
             os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
-    def _run(self, file: str, tests: list[str], known: Known, anew: bool) -> dict[str, Any]:
-        code = self._without(file) if anew else self.machine_code
+    def _run(
+        self, tests: list[str], known: Known, change: Sequence[str] = (),
+        machine_code: Path | None = None,
+    ) -> Found:  # fmt: skip
         used, ran = 0.0, 0
-        try:
-            for some, cases, seconds in _stages(tests, known, anew):
-                files = list(dict.fromkeys(name.partition("::")[0] for name in [*some, *cases]))
-                found = self.tree.run(files, some, seconds, code, cases)
-                used, ran = used + found["cpu"], ran + found.get("ran", 0)
-                if found["end"] not in (GREEN, NOTHING):
-                    out_of_time = found["end"] == OUT_OF_TIME
-                    told = {"outcome": "out of time" if out_of_time else "killed"}
-                    return told | {"by": found.get("failed", ""), "ran": ran, "cpu": round(used, 1)}
-        finally:
-            if anew:
-                shutil.rmtree(code)
+        for some, cases, seconds in _stages(tests, known, machine_code is not None):
+            files = list(dict.fromkeys(name.partition("::")[0] for name in [*some, *cases]))
+            job = self.tree.job(
+                files=files, tests=some, cases=cases, seconds=seconds, change=[*change],
+                cache=str(machine_code or self.tree.machine_code),
+            )  # fmt: skip
+            found = self.tree.run(job, collected=bool(change))
+            used, ran = used + found["cpu"], ran + found.get("ran", 0)
+            if found["end"] not in (GREEN, NOTHING):
+                outcome = {RED: "killed"}.get(found["end"], found["end"])
+                told = found.get("failed", "")[-300:]
+                return {"outcome": outcome, "by": told, "ran": ran, "cpu": round(used, 1)}
         return {"outcome": "survived", "by": "", "ran": ran, "cpu": round(used, 1)}
 
     def _without(self, file: str) -> Path:
@@ -271,7 +289,7 @@ class Trial:
         code = self.tree.home / "machine-code-of-mutant"
         shutil.rmtree(code, ignore_errors=True)
         code.mkdir()
-        for path in self.machine_code.rglob("*.nb?"):
+        for path in self.tree.machine_code.rglob("*.nb?"):
             if path.name.partition(".")[0] not in stems:
                 (code / path.parent.name).mkdir(exist_ok=True)
                 os.link(path, code / path.parent.name / path.name)
@@ -348,12 +366,10 @@ def mutation(share: float, seed: int) -> list[Line]:
     lines = [_line("Python", "mutants"), _line("compiled code", "compiled mutants")]
     drawn = _drawn(share, seed)
     home = Path(tempfile.gettempdir()) / f"graphtheory-mutation-{crc32(bytes(ROOT)):08x}-{seed}"
-    code = home / "machine-code"
-    code.mkdir(parents=True, exist_ok=True)
     tree = Tree(home)
     try:
-        known = look(tree, code)
-        trial, file = Trial(tree, code), RUNS / f"seed-{seed}.jsonl"
+        known = look(tree)
+        trial, file = Trial(tree), RUNS / f"seed-{seed}.jsonl"
         tests = digest([ROOT / name for name in test_files()])
         finished = {json.dumps(one["key"]): one for one in read(file)}
         began, left = time.monotonic(), [m for m in drawn if _open(finished, m, tests)]
@@ -407,7 +423,7 @@ def _count(line: Line, found: list[dict[str, Any]]) -> None:
     alike = sum(verdict == "equivalent" for _, verdict, _ in judged)
     killed, told = len(found) - len(survived), len(found) - alike
     line.figures = {
-        "killed": killed, "of these out of time": sum(o["outcome"] == "out of time" for o in found),
+        "killed": killed, "of these out of time": sum(o["outcome"] == OUT_OF_TIME for o in found),
         "equivalent": alike, "speed only": sum(v == "speed only" for _, v, _ in judged),
         "killed of those not equivalent": f"{100 * killed / max(1, told):.1f} %",
     }  # fmt: skip

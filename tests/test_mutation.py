@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("cosmic_ray", reason="needs the extra dev")
 from battery import mutation, mutation_record
 from battery.mutants import Mutant, Places, mutants, sample
 from battery.mutation import Known, levels_above, tests_of
+from battery.mutation_patch import Functions, differences
 
 SOURCE = '''"""A module."""
 
@@ -125,3 +127,43 @@ def test_survivors_keep_their_judgment(tmp_path: Path, monkeypatch: pytest.Monke
     line = mutation._line("Python", "mutants")
     mutation._count(line, mutation_record.read(tmp_path / "seed-3.jsonl"))
     assert line.broken == ["a.py:3: 9"] and line.trials == 11
+
+
+MODULE = """
+LIMIT = 3
+def f(x, y=2):
+    def g(z):
+        return z + x
+    return g(y) + LIMIT
+class A:
+    n = 1
+    def h(self):
+        return self.n + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("z + x", "z - x", ["f"]), ("+ LIMIT", "- LIMIT", ["f"]), ("self.n + 1", "2", ["h"]),
+        ("n + 1", "n + True", ["h"]), ("LIMIT = 3", "LIMIT = 4", None), ("y=2", "y=3", None),
+        ("n = 1", "n = 2", None), ("def h(", "@property\n    def h(", None),
+    ],
+)  # fmt: skip
+def test_what_of_a_change_is_within_functions(old: str, new: str, names: list[str] | None) -> None:
+    codes = (compile(t, "m.py", "exec") for t in (MODULE, MODULE.replace(old, new, 1)))
+    found = differences(*codes)
+    assert (None if found is None else [one.co_name for one, _ in found]) == names
+
+
+def test_functions_that_exist_are_changed_in_place() -> None:
+    module, file = ModuleType("m"), "/nowhere/m.py"
+    exec(compile(MODULE, file, "exec"), module.__dict__)
+    functions, kept = Functions("/nowhere"), module.f
+    assert kept(10) == 15 and module.A().h() == 2
+    assert not functions.change(file, MODULE, MODULE.replace("y=2", "y=5"), set())
+    assert not functions.change(file, MODULE, MODULE.replace("z + x", "z - x"), {6})
+    assert kept(10) == 15
+    assert functions.change(file, MODULE, MODULE, set()) and kept(10) == 15
+    assert functions.change(file, MODULE, MODULE.replace("z + x", "z - x"), {2, 3})
+    assert kept(10) == -5
