@@ -1,10 +1,10 @@
 """Mutation testing: how many single changes of ops, graph and structure some test notices.
 
 Mutants are drawn at random and put into a copy of the tree, one at a time. Tests run until one
-fails or `_SECONDS` of processor time are over: those whose first case runs the changed line, the
-fastest before the others, then those that run its function, then all their cases. Of what numba
-compiles no line is traced: there the tests are those that run the nearest Python callers, and
-machine code of every module above the changed one is made anew.
+fails or `_SECONDS` of processor time are over: those that run the changed line, of the module's own
+test file and the fastest before the others, then those that run its function, then all their cases.
+Of what numba compiles no line is traced: there the tests are those that run the nearest Python
+callers, and machine code of every module above the changed one is made anew.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from battery.mutation_tests import GREEN, NOT_HERE, NOTHING, OUT_OF_TIME, RED, J
 
 PYTHON_MUTANTS, COMPILED_MUTANTS = 300, 60
 LEAST_KILLED = 0.9
-_FIRST, _SECONDS = 4.0, 90.0  # of tests: those that are tried first, and all
+_FIRST, _SECONDS = 4.0, 15.0  # of tests: those that are tried first, and all
 _CONTROLS = 10  # mutants for each control
 TESTS = (
     "tests/graph", "tests/structure", "tests/ops", "tests/conformance", *ROOMS,
@@ -145,7 +145,8 @@ def _place(file: str) -> int:
 def look(tree: Tree) -> Known:
     """Run every test once; what is known from an earlier run of the same files is read."""
     known, files = Known(), test_files()
-    source = digest([tree.tree / name for name in modules(tree.tree)])
+    looks = tree.tree / "battery" / "mutation_tests.py"
+    source = digest([looks, *(tree.tree / name for name in modules(tree.tree))])
     for at, name in enumerate(files):
         helpers = sorted((tree.tree / name).parent.glob("*.py")) if "tests/" in name else []
         helpers = [p for p in helpers if not p.name.startswith("test_")]
@@ -196,7 +197,15 @@ def levels_above(root: Path, file: str) -> list[set[str]]:
 
 
 def tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
-    """Those that can notice a mutant, in the order in which they are tried."""
+    """Those that can notice a mutant as they are tried: of the module's own test file first."""
+    own = f"test_{Path(mutant.file).stem.strip('_')}.py"
+    return sorted(
+        _tests_of(root, mutant, known),
+        key=lambda name: Path(name.partition("::")[0]).name not in (own, Path(mutant.file).name),
+    )
+
+
+def _tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
     if mutant.compiled:
         for level in [{mutant.file}, *levels_above(root, mutant.file)]:
             if found := {t for file in level for t in known.of_file(file)}:

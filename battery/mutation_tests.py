@@ -32,6 +32,7 @@ from battery.mutation_patch import Functions
 GREEN, RED, OUT_OF_TIME, NOTHING = "green", "red", "out of time", "nothing"
 NOT_HERE = "not here"  # the change is not one of functions alone
 _MEMORY = 8 * 2**30  # bytes that a child may take
+_OF_A_TEST = 0.5  # seconds after which no more of its cases are traced
 _IDLE = 100.0  # seconds in which a child has to do something
 _ELSEWHERE = 99  # exit code: the library that was imported is not the copy's
 
@@ -42,7 +43,7 @@ class Job:
 
     Attributes:
         files: Test files, or modules with docstrings, relative to the tree.
-        tests: Which of their tests, in this order; None for the first case of each, in pytest's.
+        tests: Which of their tests, in this order; none to trace some cases of each, in pytest's.
         cases: Tests whose other cases follow, one of each in turn.
         cache: Folder of machine code.
         seconds: Processor time after which no further test begins.
@@ -113,22 +114,18 @@ class _Traced:
     def __init__(self, job: Job) -> None:
         self.job, self.tracer = job, _tracer(job.traced)
         self.seconds: dict[str, float] = {}
+        self.spent = Counter[str]()
         self.failed: list[str] = []
         self.skipped: set[str] = set()
         self.tracer.start()
 
     def in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        """The first case of each test of the files."""
-        first = {
-            item.nodeid.partition("[")[0]: item
-            for item in reversed(items)
-            if item.nodeid.partition("::")[0] in self.job.files
-        }
-        return list(reversed(first.values()))
+        """Every test of the files."""
+        return [item for item in items if item.nodeid.partition("::")[0] in self.job.files]
 
-    def over(self) -> bool:
-        """Never."""
-        return False
+    def enough(self, item: pytest.Item) -> bool:
+        """Whether cases of a test took as long as is worth it; the first is always run."""
+        return self.spent[item.nodeid.partition("[")[0]] > _OF_A_TEST
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
@@ -136,8 +133,10 @@ class _Traced:
         self.tracer.switch_context(item.nodeid)
         began = time.process_time()
         result = yield
+        took = time.process_time() - began
+        self.spent[item.nodeid.partition("[")[0]] += took
         if item.nodeid not in self.skipped:
-            self.seconds[item.nodeid] = round(time.process_time() - began, 4)
+            self.seconds[item.nodeid] = round(took, 4)
         self.tracer.switch_context("")
         return result
 
@@ -172,7 +171,10 @@ def _tracer(folders: list[str]) -> coverage.Coverage:
     return tracer
 
 
-_COMMON = ["-q", "--tb", "no", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "0"]
+_COMMON = [
+    "-q", "--tb", "no", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "pytest_timeout",
+    "--timeout", "0",
+]  # fmt: skip
 
 
 def _fresh(job: Job) -> dict[str, Any]:
@@ -219,6 +221,8 @@ class _Collected:
         self.session.config.pluginmanager.register(plugin)
         items = plugin.in_order(self.session.items)
         for item, following in zip(items, [*items[1:], None], strict=True):
+            if isinstance(plugin, _Traced) and plugin.enough(item):
+                continue
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if isinstance(plugin, _Chosen) and (plugin.failed or plugin.over()):
                 break

@@ -135,9 +135,10 @@ def test_strided_inputs() -> None:
     torch.testing.assert_close(call(nb, odd), call(nb, tensors))
 
 
+@pytest.mark.parametrize(("num_src", "num_dst"), [(3, 3), (7, 3), (3, 7)])
 @pytest.mark.parametrize("edge_dim", [0, 2])
-def test_second_derivatives(edge_dim: int) -> None:
-    nb, tensors = case(7, 3, 3, 5, 1, 2, edge_dim)
+def test_second_derivatives(edge_dim: int, num_src: int, num_dst: int) -> None:
+    nb, tensors = case(7, num_src, num_dst, 5, 1, 2, edge_dim)
     leaves = tensors if edge_dim else tensors[:3]
 
     def run(*given):

@@ -107,8 +107,9 @@ def test_nothing_with_edges_and_features_is_kept() -> None:
     assert kept and max(t.numel() for t in kept) <= max(nb.num_edges * 2, nb.num_src * 64)
 
 
-def test_second_derivatives() -> None:
-    nb = GRAPHS["random"](7)
+@pytest.mark.parametrize("graph", ["random", "more senders", "more receivers"])
+def test_second_derivatives(graph: str) -> None:
+    nb = GRAPHS[graph](7)
     leaves = draw(nb, 2, 3, "both", torch.float64)
     assert torch.autograd.gradgradcheck(lambda *given: run(given, nb), leaves, fast_mode=True)
 
