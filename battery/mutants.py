@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
@@ -113,7 +112,8 @@ class Places:
                 args = node.args
                 every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
                 self._add(node.returns, *(a.annotation for a in every if a is not None))
-                self._add(*(d for d in node.decorator_list if _name(d) in _TYPE_DECORATORS))
+                types = [d for d in node.decorator_list if _name(d) in _TYPE_DECORATORS]
+                self.out += [((d.lineno, 0), (d.lineno + 1, 0)) for d in types]
                 self.signatures.append(((node.lineno, 0), _start(node.body[0])))
             case ast.AnnAssign():
                 self._add(node.annotation)
@@ -189,11 +189,19 @@ def mutants(root: Path, file: str) -> Iterator[Mutant]:
 
 
 def sample(root: Path, every: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Uniform draws without repetition from those that compile to something else."""
+    """The first of a random order that compile to something else.
+
+    The order is that of hashes, so that a change of one file leaves the draws of others.
+    """
     chosen: list[Mutant] = []
-    for at in np.random.default_rng(seed).permutation(len(every)):
+    for one in sorted(every, key=lambda one: _hash(one, seed)):
         if len(chosen) == count:
             break
-        if every[at].source((root / every[at].file).read_text()) is not None:
-            chosen.append(every[at])
+        if one.source((root / one.file).read_text()) is not None:
+            chosen.append(one)
     return chosen
+
+
+def _hash(one: Mutant, seed: int) -> bytes:
+    name = f"{seed} {one.file} {one.operator} {one.occurrence}"
+    return hashlib.sha256(name.encode()).digest()

@@ -59,9 +59,10 @@ class Functions:
             new: The text to take instead.
             imported: Lines that ran when the modules were imported.
         """
-        pairs = differences(
-            *(compile(text, file, "exec", dont_inherit=True) for text in (old, new))
-        )
+        if old == new:
+            return True
+        codes = (compile(text, file, "exec", dont_inherit=True) for text in (old, new))
+        pairs = differences(*codes)
         if not pairs:
             return False
         if any(not self.found[_place(one)] or _lines(one) & imported for one, _ in pairs):

@@ -90,6 +90,7 @@ def test_no_blocks_at_all() -> None:
         (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
         (lambda: bipartite([1], [-1]), "sizes_src: got"),
         (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
+        (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
     ],
 )
 def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
