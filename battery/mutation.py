@@ -83,7 +83,7 @@ class Tree:
             "files": [], "tests": None, "cases": [], "cache": str(self.machine_code),
             "traced": [], "change": [], "out": str(self.home / "answer.json"),
         }  # fmt: skip
-        return Job(**{**nothing, "limit": int(3 * what["seconds"]) + 150, **what})
+        return Job(**{**nothing, "limit": 5000, **what})
 
     def close(self) -> None:
         """End the processes."""
@@ -279,9 +279,11 @@ class Trial:
         used, ran = 0.0, 0
         for some, cases, seconds in _stages(tests, known, machine_code is not None):
             files = list(dict.fromkeys(name.partition("::")[0] for name in [*some, *cases]))
+            usual = min(seconds, sum(known.seconds[name] for name in some))
+            limit = int(5 * usual + (0 if not cases else seconds)) + (30 if change else 200)
             job = self.tree.job(
                 files=files, tests=some, cases=cases, seconds=seconds, change=[*change],
-                cache=str(machine_code or self.tree.machine_code),
+                cache=str(machine_code or self.tree.machine_code), limit=limit,
             )  # fmt: skip
             found = self.tree.run(job, collected=bool(change))
             used, ran = used + found["cpu"], ran + found.get("ran", 0)
