@@ -169,6 +169,11 @@ GOOD = {
             ValueError,
             "target: shape .3, 1, 4., expected the heads",
         ),
+        (
+            {"target": torch.randn(3, 3, 4)},
+            ValueError,
+            "target: shape .3, 3, 4., expected the heads",
+        ),
         ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
         ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),
         ({"att": torch.ones(2, 4).long()}, TypeError, "att: dtype torch.int64"),

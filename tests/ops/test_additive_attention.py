@@ -114,6 +114,20 @@ def test_second_derivatives(graph: str) -> None:
     assert torch.autograd.gradgradcheck(lambda *given: run(given, nb), leaves, fast_mode=True)
 
 
+def test_second_derivatives_of_weights_that_drop() -> None:
+    nb = GRAPHS["more senders"](7)
+    leaves = draw(nb, 2, 3, "edge", torch.float64)
+
+    def second(backend: str) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(3)
+        out = run(leaves, nb, dropout=0.4, generator=generator, backend=backend)
+        first = torch.autograd.grad(out.sin().sum(), leaves, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+
+    for backend in ("numba_csr", "torch_csr"):
+        torch.testing.assert_close(second(backend), second("reference"))
+
+
 def test_bad_input() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     value, flat = torch.ones(2, 1, 1), torch.zeros(2, 1)
@@ -125,5 +139,6 @@ def test_bad_input() -> None:
         ops.additive_attention(value, flat.long(), flat, nb)
     with pytest.raises(ValueError, match="edge: shape"):
         ops.additive_attention(value, flat, flat, nb, edge=torch.zeros(3, 1))
-    with pytest.raises(ValueError, match="dropout: got 1"):
-        ops.additive_attention(value, flat, flat, nb, dropout=1)
+    for dropout in (1, -0.1, float("nan")):
+        with pytest.raises(ValueError, match=f"dropout: got {dropout}"):
+            ops.additive_attention(value, flat, flat, nb, dropout=dropout)
