@@ -147,6 +147,16 @@ def test_second_derivatives(edge_dim: int, num_src: int, num_dst: int) -> None:
     assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
 
 
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize(("heads", "dim"), [(0, 3), (2, 0)])
+def test_no_heads_and_no_features(heads: int, dim: int, backend: str) -> None:
+    nb, tensors = case(7, 4, 3, 6, heads, dim, 0)
+    found = call(nb, tensors, backend=backend)
+    assert found.shape == (6, heads) and not found.any()
+    grads = torch.autograd.grad(found.sum(), tensors[:3])
+    assert [g.shape for g in grads] == [t.shape for t in tensors[:3]]
+
+
 GOOD = {
     "source": torch.randn(3, 2, 4),
     "target": torch.randn(3, 2, 4),

@@ -141,3 +141,12 @@ def test_the_ends_of_the_ranges_are_taken():
 
 def test_two_nodes_of_one_class_are_balanced():
     assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
+
+
+def test_as_many_directions_as_features_change_no_angle(generator):
+    x = torch.randn(100, 70, generator=generator).double() + 0.4
+    found = discriminative_nodes(x, torch.zeros(100).long(), num_directions=70, angle=1.2)
+    mean = x.mean(0)
+    angle = torch.arccos(x @ mean / (x.norm(dim=1) * mean.norm()))
+    assert found.tolist() == (angle < 1.2).tolist()
+    assert 0 < found.sum() < 100
