@@ -52,7 +52,8 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(rooms: memory.Rooms
 def test_a_last_page_that_would_be_idle_for_its_most_part_is_small(rooms: memory.Rooms) -> None:
     for size, room in (
         (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + 2**16, PAGE + 2**16),
-        (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2), (PAGE + PAGE // 2, 2 * PAGE), (2 * PAGE - 5, 2 * PAGE),
+        (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2), (PAGE + PAGE // 2, 2 * PAGE),
+        (2 * PAGE - 5, 2 * PAGE),
     ):  # fmt: skip
         assert rooms.take(size).size == room
 
