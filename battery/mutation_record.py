@@ -78,16 +78,20 @@ def table() -> str:
     """A row for each sample."""
     out = [
         "| sample | code | mutants | killed | of these out of time | survived | equivalent "
-        "| speed only | gap | killed, raw | killed of those not equivalent |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| speed only | gap | killed, raw | killed of those not equivalent "
+        "| killed of those that change a result |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in _kept()["samples"]:
         killed = one["killed"] + one["out of time"]
-        share = killed / (one["mutants"] - one["equivalent"])
+        told = one["mutants"] - one["equivalent"]
         cells = (
             f"seed {one['seed']}", one["code"], one["mutants"], killed, one["out of time"],
             one["survived"], one["equivalent"], one["speed only"], one["gap"],
-            f"{100 * killed / one['mutants']:.1f} %", f"{100 * share:.1f} %",
+            *(
+                f"{100 * killed / of:.1f} %"
+                for of in (one["mutants"], told, told - one["speed only"])
+            ),
         )  # fmt: skip
         out.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(out)

@@ -116,14 +116,14 @@ def test_survivors_keep_their_judgment(tmp_path: Path, monkeypatch: pytest.Monke
     lines = "\n".join(map(json.dumps, found))
     (tmp_path / "seed-3.jsonl").write_text(lines + '\n{"key": [1')  # cut off
     mutation_record.write()
-    assert "| seed 3 | Python | 11 | 9 | 1 | 2 | 0 | 0 | 0 | 81.8 % | 81.8 % |" in (
+    assert "| seed 3 | Python | 11 | 9 | 1 | 2 | 0 | 0 | 0 | 81.8 % | 81.8 % | 81.8 % |" in (
         mutation_record.table()
     )
     kept = json.loads(mutation_record.FILE.read_text())
     kept["survivors"][1] |= {"verdict": "equivalent", "reason": "x is 1 there"}
     mutation_record.FILE.write_text(json.dumps(kept))
     mutation_record.write()
-    assert mutation_record.table().endswith("| 1 | 0 | 0 | 81.8 % | 90.0 % |")
+    assert mutation_record.table().endswith("| 1 | 0 | 0 | 81.8 % | 90.0 % | 90.0 % |")
     line = mutation._line("Python", "mutants")
     mutation._count(line, mutation_record.read(tmp_path / "seed-3.jsonl"))
     assert line.broken == ["a.py:3: 9"] and line.trials == 11
