@@ -95,11 +95,14 @@ def test_derivatives_of_reductions(reduce: str, graph: str) -> None:
     nb = GRAPHS[graph](4)
     leaves = [double(nb.num_edges, 2), double(nb.num_src, 2, 3)]
 
-    def run(*tensors: Tensor) -> Tensor:
+    def run(*tensors: Tensor | None) -> Tensor:
         return ops.aggregate(*tensors, nb, reduce)
 
     assert torch.autograd.gradcheck(run, leaves, nondet_tol=0.0)
     assert torch.autograd.gradgradcheck(run, leaves)
+    fixed = leaves[0].detach()
+    for weights in (None, fixed):
+        assert torch.autograd.gradgradcheck(lambda x, w=weights: run(w, x), leaves[1:])
     for which in (0, 1):  # the gradient of one alone
         own = leaves[which]
         both = torch.autograd.grad(run(*leaves).sum(), own)

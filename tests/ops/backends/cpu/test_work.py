@@ -63,6 +63,12 @@ def additive_score(nodes: int, heads: int, dim: int) -> Tensor:
     return ops.additive_score(x, x, att, graph(nodes), backend="numba_csr")
 
 
+def additive_score_with_features(nodes: int, heads: int, dim: int) -> Tensor:
+    x, att, nb = draw(nodes, heads, dim), draw(heads, dim), graph(nodes)
+    edges = {"edge_features": draw(nb.num_edges, 32), "edge_matrix": draw(heads, 32, dim)}
+    return ops.additive_score(x, x, att, nb, backend="numba_csr", **edges)
+
+
 def nearest_of_sets(nodes: int, heads: int, dim: int) -> Tensor:
     x = draw(nodes, heads, dim)
     return ops.topk_attention(x, x, x, cliques([8] * (nodes // 8)), 3, backend="blocks")
@@ -75,7 +81,7 @@ def nearest_of_edges(nodes: int, heads: int, dim: int) -> Tensor:
 
 CALLS = [
     attention, attention_with_features, primitives, largest, additive_attention, additive_score,
-    nearest_of_sets, nearest_of_edges,
+    additive_score_with_features,    nearest_of_sets, nearest_of_edges,
 ]  # fmt: skip
 
 
@@ -118,3 +124,10 @@ def test_work_doubles_with_edges_and_heads_and_grows_with_features(
         assert of_edges == 2 * base and of_heads == 2 * base, name
         assert of_dims == base or 1.2 * base < of_dims <= 2 * base, name
     assert any(of_dims > base for (_, base), (_, of_dims) in zip(once, dims, strict=True))
+
+
+def test_features_of_edges_add_to_the_work_of_scores(told: list[tuple[str, int]]) -> None:
+    additive_score(NODES, HEADS, DIM).sum().backward()
+    plain, _ = dict(told), told.clear()
+    additive_score_with_features(NODES, HEADS, DIM).sum().backward()
+    assert dict(told) == {name: 33 * work for name, work in plain.items()}
