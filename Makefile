@@ -7,6 +7,7 @@
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
 #   make test-newest  the test suite on the newest version of each requirement, in .venv-newest
 #   make battery      what tries to break the library, a fiftieth of it; SHARE=1 is all of it, hours
+#   make mutation     single changes of ops, graph and structure that a test should notice; SHARE=1 is all, hours
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make docs         the documentation into docs/_build/html; warnings are errors
@@ -23,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pages test-triton test-slow test-lowest test-newest battery check bench docs dist format clean
+.PHONY: help run test test-pages test-triton test-slow test-lowest test-newest battery mutation check bench docs dist format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -82,6 +83,10 @@ test-newest: pyproject.toml
 SHARE := 0.02
 battery: $(READY)
 	@$(THREADS) $(BIN)/python -m battery --share $(SHARE)
+
+SEED := 0
+mutation: $(READY)
+	@$(BIN)/python -m battery mutation --share $(SHARE) --seed $(SEED)
 
 check: $(READY)
 	@$(BIN)/ruff format --check .

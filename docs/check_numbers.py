@@ -303,6 +303,7 @@ def _made_by(file: str, what: str) -> Callable[[], str]:
 
 TABLES = {name: _made_by("benchmarks/summary.py", name) for name in ("speed", "memory", "nearest")}
 TABLES["reliability"] = _made_by("battery/record.py", "table")
+TABLES["mutation"] = _made_by("battery/mutation_record.py", "table")
 
 
 def main() -> int:

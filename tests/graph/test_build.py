@@ -90,6 +90,7 @@ def test_no_blocks_at_all() -> None:
         (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
         (lambda: bipartite([1], [-1]), "sizes_src: got"),
         (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
+        (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
     ],
 )
 def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
@@ -160,3 +161,19 @@ def test_ids_of_32_bits_grow_where_a_union_has_more_nodes() -> None:
     last = 2**30
     one = Neighborhood(torch.tensor([0, 1]), torch.tensor([last]).int(), last + 1)
     assert union([one, one, one]).indices.tolist() == [last, 2 * last + 1, 3 * last + 2]
+
+
+def test_what_a_union_has_decides_whether_ids_of_32_bits_stay() -> None:
+    def few(num_src: int) -> Neighborhood:
+        indptr, indices = torch.tensor([0, 1, 2]), torch.tensor([0, num_src - 1])
+        return Neighborhood(indptr, indices.int(), num_src)
+
+    most = 2**31 - 1  # nodes that ids of 32 bits name
+    below = union([few(most - 7), few(7)])
+    assert below.indices.dtype == torch.int32
+    assert below.num_src == most and below.indices.tolist() == [0, most - 8, most - 7, most - 1]
+    beyond = union([few(most - 7), few(9)])
+    assert beyond.indices.dtype == torch.int64
+    assert beyond.num_src == most + 2
+    assert beyond.indices.tolist() == [0, most - 8, most - 7, most + 1]
+    assert beyond.indptr.tolist() == [0, 1, 2, 3, 4]

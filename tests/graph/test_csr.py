@@ -15,6 +15,7 @@ from graphtheory.graph.csr import (
     distinct_ids,
     row_places,
     sort_by_key,
+    take_rows,
 )
 
 EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
@@ -81,3 +82,15 @@ def test_ops_trace_through_compilation() -> None:
         assert sent.tolist() == [1, 1, 2, 1] + [0] * (nodes - 4)
     with pytest.raises(IndexError, match="entry 4 is 3"):
         degrees(EDGES, 3)
+
+
+def test_rows_of_dense_and_of_sparse_tensors(generator: torch.Generator) -> None:
+    dense = torch.randn(5, 3, generator=generator) * (torch.arange(15).view(5, 3) % 4 > 0)
+    nodes = torch.tensor([4, 0, 0, 3])
+    assert torch.equal(take_rows(dense, nodes), dense[nodes])
+    sparse = take_rows(dense.to_sparse_csr(), nodes)
+    assert sparse.layout == torch.sparse_csr and sparse.shape == (4, 3)
+    assert torch.equal(sparse.to_dense(), dense[nodes])
+    assert sparse.values().numel() == int((dense[nodes] != 0).sum())
+    none = take_rows(dense.to_sparse_csr(), nodes[:0])
+    assert none.shape == (0, 3) and none.values().numel() == 0

@@ -61,6 +61,12 @@ def test_sets_of_similar_size_share_a_group() -> None:
     assert all(g.padded is not None for g in nb.groups())
 
 
+def test_sets_share_a_group_where_both_sides_are_of_similar_size() -> None:
+    dst, src = [3, 5, 4, ROUND + 1], [ROUND, ROUND + 1, 7, ROUND]
+    shapes = [(g.sets, g.dst, g.src) for g in bipartite(dst, src).groups()]
+    assert shapes == [(2, 4, ROUND), (1, 5, ROUND + 1), (1, ROUND + 1, ROUND)]
+
+
 def test_nothing_is_padded_where_sizes_are_equal() -> None:
     nb, equal = cliques([3, 40, 3]), cliques([3, 3])
     assert [(g.sets, g.dst, g.src) for g in nb.groups()] == [(2, 3, 3), (1, 40, 40)]

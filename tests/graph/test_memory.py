@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphtheory import cliques
-from graphtheory.graph import memory
+from graphtheory.graph import memory, sets
 
 
 @pytest.fixture
@@ -55,3 +55,15 @@ def test_a_dense_matrix_is_counted_by_the_bytes_of_its_weights(monkeypatch):
     assert graph.replace(weight=torch.ones(100)).to_dense().shape == (10, 10)
     with pytest.raises(MemoryError, match=r"to_dense: 10 x 10 needs .*800 bytes.*; keep the edges"):
         graph.replace(weight=torch.ones(100, dtype=torch.float64)).to_dense()
+
+
+def test_complete_sets_are_counted_where_they_are_many(monkeypatch):
+    monkeypatch.setattr(sets, "_LARGE", 99)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 24 * 100)
+    assert cliques([10]).num_edges == 100
+    monkeypatch.setattr(memory, "available_bytes", lambda: 24 * 100 - 1)
+    with pytest.raises(MemoryError, match=r"edges of all pairs needs .*2400 bytes"):
+        cliques([10])
+    for most in (100, 101):
+        monkeypatch.setattr(sets, "_LARGE", most)
+        assert cliques([10]).num_edges == 100

@@ -75,6 +75,7 @@ def test_transposed_causal_sets_are_none() -> None:
         (((1,), (1.5,)), "src: got"),
         (([1], (1,)), r"dst: got \[1\], expected a tuple"),
         (((1, 2), (3,)), "src: 1 sets, expected 2 as many as dst"),
+        (((1,), (2, 3)), "src: 2 sets, expected 1 as many as dst"),
         (((1, 2), (2, 1), True), r"src: got \(2, 1\), expected \(1, 2\) as dst has.*causal"),
     ],
 )

@@ -135,15 +135,26 @@ def test_strided_inputs() -> None:
     torch.testing.assert_close(call(nb, odd), call(nb, tensors))
 
 
+@pytest.mark.parametrize(("num_src", "num_dst"), [(3, 3), (7, 3), (3, 7)])
 @pytest.mark.parametrize("edge_dim", [0, 2])
-def test_second_derivatives(edge_dim: int) -> None:
-    nb, tensors = case(7, 3, 3, 5, 1, 2, edge_dim)
+def test_second_derivatives(edge_dim: int, num_src: int, num_dst: int) -> None:
+    nb, tensors = case(7, num_src, num_dst, 5, 1, 2, edge_dim)
     leaves = tensors if edge_dim else tensors[:3]
 
     def run(*given):
         return call(nb, [*given, *tensors[3:]][:5])
 
     assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize(("heads", "dim"), [(0, 3), (2, 0)])
+def test_no_heads_and_no_features(heads: int, dim: int, backend: str) -> None:
+    nb, tensors = case(7, 4, 3, 6, heads, dim, 0)
+    found = call(nb, tensors, backend=backend)
+    assert found.shape == (6, heads) and not found.any()
+    grads = torch.autograd.grad(found.sum(), tensors[:3])
+    assert [g.shape for g in grads] == [t.shape for t in tensors[:3]]
 
 
 GOOD = {
@@ -167,6 +178,11 @@ GOOD = {
             {"target": torch.randn(3, 1, 4)},
             ValueError,
             "target: shape .3, 1, 4., expected the heads",
+        ),
+        (
+            {"target": torch.randn(3, 3, 4)},
+            ValueError,
+            "target: shape .3, 3, 4., expected the heads",
         ),
         ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
         ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),

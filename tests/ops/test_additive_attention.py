@@ -107,10 +107,25 @@ def test_nothing_with_edges_and_features_is_kept() -> None:
     assert kept and max(t.numel() for t in kept) <= max(nb.num_edges * 2, nb.num_src * 64)
 
 
-def test_second_derivatives() -> None:
-    nb = GRAPHS["random"](7)
+@pytest.mark.parametrize("graph", ["random", "more senders", "more receivers"])
+def test_second_derivatives(graph: str) -> None:
+    nb = GRAPHS[graph](7)
     leaves = draw(nb, 2, 3, "both", torch.float64)
     assert torch.autograd.gradgradcheck(lambda *given: run(given, nb), leaves, fast_mode=True)
+
+
+def test_second_derivatives_of_weights_that_drop() -> None:
+    nb = GRAPHS["more senders"](7)
+    leaves = draw(nb, 2, 3, "edge", torch.float64)
+
+    def second(backend: str) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(3)
+        out = run(leaves, nb, dropout=0.4, generator=generator, backend=backend)
+        first = torch.autograd.grad(out.sin().sum(), leaves, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+
+    for backend in ("numba_csr", "torch_csr"):
+        torch.testing.assert_close(second(backend), second("reference"))
 
 
 def test_bad_input() -> None:
@@ -124,5 +139,6 @@ def test_bad_input() -> None:
         ops.additive_attention(value, flat.long(), flat, nb)
     with pytest.raises(ValueError, match="edge: shape"):
         ops.additive_attention(value, flat, flat, nb, edge=torch.zeros(3, 1))
-    with pytest.raises(ValueError, match="dropout: got 1"):
-        ops.additive_attention(value, flat, flat, nb, dropout=1)
+    for dropout in (1, -0.1, float("nan")):
+        with pytest.raises(ValueError, match=f"dropout: got {dropout}"):
+            ops.additive_attention(value, flat, flat, nb, dropout=dropout)

@@ -44,6 +44,8 @@ def test_derivatives(backend: str, graph: str, bias: str) -> None:
 
 SECOND = {
     "random": (GRAPHS["random"](4), ["numba_csr", "torch_csr", "reference"]),
+    "more senders": (GRAPHS["more senders"](3), ["numba_csr", "torch_csr", "reference"]),
+    "more receivers": (GRAPHS["more receivers"](3), ["numba_csr", "torch_csr", "reference"]),
     "equal": (cliques([2, 2]), ["blocks"]),
     "ragged": (cliques([2, 3]), ["blocks"]),
     "causal": (causal([3, 3]), ["blocks"]),

@@ -56,6 +56,15 @@ BUCKET, TABLE = torch.tensor([0, 1, 2], dtype=torch.uint8), torch.zeros(3, 4)
         ({"bias": BucketedBias(BUCKET, torch.zeros(257, 4))}, ValueError, r"bias\.table: .*257"),
         ({"bias": BucketedBias(BUCKET, TABLE[:0])}, ValueError, r"bias\.table: shape \(0, 4\)"),
         ({"bias": BucketedBias(BUCKET, TABLE.long())}, TypeError, r"bias\.table: dtype"),
+        ({"bias": BucketedBias(BUCKET, TABLE[0])}, ValueError, r"bias\.table: shape \(4,\)"),
+        ({"bias": BucketedBias([0], TABLE)}, TypeError, r"bias\.bucket: got list"),
+        (
+            {"bias": BucketedBias(BUCKET, TABLE.to("meta"))},
+            ValueError,
+            r"bias\.table: on meta, expected cpu as the neighborhood is",
+        ),
+        ({"bias": TABLE.to("meta")}, ValueError, "bias: on meta, expected cpu"),
+        ({"query": QUERY.to("meta")}, ValueError, "query: on meta, expected cpu"),
     ],
 )
 def test_attention_refuses(change: dict[str, Any], error: type[Exception], words: str) -> None:
@@ -98,3 +107,31 @@ def test_a_call_knows_whether_a_gradient_may_follow() -> None:
     with torch.no_grad():
         assert not call.needs_grad
     assert not AttentionCall(QUERY, KEY, KEY, NB, TABLE, 1.0, 0.0, None).needs_grad
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize("buckets", [1, 256])
+def test_the_smallest_and_the_largest_table_are_taken(buckets: int, backend: str) -> None:
+    bucket = torch.tensor([0, buckets - 1, buckets // 2], dtype=torch.uint8)
+    table = torch.randn(buckets, 4)
+    value = torch.randn(3, 4, 5)
+    found, wanted = (
+        ops.attention(QUERY, KEY, value, NB, bias=bias, backend=backend)
+        for bias in (BucketedBias(bucket, table), table[bucket.long()])
+    )
+    torch.testing.assert_close(found, wanted)
+
+
+def test_scales_and_dropouts_at_the_ends_of_their_ranges() -> None:
+    query, key = torch.randn(2, 4, 5), torch.randn(3, 4, 5)
+    whole = ops.attention(query, key, key, NB, scale=2)
+    assert torch.equal(whole, ops.attention(query, key, key, NB, scale=2.0))
+    assert not torch.equal(whole, ops.attention(query, key, key, NB, scale=1.0))
+    even = ops.attention(query, key, key, NB, scale=0)
+    torch.testing.assert_close(even, torch.stack([key[:2].mean(0), key[2]]))
+    assert torch.equal(whole, ops.attention(query, key, key, NB, scale=2, dropout=0))
+
+
+def test_vectors_of_no_length_have_no_logits() -> None:
+    empty = ops.attention(QUERY[..., :0], KEY[..., :0], KEY[..., :0], NB)
+    assert empty.shape == (2, 4, 0)

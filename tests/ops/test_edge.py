@@ -89,21 +89,49 @@ def test_under_inference_the_same_bits(name: str) -> None:
     assert torch.equal(inferred, getattr(ops, name)(*leaves, nb).detach())
 
 
+@pytest.mark.parametrize("graph", ["random", "more senders", "more receivers"])
 @pytest.mark.parametrize("reduce", ["mean", "max", "min"])
-def test_derivatives_of_reductions(reduce: str) -> None:
-    nb = GRAPHS["random"](4)
+def test_derivatives_of_reductions(reduce: str, graph: str) -> None:
+    nb = GRAPHS[graph](4)
     leaves = [double(nb.num_edges, 2), double(nb.num_src, 2, 3)]
 
-    def run(*tensors: Tensor) -> Tensor:
+    def run(*tensors: Tensor | None) -> Tensor:
         return ops.aggregate(*tensors, nb, reduce)
 
     assert torch.autograd.gradcheck(run, leaves, nondet_tol=0.0)
     assert torch.autograd.gradgradcheck(run, leaves)
+    fixed = leaves[0].detach()
+    for weights in (None, fixed):
+        assert torch.autograd.gradgradcheck(lambda x, w=weights: run(w, x), leaves[1:])
     for which in (0, 1):  # the gradient of one alone
         own = leaves[which]
         both = torch.autograd.grad(run(*leaves).sum(), own)
         others = [t if t is own else t.detach() for t in leaves]
         assert torch.equal(torch.autograd.grad(run(*others).sum(), own)[0], both[0])
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("graph", ["random", "more senders", "no edges", "hub"])
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
+def test_reductions_of_equal_numbers_by_every_backend(
+    backend: str, reduce: str, graph: str, weighted: bool
+) -> None:
+    """Few different numbers: several edges of a row are the largest, and share its gradient."""
+    nb, generator = GRAPHS[graph](9), torch.Generator().manual_seed(2)
+
+    def few(*shape: int) -> Tensor:
+        return torch.randint(-2, 3, shape, generator=generator).double().requires_grad_()
+
+    weights, value = few(nb.num_edges, 2) if weighted else None, few(nb.num_src, 2, 3)
+    leaves = [value] if weights is None else [weights, value]
+    up = torch.randn(nb.num_dst, 2, 3, generator=generator).double()
+
+    def run(backend: str) -> list[Tensor]:
+        out = ops.aggregate(weights, value, nb, reduce, backend=backend)
+        return [out, *torch.autograd.grad(out, leaves, up)]
+
+    torch.testing.assert_close(run(backend), run("reference"))
 
 
 def test_a_reduction_that_is_none_is_named() -> None:

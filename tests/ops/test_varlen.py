@@ -64,7 +64,8 @@ def test_bad_offsets() -> None:
             ops.varlen_attention(x, x, x, bad)
     with pytest.raises(ValueError, match="cu_seqlens_k: 1 sequences, expected 2"):
         ops.varlen_attention(x, x, x, good, offsets([5]))
-    with pytest.raises(ValueError, match="is_causal: expected keys of the lengths"):
-        ops.varlen_attention(x, x, x, good, offsets([3, 2]), is_causal=True)
+    for others in ([3, 2], [1, 4]):
+        with pytest.raises(ValueError, match="is_causal: expected keys of the lengths"):
+            ops.varlen_attention(x, x, x, good, offsets(others), is_causal=True)
     with pytest.raises(ValueError, match="query: shape"):
         ops.varlen_attention(x[:4], x, x, good)

@@ -145,6 +145,15 @@ def test_no_nodes_is_a_graph_too():
         core_distance(margin)
 
 
+def test_classes_need_not_begin_with_the_lowest():
+    graph, _, _ = random_case(10, 20, 3, 0, undirected=False)
+    last = torch.full((10,), 2)
+    counts = count_by_distance(graph, last, 3, max_distance=2)
+    assert torch.equal(counts.pattern[..., 2], counts.size)
+    assert not counts.pattern[..., :2].any()
+    assert torch.equal(winning_margin(counts, last), counts.size[:, 1:].double())
+
+
 def test_bad_arguments_are_named():
     graph, label, pattern = random_case(10, 20, 3, 0, undirected=False)
     with pytest.raises(ValueError, match=r"pattern: values -1\.\.2, expected -1\.\.1"):

@@ -108,10 +108,45 @@ def test_balance_counts_empty_classes_and_skips_the_unlabeled():
         ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
         ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
         ({"num_directions": 4}, ValueError, r"num_directions: got 4, expected 1\.\.3"),
+        ({"num_directions": 0}, ValueError, r"num_directions: got 0, expected 1\.\.3"),
         ({"angle": 0.0}, ValueError, r"angle: got 0\.0"),
+        ({"angle": 3.15}, ValueError, r"angle: got 3\.15, expected radians in \(0, pi\]"),
+        ({"x": torch.ones(4)}, ValueError, r"x: shape \(4,\) and label \(4,\)"),
+        ({"label": torch.zeros(4, 1).long()}, ValueError, r"x: shape .* and label \(4, 1\)"),
     ],
 )
 def test_bad_arguments_are_named(change, error, message):
     arguments = {"x": torch.ones(4, 3), "label": torch.tensor([0, 1, 1, 0])} | change
     with pytest.raises(error, match=message):
         discriminative_nodes(**arguments)
+
+
+def test_the_ends_of_the_ranges_are_taken():
+    x = torch.tensor([[1.0, 0.5, 0.0], [1.0, -0.5, 0.0], [-3.0, 0.1, 0.2], [0.0, 0.0, 2.0]])
+    label = torch.zeros(4, dtype=torch.int64)
+    opposite = x[2:3] * torch.tensor([[-2.0]])
+    half = torch.cat([x[2:3], opposite])  # the mean points along the second, 180 degrees away
+    every = discriminative_nodes(half, label[:2], num_directions=1, angle=math.pi)
+    assert every.tolist() == [False, True]  # an angle of pi is not below pi
+    below = discriminative_nodes(x, label, num_directions=3, angle=math.pi / 2)
+    mean = x.mean(0)
+    assert below.tolist() == (x @ mean > 0).tolist()
+    assert (
+        discriminative_nodes(x, label).tolist()
+        == (
+            discriminative_nodes(x, label, moment="uncentred", num_directions=3, angle=math.pi / 4)
+        ).tolist()
+    )
+
+
+def test_two_nodes_of_one_class_are_balanced():
+    assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
+
+
+def test_as_many_directions_as_features_change_no_angle(generator):
+    x = torch.randn(100, 70, generator=generator).double() + 0.4
+    found = discriminative_nodes(x, torch.zeros(100).long(), num_directions=70, angle=1.2)
+    mean = x.mean(0)
+    angle = torch.arccos(x @ mean / (x.norm(dim=1) * mean.norm()))
+    assert found.tolist() == (angle < 1.2).tolist()
+    assert 0 < found.sum() < 100

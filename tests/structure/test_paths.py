@@ -64,3 +64,21 @@ def test_wrong_input_is_refused() -> None:
         shortest_path_edges(graph, 0)
     with pytest.raises(TypeError, match="graph: got Tensor"):
         shortest_path_edges(graph.indices)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(2**15 - 1, torch.int16), (2**15, torch.int32), (2**31 - 1, torch.int32)]
+)
+def test_names_of_edges_fit_the_type(name: int, dtype: torch.dtype) -> None:
+    edges = torch.tensor([0, 0, 1]), torch.tensor([0])
+    paths = shortest_path_edges(Neighborhood(*edges, 2, perm=torch.tensor([name])), 1)
+    assert paths.dtype == dtype
+    assert paths.flatten().tolist() == [-1, -1, name, -1]
+
+
+def test_five_steps_are_kept_by_default() -> None:
+    chain = Neighborhood.from_edge_index(torch.stack([torch.arange(9), torch.arange(1, 10)]))
+    assert shortest_path_edges(chain)[9, 0].tolist() == [8, 7, 6, 5, 4]
+    with pytest.raises(ValueError, match=r"max_steps: got 255, expected hops in 1\.\.254"):
+        shortest_path_edges(chain, 255)
+    assert shortest_path_edges(chain, 254).shape == (10, 10, 254)

@@ -48,8 +48,9 @@ def test_buckets() -> None:
     values = torch.tensor([0.0, 0.24, 0.26, 1.0, 126.9, 127.0, 1e9, torch.inf])
     assert resistance_bucket(values).tolist() == [0, 0, 1, 2, 254, 254, 254, 255]
     assert resistance_bucket(values[:4], 1.0).tolist() == [0, 0, 0, 1]
-    with pytest.raises(ValueError, match="width: got 0"):
-        resistance_bucket(values, 0)
+    for width in (0, -0.5, float("nan")):
+        with pytest.raises(ValueError, match=f"width: got {width}, expected more than 0 ohms"):
+            resistance_bucket(values, width)
     for wrong in (-1.0, torch.nan):
         with pytest.raises(ValueError, match="resistance: a value is negative or not a number"):
             resistance_bucket(torch.tensor([wrong]))

@@ -69,6 +69,22 @@ def test_little_work_stays_in_the_calling_thread(
     assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
 
 
+@pytest.mark.parametrize(
+    ("threads", "chunks", "worth", "others"),
+    [(8, 128, 1, 1), (8, 128, 3, 3), (8, 128, 100, 7), (8, 5, 100, 4), (2, 128, 100, 1)],
+)
+def test_as_many_threads_help_as_the_work_pays_for(
+    threads: int, chunks: int, worth: int, others: int,
+    seen: list[tuple[int, int]], two_threads: None, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    asked: list[int] = []
+    monkeypatch.setattr(launch.helpers, "ask", lambda job, threads: asked.append(threads))
+    torch.set_num_threads(threads)
+    for work in (worth * launch._WORTH_A_THREAD, (worth + 1) * launch._WORTH_A_THREAD - 1):
+        launch.launch(print, chunks, work, chunks)
+    assert asked == [others, others]
+
+
 def test_a_call_waits_for_the_chunks_of_others(
     monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:

@@ -60,8 +60,9 @@ def test_a_freed_room_serves_an_output_that_is_a_little_smaller(rooms: memory.Ro
 
 def test_a_last_page_that_would_be_idle_for_its_most_part_is_small(rooms: memory.Rooms) -> None:
     for size, room in (
-        (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2),
-        (PAGE + PAGE // 2, 2 * PAGE), (2 * PAGE - 5, 2 * PAGE),
+        (PAGE, PAGE), (PAGE + 1, PAGE + 2**16), (PAGE + 2**16, PAGE + 2**16),
+        (PAGE + PAGE // 2 - 1, PAGE + PAGE // 2), (PAGE + PAGE // 2, 2 * PAGE),
+        (2 * PAGE - 5, 2 * PAGE),
     ):  # fmt: skip
         assert rooms.take(size).size == room
 

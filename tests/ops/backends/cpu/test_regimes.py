@@ -79,3 +79,20 @@ def test_both_forms_of_additive_attention_agree(
     for whole, cut in zip(run(2**62), run(0), strict=True):
         assert whole.abs().sum() > 0
         torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-13)
+
+
+def test_rows_stay_whole_below_a_number_of_multiply_adds() -> None:
+    edges = torch.empty(2**12, dtype=torch.int64)
+    value = torch.empty(3, 4, 2**8)  # 2^12 edges x 4 heads x 2^8 features: 2^22
+    assert not regimes.rows_stay_whole(edges, value)
+    assert regimes.rows_stay_whole(edges[1:], value)
+    assert regimes.rows_stay_whole(edges, value[:, 1:])
+    assert regimes.rows_stay_whole(edges, value[:, :, 1:])
+    assert regimes.rows_stay_whole(edges[:0], value)
+
+
+def test_weights_are_kept_below_a_number_of_bytes() -> None:
+    for edges, heads, itemsize in ((2**20, 16, 4), (2**19, 16, 8), (2**22, 4, 4)):  # 2^26 bytes
+        assert not regimes.keeps_weights(edges, heads, itemsize)
+        assert regimes.keeps_weights(edges - 1, heads, itemsize)
+    assert regimes.keeps_weights(0, 16, 4)
