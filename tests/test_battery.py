@@ -22,6 +22,8 @@ from battery.memory import quadratic
 from battery.record import keep
 
 
+# torch's signal handler tells of a killed worker, at times while the loader's __del__ waits.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <function _MultiProcessingData")
 @pytest.mark.parametrize(
     ("part", "share"),
     [

@@ -134,7 +134,7 @@ def test_the_ends_of_the_ranges_are_taken():
     assert (
         discriminative_nodes(x, label).tolist()
         == (
-            discriminative_nodes(x, label, moment="uncentred", num_directions=3, angle=math.pi / 4)
+            discriminative_nodes(x, label, moment="uncentered", num_directions=3, angle=math.pi / 4)
         ).tolist()
     )
 
