@@ -257,8 +257,9 @@ class Trial:
         """
         path = self.tree.tree / file
         text, stamp = path.read_text(), path.stat()
+        beside = _beside(self.tree.tree, file, known)
         if not anew:
-            found = self._run(tests, known, change=[file, text, made])
+            found = self._run(tests, beside, known, change=[file, text, made])
             if found["outcome"] != NOT_HERE:
                 return found
         path.write_text(made)
@@ -266,18 +267,18 @@ class Trial:
         os.utime(path, ns=(later, later))
         try:
             if not anew:
-                return self._run(tests, known)
-            return self._run(tests, known, machine_code=self._without(file))
+                return self._run(tests, beside, known)
+            return self._run(tests, beside, known, machine_code=self._without(file))
         finally:
             path.write_text(text)
             os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
     def _run(
-        self, tests: list[str], known: Known, change: Sequence[str] = (),
+        self, tests: list[str], beside: list[str], known: Known, change: Sequence[str] = (),
         machine_code: Path | None = None,
     ) -> Found:  # fmt: skip
         used, ran = 0.0, 0
-        for some, cases, seconds in _stages(tests, known, machine_code is not None):
+        for some, cases, seconds in _stages(tests, beside, known, machine_code is not None):
             files = list(dict.fromkeys(name.partition("::")[0] for name in [*some, *cases]))
             usual = min(seconds, sum(known.seconds[name] for name in some))
             limit = int(5 * usual + (0 if not cases else seconds)) + (30 if change else 200)
@@ -307,8 +308,16 @@ class Trial:
         return code
 
 
+def _beside(root: Path, file: str, known: Known) -> list[str]:
+    """Tests of the folder that mirrors a module's: cases that were not traced may meet it."""
+    folder = Path("tests", *Path(file).parent.parts[1:])
+    while not list((root / folder).glob("test_*.py")):
+        folder = folder.parent
+    return known.in_order({n for n in known.seconds if Path(n.partition("::")[0]).parent == folder})
+
+
 def _stages(
-    tests: list[str], known: Known, compiled: bool
+    tests: list[str], beside: list[str], known: Known, compiled: bool
 ) -> list[tuple[list[str], list[str], float]]:
     """(tests, tests of which all cases follow, seconds): a few fast ones by themselves first.
 
@@ -320,7 +329,7 @@ def _stages(
         few += 1
     if few == 0:
         return []
-    cases = list(dict.fromkeys(name.partition("[")[0] for name in tests))
+    cases = list(dict.fromkeys(name.partition("[")[0] for name in [*tests, *beside]))
     return [(tests[:few], [], 60.0), (tests[few:], cases, _SECONDS * (2 if compiled else 1))]
 
 
@@ -412,9 +421,12 @@ def _line(of: str, what: str) -> Line:
 
 
 def _open(finished: dict[str, Any], mutant: Mutant, tests: str) -> bool:
-    """What was killed stays so; what survived is tried again with other tests, or for longer."""
+    """What is killed or judged to change no result stays so; others are tried with new tests."""
     one = finished.get(json.dumps(_key(mutant)))
-    return one is None or (one["outcome"] == "survived" and one["tests"] != tests)
+    if one is None:
+        return True
+    open_still = one["outcome"] == "survived" and verdict_of(one)[0] in ("", "gap")
+    return open_still and one["tests"] != tests
 
 
 def _try(trial: Trial, mutant: Mutant, known: Known) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from battery.mutation_patch import Functions
 GREEN, RED, OUT_OF_TIME, NOTHING = "green", "red", "out of time", "nothing"
 NOT_HERE = "not here"  # the change is not one of functions alone
 _MEMORY = 8 * 2**30  # bytes that a child may take
-_OF_A_TEST = 0.5  # seconds after which no more of its cases are traced
+_OF_A_TEST = 3.0  # seconds after which no more of its cases are traced
 _IDLE = 100.0  # seconds in which a child has to do something
 _ELSEWHERE = 99  # exit code: the library that was imported is not the copy's
 
