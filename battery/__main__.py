@@ -23,7 +23,6 @@ from battery.layers import against_pyg, laws
 from battery.line import Line, Part
 from battery.locality import locality
 from battery.memory import memory
-from battery.mutation import mutation
 from battery.record import keep
 from battery.soak import soak
 from graphtheory.bench.rows import Environment
@@ -33,6 +32,13 @@ def answers(share: float, seed: int) -> list[Line]:
     """Of operations and layers, faults that are found, half precision, locality and laws."""
     parts = (right_answers, against_pyg, planted_faults, half_precision, locality, laws)
     return [line for part in parts for line in part(share, seed)]
+
+
+def mutation(share: float, seed: int) -> list[Line]:
+    """Changes of the source that tests notice; needs the extra `dev`, which no other part does."""
+    from battery import mutation as part
+
+    return part.mutation(share, seed)
 
 
 PARTS: dict[str, Part] = {

@@ -103,7 +103,9 @@ class Places:
         for node in ast.walk(self.tree):
             self._leave_out(node)
             if isinstance(node, ast.FunctionDef):
-                self.bodies.append((_first(node), node.end_lineno or 0, kernels and _plain(node)))
+                self.bodies.append(
+                    (first_line(node), node.end_lineno or 0, kernels and _plain(node))
+                )
         self.has_kernels = any(compiled for *_, compiled in self.bodies)
 
     def _leave_out(self, node: ast.AST) -> None:
@@ -143,8 +145,9 @@ class Places:
         return self.has_kernels if inner is None else inner[2]
 
 
-def _first(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+def first_line(node: Any) -> int:
+    """Of a statement, decorators included."""
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
 
 
 def _start(node: Any) -> tuple[int, int]:

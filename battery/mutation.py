@@ -26,7 +26,7 @@ from typing import Any
 from zlib import crc32
 
 from battery.line import Line, timed
-from battery.mutants import ROOMS, Mutant, digest, modules, mutants, sample
+from battery.mutants import ROOMS, Mutant, digest, first_line, modules, mutants, sample
 from battery.mutation_record import ROOT, RUNS, Found, read, verdict_of
 from battery.mutation_tests import GREEN, NOT_HERE, NOTHING, OUT_OF_TIME, RED, Job
 
@@ -222,19 +222,15 @@ def _places(root: Path, mutant: Mutant) -> list[tuple[int, int]]:
     inside = [
         node
         for node in ast.walk(ast.parse((root / mutant.file).read_text()))
-        if isinstance(node, ast.stmt) and _first(node) <= mutant.line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and first_line(node) <= mutant.line <= (node.end_lineno or 0)
     ]
     simple = [n for n in inside if not hasattr(n, "body")]
     functions = [n for n in inside if isinstance(n, ast.FunctionDef)]
-    inner = [max(nodes, key=_first) for nodes in (simple, functions) if nodes]
+    inner = [max(nodes, key=first_line) for nodes in (simple, functions) if nodes]
     header = any(mutant.line < n.body[0].lineno for n in functions[-1:])
     if header and not simple:  # a default or a decorator, which runs when the module is imported
-        return [(_first(functions[-1]), functions[-1].end_lineno or 0)]
-    return [(mutant.line, mutant.line), *((_first(n), n.end_lineno or 0) for n in inner)]
-
-
-def _first(node: Any) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        return [(first_line(functions[-1]), functions[-1].end_lineno or 0)]
+    return [(mutant.line, mutant.line), *((first_line(n), n.end_lineno or 0) for n in inner)]
 
 
 class Trial:

@@ -20,11 +20,11 @@ from graphtheory.data.graphs import Data
 from graphtheory.data.own_graphs import graph_set
 from graphtheory.data.splits import by_fraction
 from graphtheory.train import FullGraph
+from graphtheory.train.check import MASKS, check_masks
 from graphtheory.train.contract import digest
 
 NODE, GRAPH = "node", "graph"
 KINDS = ("multiclass", "multilabel", "regression")
-_MASKS = ("train_mask", "val_mask", "test_mask")
 _RANDOM, _GIVEN = "random-60-20-20", "given"
 _SHOWN = 12  # letters of a digest in a name
 
@@ -47,7 +47,7 @@ class OwnNodes(NodeProblem):
     """
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
-        y, found = data.get("y"), [data.get(mask) is not None for mask in _MASKS]
+        y, found = data.get("y"), [data.get(mask) is not None for mask in MASKS]
         if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
             shown = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else repr(y)
             raise ValueError(f"data.y: got {shown}, expected int64 [N], a class for each node")
@@ -60,12 +60,10 @@ class OwnNodes(NodeProblem):
         if int(y.max()) < 1:
             raise ValueError(f"data.y: the largest class is {int(y.max())}, expected 1 or more")
         if any(found) and not all(found):
-            lacking = ", ".join(
-                m for m, is_there in zip(_MASKS, found, strict=True) if not is_there
-            )
+            lacking = ", ".join(m for m, is_there in zip(MASKS, found, strict=True) if not is_there)
             raise ValueError(f"data: {lacking} is missing, expected all three masks or none")
         if all(found):
-            _check_masks(data)
+            _check_splits(data)
         super().__init__(name, _GIVEN if all(found) else _RANDOM)
         self.metric, self.own = measure_of(metric).name, data.clone()
         self.own.x = _as_float32(data.x)
@@ -88,13 +86,11 @@ class OwnNodes(NodeProblem):
         """The graph with the split of that seed, its features prepared."""
         data = self.own.clone()
         if self.split == _GIVEN:
-            for mask in _MASKS:
-                columns = data[mask].view(data.num_nodes, -1).bool()
-                data[mask] = columns[:, seed % columns.size(1)].contiguous()
+            data.update(_given_split(data, seed))
         else:
             generator = Generator().manual_seed(seed)
             parts = by_fraction(data.y, val=0.2, test=0.2, generator=generator)
-            data.update(dict(zip(_MASKS, parts, strict=True)))
+            data.update(dict(zip(MASKS, parts, strict=True)))
         data.name, data.split, data.metric = self.name, self.split, self.metric
         data.num_classes = int(data.y.max()) + 1
         return prepare(data, **inputs)
@@ -241,23 +237,26 @@ def _as_float32(x: Tensor) -> Tensor:
     return x.to(torch.float32)
 
 
-def _check_masks(data: Data) -> None:
+def _given_split(data: Data, seed: int) -> dict[str, Tensor]:
+    """The masks of a seed, Bool [N]: column s mod S of each."""
+    columns = {name: data[name].view(len(data.x), -1).bool() for name in MASKS}
+    return {name: of[:, seed % of.size(1)].contiguous() for name, of in columns.items()}
+
+
+def _check_splits(data: Data) -> None:
     """Raise unless every column of the three masks is a split."""
     nodes = len(data.x)
-    for name in _MASKS:
+    for name in MASKS:
         mask = data[name]
         fits = isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.uint8)
         if not fits or mask.dim() not in (1, 2) or len(mask) != nodes or not mask.numel():
             shown = f"{mask.dtype} {list(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
             raise ValueError(f"data.{name}: got {shown}, expected Bool [{nodes}] or [{nodes}, S]")
-    train, val, test = (data[name].view(nodes, -1).bool() for name in _MASKS)
-    for seed in range(max(part.size(1) for part in (train, val, test))):
-        parts = [part[:, seed % part.size(1)] for part in (train, val, test)]
-        for name, part in zip(_MASKS, parts, strict=True):
-            if not part.any():
-                raise ValueError(f"data.{name}: no node in the split of seed {seed}")
-        if int(sum(part.long() for part in parts).max()) > 1:
-            raise ValueError(f"data: masks of the split of seed {seed} overlap")
+    for seed in range(max(data[name].numel() // nodes for name in MASKS)):
+        try:
+            check_masks(_given_split(data, seed), nodes)
+        except ValueError as error:
+            raise ValueError(f"{error}, in the split of seed {seed}") from error
 
 
 def _tensors(graphs: Sequence[Data]) -> Iterable[Tensor]:

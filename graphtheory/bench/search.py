@@ -103,9 +103,18 @@ class Search:
         if self.budget < 1:
             raise ValueError(f"budget: got {self.budget}, expected 1 or more candidates")
 
+    @property
+    def tried(self) -> SearchLog:
+        """The log as it is in the file now.
+
+        Raises:
+            ValueError: A line that is no candidate; the message says which.
+        """
+        return SearchLog(self.log)
+
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
-        problem, log = problem_of(self.dataset, self.split, self.root), SearchLog(self.log)
+        problem, log = problem_of(self.dataset, self.split, self.root), self.tried
         spaces = {model: problem.space(problem.known_model(model)) for model in self.models}
         todo = [t for m, space in spaces.items() for t in space.candidates(m, self.budget)]
         out = []

@@ -225,13 +225,13 @@ class Bench(Command):
         self, screen: Screen, problem: Problem, models: tuple[str, ...], out: Path
     ) -> tuple[list[Judged], dict[str, Any]]:
         """What a search tried, and the best trial of each model."""
-        from graphtheory.bench.search import Search, SearchLog, best
+        from graphtheory.bench.search import Search, best
 
         with refusing():
             study = Search(
                 problem, models, self.budget or 0, log=out / "search.jsonl", epochs=self.epochs
             )
-            list(SearchLog(study.log))  # a damaged line is told before anything is tried
+            len(study.tried)  # a damaged line is told before anything is tried
         found = search_all(screen, study, self.threads, problem.num_nodes)
         return found, {m: judged.trial for m, judged in best(found, problem.measure).items()}
 
@@ -244,8 +244,9 @@ class Bench(Command):
 
         farthest = self.distances
         if farthest is None:
-            one_class = self.data is not None or describe(problem.name).kind == "multiclass"
-            farthest = 3 if nodes <= SMALL and problem.reads == NODES and one_class else 0
+            named = self.data is None and problem.reads == NODES
+            fits = named and nodes <= SMALL and describe(problem.name).kind == "multiclass"
+            farthest = 3 if fits else 0
         if (
             self.data is not None
             or farthest == 0

@@ -82,8 +82,9 @@ class Tune(Command):
                 nodes, measure = problem.num_nodes, problem.measure
             out = self.out or Path(f"runs/tune-{problem.name}")
             out.mkdir(parents=True, exist_ok=True)
-            before = len(search.SearchLog(out / "search.jsonl"))
-        study = search.Search(problem, models, self.budget, self.split, root, out / "search.jsonl")
+            log_file = out / "search.jsonl"
+            study = search.Search(problem, models, self.budget, self.split, root, log_file)
+            before = len(study.tried)
         if before:
             screen.note(f"{before} candidates are known from {study.log}.")
         log = search_all(screen, study, self.threads, nodes)

@@ -30,9 +30,7 @@ def check_data(data: Data) -> None:
         raise TypeError(f"data.x: dtype {data.x.dtype}, expected a floating type")
     _check_finite(data.x)
     masks = {name: data[name] for name in MASKS if data.get(name) is not None}
-    for name, mask in masks.items():
-        _check_mask(name, mask, data.x.size(0))
-    _check_apart(masks)
+    check_masks(masks, data.x.size(0))
     several = data.y.is_floating_point() and data.y.dim() == 2
     one = data.y.dtype == torch.int64 and data.y.dim() == 1
     if not (one or several) or len(data.y) != len(data.train_mask):
@@ -41,6 +39,17 @@ def check_data(data: Data) -> None:
             f"[{data.x.size(0)}], or float [{data.x.size(0)}, T] of several labels"
         )
     check_classes(data, None)
+
+
+def check_masks(masks: dict[str, Tensor], nodes: int) -> None:
+    """Masks by name are Bool [nodes], none is empty, and no node is in two of them.
+
+    Raises:
+        ValueError: The message names the mask, or says how many nodes are in several.
+    """
+    for name, mask in masks.items():
+        _check_mask(name, mask, nodes)
+    _check_apart(masks)
 
 
 def check_classes(data: Data, num_classes: int | None) -> None:
