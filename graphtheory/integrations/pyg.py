@@ -21,6 +21,7 @@ from graphtheory.nn.conv.on_core import OnCore
 from graphtheory.nn.conv.own_propagate import OwnPropagate
 from graphtheory.nn.conv.pna_conv import PNAConv
 from graphtheory.nn.conv.rgcn_conv import FastRGCNConv, RGCNConv
+from graphtheory.nn.conv.sage_conv import SAGEConv
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.TransformerConv: TransformerConv,
@@ -28,7 +29,7 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     pyg.GATv2Conv: GATv2Conv,
     pyg.GCNConv: GCNConv,
     pyg.GPSConv: GPSConv,
-    pyg.SAGEConv: weighted_sums.SAGEConv,
+    pyg.SAGEConv: SAGEConv,
     pyg.GINConv: weighted_sums.GINConv,
     pyg.GraphConv: weighted_sums.GraphConv,
     pyg.ChebConv: weighted_sums.ChebConv,

@@ -78,17 +78,6 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
     return _LAST[layer]
 
 
-class SAGEConv(WeightedSums, pyg.SAGEConv):
-    """PyG's `SAGEConv` with a sum, mean, largest or smallest over the neighbors by `ops`."""
-
-    @classmethod
-    def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        super().check_options(layer)
-        if layer.project and layer.flow != "source_to_target":
-            raise ValueError(f"flow: got {layer.flow!r} with project=True, expected the default")
-
-
 class GINConv(WeightedSums, pyg.GINConv):
     """PyG's `GINConv` with its sum over the neighbors by `ops`."""
 

@@ -1,0 +1,115 @@
+"""`SAGEConv` where only the first target nodes have neighbors, as in batches of sampled ones."""
+
+import copy
+
+import pytest
+import torch
+from torch_geometric.nn import conv as pyg
+from torch_geometric.typing import SparseTensor
+
+import graphtheory
+from graphtheory.nn.conv.sage_conv import SAGEConv
+
+NODES, WITH_NEIGHBORS, EDGES = 40, 12, 60
+
+
+@pytest.fixture
+def batch():
+    """Features of sources and targets, and edges to the first targets."""
+    torch.manual_seed(0)
+    edges = torch.stack([torch.randint(NODES, (EDGES,)), torch.randint(WITH_NEIGHBORS, (EDGES,))])
+    edges[1, -1] = WITH_NEIGHBORS - 1
+    return torch.randn(NODES, 5), torch.randn(NODES - 3, 4), edges
+
+
+def layers(*sizes, **options):
+    """PyG's layer and ours with the same weights."""
+    torch.manual_seed(1)
+    theirs = pyg.SAGEConv(*sizes, **options)
+    ours = copy.deepcopy(theirs)
+    graphtheory.accelerate(ours)
+    assert type(ours) is SAGEConv
+    return theirs, ours
+
+
+def counted(monkeypatch):
+    """The number of rows of each call of the map of the sums."""
+    rows, linear = [], torch.nn.functional.linear
+
+    def spy(x, weight, bias=None):
+        if bias is not None:
+            rows.append(len(x))
+        return linear(x, weight, bias)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", spy)
+    return rows
+
+
+@pytest.mark.parametrize("aggr", ["mean", "sum", "max", "min"])
+@pytest.mark.parametrize("options", [{}, {"normalize": True}, {"project": True}, {"bias": False}])
+def test_equals_pyg(batch, aggr, options):
+    theirs, ours = layers((5, 4), 6, aggr=aggr, **options)
+    found = []
+    for layer in (theirs, ours):
+        x, y = (t.clone().requires_grad_() for t in batch[:2])
+        out = layer((x, y), batch[2])
+        out.square().sum().backward()
+        found.append([out, x.grad, y.grad, *(p.grad for p in layer.parameters())])
+    torch.testing.assert_close(*found)
+
+
+def test_only_rows_with_neighbors_are_mapped(batch, monkeypatch):
+    _, ours = layers((5, 4), 6)
+    rows = counted(monkeypatch)
+    ours(batch[:2], batch[2])
+    assert sorted(rows) == [1, WITH_NEIGHBORS]
+
+
+def test_all_rows_are_mapped_where_most_have_neighbors(batch, monkeypatch):
+    theirs, ours = layers((5, 4), 6)
+    edges = batch[2].clone()
+    edges[1, 0] = NODES - 4
+    rows = counted(monkeypatch)
+    torch.testing.assert_close(ours(batch[:2], edges), theirs(batch[:2], edges))
+    assert rows == [NODES - 3] * 2
+
+
+def test_hooks_see_all_rows(batch):
+    _, ours = layers((5, 4), 6)
+    seen = []
+    ours.lin_l.register_forward_hook(lambda _, given, out: seen.append(len(given[0])))
+    ours(batch[:2], batch[2])
+    assert seen == [NODES - 3]
+
+
+@pytest.mark.parametrize("edges", [torch.empty(2, 0, dtype=torch.int64), torch.tensor([[3], [0]])])
+def test_few_edges_or_none(batch, edges):
+    theirs, ours = layers(5, 6)
+    torch.testing.assert_close(ours(batch[0], edges), theirs(batch[0], edges))
+
+
+def test_sparse_matrices_and_sizes(batch):
+    theirs, ours = layers((5, 4), 6)
+    x, y, edges = batch
+    adj = SparseTensor.from_edge_index(edges, sparse_sizes=(NODES, NODES - 3)).t()
+    for given in (adj, edges):
+        torch.testing.assert_close(ours((x, y), given), theirs((x, y), edges))
+    with pytest.raises(ValueError, match="size"):
+        ours((x, y), edges, size=(NODES, NODES))
+
+
+def test_second_derivatives(batch):
+    _, ours = layers((5, 4), 6)
+    ours = ours.double()
+    x, y = (t.double().requires_grad_() for t in batch[:2])
+    assert torch.autograd.gradcheck(lambda x, y: ours((x, y), batch[2]).square(), (x, y))
+    assert torch.autograd.gradgradcheck(lambda x, y: ours((x, y), batch[2]).square(), (x, y))
+
+
+def test_torch_func_has_the_gradient_of_pyg(batch):
+    theirs, ours = layers((5, 4), 6)
+    grads = [
+        torch.func.grad(lambda x: layer((x, batch[1]), batch[2]).square().sum())(batch[0])  # noqa: B023
+        for layer in (theirs, ours)
+    ]
+    torch.testing.assert_close(*grads)
