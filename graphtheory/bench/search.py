@@ -11,7 +11,7 @@ from typing import Any
 
 from graphtheory.bench.fingerprints import FingerprintTrial
 from graphtheory.bench.finished import Finished, Settings
-from graphtheory.bench.graph_problem import problem_of
+from graphtheory.bench.graph_problem import named_problem
 from graphtheory.bench.graph_trial import GraphTrial
 from graphtheory.bench.measure import ACCURACY, Measure
 from graphtheory.bench.problem import Problem
@@ -33,7 +33,7 @@ class Judged:
         seeds: How many splits it was judged on.
         epochs: Upper bound.
         patience: Epochs without a better validation score.
-        split: Kind of split; None is the data set's own.
+        split: Kind of split; lines of older logs have None for the data set's own.
     """
 
     dataset: str
@@ -114,7 +114,8 @@ class Search:
 
     def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
         """The whole log of these networks and candidates, in the order tried."""
-        problem, log = problem_of(self.dataset, self.split, self.root), self.tried
+        given, log = self.dataset, self.tried
+        problem = named_problem(given, self.split, self.root) if isinstance(given, str) else given
         spaces = {model: problem.space(problem.known_model(model)) for model in self.models}
         todo = [t for m, space in spaces.items() for t in space.candidates(m, self.budget)]
         out = []

@@ -72,9 +72,7 @@ class Tune(Command):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with refusing():
             problem = problem_for(self.dataset, self.data, self.split, root)
-            if self.data is None:
-                problem.split = self.split  # as it stands in logs
-            elif models == type(self).models:
+            if self.data is not None and models == type(self).models:
                 models = problem.compared
             for model in models:
                 problem.known_model(model)

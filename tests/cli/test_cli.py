@@ -708,6 +708,9 @@ def test_tune_keeps_a_log_and_goes_on(
     longer = (tmp_path / "t/search.jsonl").read_text()
     assert longer.startswith(first) and len(longer.splitlines()) == 4
     assert set(json.loads((tmp_path / "t/tuned.json").read_text())["karate"]) == {"mlp", "gcn"}
+    bench = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--no-kept", "--seeds", "1")
+    assert run(*bench, "--distances", "0", "--budget", "2", "--out", "t")[0] == 0
+    assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
 
 
 def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:

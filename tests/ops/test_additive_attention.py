@@ -78,6 +78,19 @@ def test_narrower_numbers(dtype: torch.dtype, tolerance: float) -> None:
         assert (a.double() - b).abs().max() <= tolerance * b.abs().max()
 
 
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
+@pytest.mark.parametrize("width", [3, 80])
+def test_scores_of_another_type_than_the_values(backend: str, width: int) -> None:
+    nb = GRAPHS["random"](40)
+    value, *scores = draw(nb, 2, width, "edge", torch.float64)
+    exact = [value, *scores]
+    leaves = [value, *(t.detach().float().requires_grad_() for t in scores)]
+    found = with_gradients(run(leaves, nb, backend=backend), leaves)
+    true = with_gradients(definition(exact, nb, 0.2, 0.0, 0), exact)
+    assert [t.dtype for t in found] == [torch.float64] * 2 + [torch.float32] * 3
+    torch.testing.assert_close([t.double() for t in found], true, rtol=1e-5, atol=1e-5)
+
+
 def test_the_same_bits_on_more_threads(two_threads: None) -> None:
     nb = GRAPHS["hub"](40000)
     leaves, found = draw(nb, 4, 16, "both", torch.float32), []
