@@ -137,7 +137,7 @@ def llms() -> str:
         "chooses edges, `nn` has layers with PyG's contract.",
     ]
     for folder, title in (("", "Pages"), ("tutorials", "Tutorials"), ("howto", "How to"),
-                          ("api", "API reference"), ("_generated", "Made from sources")):  # fmt: skip
+                          ("api", "API reference"), ("_generated", "Generated")):  # fmt: skip
         pages = sorted((HERE / folder).glob("*.md"))
         if pages:
             lines = (

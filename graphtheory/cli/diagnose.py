@@ -118,7 +118,7 @@ class Diagnose(Command):
         from graphtheory.bench.rows import Environment, write_csv
         from graphtheory.papers.core_neighborhood.thesis_tables import beside, verdicts
         from graphtheory.plot import save
-        from graphtheory.report import diagnosis_page, pictures, tables
+        from graphtheory.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
         distance = 12 if self.max_distance is None else self.max_distance
@@ -134,8 +134,8 @@ class Diagnose(Command):
         here, printed = Environment.here(), beside(rows)
         for table in tables(rows, printed):
             screen.table(table)
-        if not any(row.name == "margin" for row in rows):
-            screen.say("The features are missing: shares and margins are not measured.")
+        missing = "The features are missing: shares and margins are not measured."
+        screen.say(reading(rows) or missing)
         write_csv(out / "diagnosis.csv", rows, here)
         found = {
             "command": screen.command, "environment": asdict(here),
