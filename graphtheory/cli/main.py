@@ -38,10 +38,12 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
   graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
 
   graphtheory COMMAND --help                       every option of a command
+  graphtheory COMMAND --json                       one JSON document and nothing else
+  graphtheory COMMAND -q (--quiet)                 results alone, no progress
   graphtheory --version                            the version
 
 DATA is a folder with the raw files; $GRAPHTHEORY_DATA may name it instead.
-Every command takes --json (one JSON document and nothing else) and --quiet or -q (results alone).
+
 Exit codes: 0 done, 2 wrong usage or input, 130 Ctrl-C, 1 anything else."""
 
 _COMMANDS: dict[str, type[Command]] = {
