@@ -845,6 +845,7 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     code, out, _ = run("doctor")
     assert code == 0
     assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
+    assert "pip install '.[EXTRA]'" in out
 
 
 def test_doctor_prints_one_json_document(run: Run) -> None:
@@ -853,6 +854,8 @@ def test_doctor_prints_one_json_document(run: Run) -> None:
     assert (code, err) == (0, "")
     assert found["versions"]["torch"] == torch.__version__
     assert found["backends"]["reference"].startswith("could run it")
+    assert found["backends"]["blocks"].startswith("runs attention on complete")
+    assert torch.cuda.is_available() or "expected cuda" in found["backends"]["triton_csr"]
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
 
 
