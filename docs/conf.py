@@ -54,6 +54,8 @@ def _outside(app, docname, source):
         path = ((HERE / docname).parent / link[2].partition("#")[0]).resolve()
         if path.is_relative_to(HERE):
             return link[0]
+        if path.name == "CONTRIBUTING.md":  # a page of its own here
+            return f"[{link[1]}](/_generated/contributing.md)"
         if not path.exists():
             raise ValueError(f"{docname}: link to {link[2]}, expected a file of the repository")
         return f"`{path.relative_to(HERE.parent)}`"

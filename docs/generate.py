@@ -1,4 +1,4 @@
-"""Pages that are made, not written: the gallery of figures and llms.txt. Run by `make docs`.
+"""Pages that are made, not written: gallery of figures, contributing, llms.txt. Run by `make docs`.
 
 python docs/generate.py
 """
@@ -19,7 +19,14 @@ def main() -> None:
     """Write docs/_generated."""
     MADE.mkdir(exist_ok=True)
     (MADE / "gallery.md").write_text(gallery(), encoding="utf-8")
+    (MADE / "contributing.md").write_text(contributing(), encoding="utf-8")
     (MADE / "llms.txt").write_text(llms(), encoding="utf-8")
+
+
+def contributing() -> str:
+    """CONTRIBUTING.md as a page, its links to pages as the site has them."""
+    text = (HERE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](../")
 
 
 def gallery() -> str:
@@ -130,7 +137,7 @@ def llms() -> str:
         "chooses edges, `nn` has layers with PyG's contract.",
     ]
     for folder, title in (("", "Pages"), ("tutorials", "Tutorials"), ("howto", "How to"),
-                          ("coming-from", "Coming from"), ("api", "API reference")):  # fmt: skip
+                          ("api", "API reference"), ("_generated", "Generated")):  # fmt: skip
         pages = sorted((HERE / folder).glob("*.md"))
         if pages:
             lines = (

@@ -165,6 +165,13 @@ def test_curves_are_medians_of_at_least_half_of_the_runs() -> None:
     assert len(bands) == 2
 
 
+def test_a_loss_below_1_is_labeled_in_plain_numbers() -> None:
+    rows = [{"model": "gt", "seed": 0, "epoch": e, "train_loss": 0.95 - 0.05 * e} for e in range(5)]
+    axes = plot.learning_curves(rows).axes[0]
+    places, formatter = axes.yaxis.get_minorticklocs(), axes.yaxis.get_minor_formatter()
+    assert {"0.8", "0.9"} <= set(formatter.format_ticks(places))
+
+
 def test_bias_is_drawn_by_layer_and_head() -> None:
     first, second = plot.learned_bias(BIAS).axes
     assert lines(first)["head 2"] == ([0, 1, 2, 3], [2, 1, 0, -1])

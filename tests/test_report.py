@@ -12,7 +12,7 @@ import pytest
 from graphtheory import plot
 from graphtheory.bench.diagnose import Diagnosis
 from graphtheory.bench.node_benchmark import Benchmark, Run
-from graphtheory.bench.rows import Environment
+from graphtheory.bench.rows import Environment, Row
 from graphtheory.bench.search import Judged
 from graphtheory.bench.trial import NodeTrial
 from graphtheory.report import (
@@ -23,6 +23,7 @@ from graphtheory.report import (
     difference_table,
     differences,
     options,
+    reading,
     rows,
     score_table,
     search_table,
@@ -256,3 +257,22 @@ def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
     assert Reader(text).sources and not re.search(r"https?://", text)
     assert len(pictures(page)) == 3
     assert "Core distance" in text and "Beside the printed numbers" not in text
+    assert "largest at 2 hops, divided by the number of nodes there at 1: a graph tra" in text
+
+
+def _margins(*values: float) -> list[Row]:
+    where = {"dataset": "mine", "moment": "covariance", "region": "ring"}
+    made = []
+    for name in ("margin", "normalized margin"):
+        made += [Row.of(name, value, "1", **where, distance=z) for z, value in enumerate(values, 1)]
+        largest = values.index(max(values)) + 1
+        made.append(Row.of(f"core distance by {name}", largest, "hops", **where))
+    return made
+
+
+def test_the_margins_are_read_in_a_sentence() -> None:
+    assert "largest at 1 hop, divided" in reading(_margins(0.3, 0.2))
+    assert "largest at 2 hops" in reading(_margins(0.2, 0.3))
+    assert "MLP is the model to beat" in reading(_margins(0.0, -0.2))
+    assert "MLP is the model to beat" in reading(_margins(0.0, 0.0))
+    assert reading([]) == ""

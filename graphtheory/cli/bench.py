@@ -22,6 +22,7 @@ from graphtheory.cli.show import (
     Settings,
     at_least,
     data_root,
+    file_there,
     refusing,
     set_aside,
     threads,
@@ -113,6 +114,15 @@ class Bench(Command):
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
 
+    def check(self) -> None:
+        """The options alone."""
+        at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
+        at_least(1, threads=self.threads)
+        at_least(0, distances=self.distances)
+        file_there("--data", self.data)
+        file_there("--search-log", self.search_log)
+        data_root(self.root)
+
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
         root = data_root(self.root)
@@ -122,7 +132,6 @@ class Bench(Command):
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
-            at_least(1, seeds=self.seeds, epochs=self.epochs, threads=self.threads)
             if self.budget is not None:
                 raise RefusedError(f"--budget: got {self.budget}, not for images: a fixed recipe")
             bench_images(screen, self, models)
@@ -161,8 +170,6 @@ class Bench(Command):
         from graphtheory.data.catalogue import describe
         from graphtheory.structure.distance import MAX_CUTOFF
 
-        at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(1, threads=self.threads)
         if self.budget is not None and self.budget < 2:
             raise RefusedError(
                 f"--budget: got {self.budget}, expected 2 or more candidates; the first is the "
@@ -172,13 +179,10 @@ class Bench(Command):
             raise RefusedError(f"--dataset: got {self.dataset}, expected none beside --data")
         if self.budget is not None and self.set:
             raise RefusedError(f"--budget: got {self.budget}, expected none beside --set")
-        at_least(0, distances=self.distances)
         if self.distances is not None and self.distances > MAX_CUTOFF:
             raise RefusedError(
                 f"--distances: got {self.distances}, expected {MAX_CUTOFF} hops or fewer"
             )
-        if self.search_log is not None and not self.search_log.is_file():
-            raise RefusedError(f"--search-log: {self.search_log} is not a file")
         root = data_root(self.root)
         with refusing():
             problem = problem_for(self.dataset, self.data, self.split, root)
@@ -256,7 +260,7 @@ class Bench(Command):
         kept = out / "distances.jsonl"
         if not self.resume:
             set_aside(screen, kept)
-        with refusing(), screen.steps("distance-z run") as steps:
+        with refusing(), screen.steps("one distance alone, run") as steps:
             return distance_rows(
                 problem.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,

@@ -11,7 +11,6 @@ from graphtheory.cli.show import (
     SMALL,
     RefusedError,
     Screen,
-    at_least,
     data_root,
     known,
     refusing,
@@ -34,8 +33,6 @@ def learn(asked: Train, screen: Screen) -> None:
     for option, value in (("--split", asked.split), ("--patience", asked.patience)):
         if value is not None:
             raise RefusedError(f"{option}: got {value}, but a contrastive task has none")
-    at_least(0, seed=asked.seed)
-    at_least(1, epochs=asked.epochs, threads=asked.threads)
     recipe = _recipe(asked)
     named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from graphtheory.cli.fitting import GRAPH, IMAGES, kinds
 from graphtheory.cli.show import (
     Command,
     Count,
@@ -70,13 +71,26 @@ class Diagnose(Command):
     draws: Count = None
     """Draws for what is estimated; without it 20."""
 
-    def run(self, screen: Screen) -> None:
-        """Measure, print, write."""
+    def check(self) -> None:
+        """The options alone."""
         if self.sampling is None:
             self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
-            self._features(screen)
+            at_least(1, max_distance=self.max_distance)
         else:
             self._refuse("with --sampling", "directed", "max_distance")
+            at_least(1, groups=self.groups, neighbors=self.neighbors)
+            at_least(2, draws=self.draws)
+        data_root(self.root)
+
+    def run(self, screen: Screen) -> None:
+        """Measure, print, write."""
+        found = kinds(self.dataset, data_root(self.root))
+        if GRAPH not in found:
+            holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
+            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
+        if self.sampling is None:
+            self._features(screen)
+        else:
             self._sampling(screen, self.sampling)
 
     def _refuse(self, where: str, *names: str) -> None:
@@ -104,11 +118,10 @@ class Diagnose(Command):
         from graphtheory.bench.rows import Environment, write_csv
         from graphtheory.papers.core_neighborhood.thesis_tables import beside, verdicts
         from graphtheory.plot import save
-        from graphtheory.report import diagnosis_page, pictures, tables
+        from graphtheory.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
         distance = 12 if self.max_distance is None else self.max_distance
-        at_least(1, max_distance=distance)
         if distance >= MAX_CUTOFF:
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
         root = data_root(self.root)
@@ -121,8 +134,8 @@ class Diagnose(Command):
         here, printed = Environment.here(), beside(rows)
         for table in tables(rows, printed):
             screen.table(table)
-        if not any(row.name == "margin" for row in rows):
-            screen.say("The features are missing: shares and margins are not measured.")
+        missing = "The features are missing: shares and margins are not measured."
+        screen.say(reading(rows) or missing)
         write_csv(out / "diagnosis.csv", rows, here)
         found = {
             "command": screen.command, "environment": asdict(here),
@@ -148,8 +161,6 @@ class Diagnose(Command):
 
         known("--sampling", name, tuple(SAMPLERS))
         self._refuse_for(name)
-        at_least(1, groups=self.groups, neighbors=self.neighbors)
-        at_least(2, draws=self.draws)
         given = {"share": self.share, "neighbors": self.neighbors, "groups": self.groups,
                  "draws": self.draws}  # fmt: skip
         options: dict[str, Any] = {k: value for k, value in given.items() if value is not None}

@@ -30,23 +30,31 @@ class Doctor(Command):
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
         rows = [(name, extra, found or "missing") for (name, extra, found) in _listed(extras)]
-        screen.table(Table("Optional", ("package", "extra", "version"), rows, words=3))
+        note = "What is missing comes with its extra: pip install '.[EXTRA]' in a clone."
+        screen.table(Table("Optional", ("package", "extra", "version"), rows, 3, note))
 
 
 def _backends() -> dict[str, str]:
-    """What each backend says to a small call of attention on this machine's fastest device."""
+    """What each backend says to small calls of attention on this machine's fastest device."""
     import torch
 
     from graphtheory import ops
-    from graphtheory.graph import Neighborhood
+    from graphtheory.graph import Neighborhood, cliques
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    edges = torch.tensor([[0, 1], [1, 0]])
-    graph = Neighborhood.from_edge_index(edges, num_nodes=2).to(device)
+    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
     x = torch.zeros(2, 1, 4, device=device)
-    why = ops.explain(ops.attention, x, x, x, graph)
-    names = ops.backend_names()
-    return {name: why.reasons.get(name, "runs a call on an edge list") for name in names}
+    on_edges, on_sets = (
+        ops.explain(ops.attention, x, x, x, neighborhood.to(device)).reasons
+        for neighborhood in (graph, cliques([2]))
+    )
+    only_sets = "runs attention on complete and causal sets of tokens, not on edge lists"
+    out = {}
+    for name in ops.backend_names():
+        edges = on_edges.get(name, "runs attention on edge lists")
+        refuses, takes = edges.startswith("cannot"), "cannot" not in on_sets.get(name, "")
+        out[name] = only_sets if refuses and takes else edges
+    return out
 
 
 def _optional() -> dict[str, dict[str, Any]]:

@@ -37,12 +37,14 @@ _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and 
   graphtheory diagnose --dataset Cora --root DATA  what a graph offers before training
   graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
 
-`graphtheory COMMAND --help` explains a command, `graphtheory datasets` lists the graphs,
-`graphtheory doctor` what works here, `graphtheory completion SHELL` prints what lets a shell
-complete options, `graphtheory --version` the version. Every command takes --json, one JSON document
-on the standard output and nothing else there, and --quiet or -q, no progress. DATA is a folder with
-the raw files; $GRAPHTHEORY_DATA may name it once and for all. Exit codes: 0 done, 2 wrong usage or
-input, 130 Ctrl-C, 1 all else."""
+  graphtheory COMMAND --help                       every option of a command
+  graphtheory COMMAND --json                       one JSON document and nothing else
+  graphtheory COMMAND -q (--quiet)                 results alone, no progress
+  graphtheory --version                            the version
+
+DATA is a folder with the raw files; $GRAPHTHEORY_DATA may name it instead.
+
+Exit codes: 0 done, 2 wrong usage or input, 130 Ctrl-C, 1 anything else."""
 
 _COMMANDS: dict[str, type[Command]] = {
     "train": Train,
@@ -86,6 +88,7 @@ def _run(command: Command, words: list[str]) -> int:
     screen = Screen(console(), console(stderr=True), typed, command.output)
     try:
         with insistent_signals(), exit_on_sigterm():
+            command.check()
             with screen.working("loading PyTorch and the models"):
                 for name in command.needs:
                     import_module(name)

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 PATIENCE = 2.0  # seconds that nothing needs to be said
-_SILENCE = 10.0  # seconds between two lines within a step
+_SILENCE = 10.0  # least seconds between two lines within a step
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None
                 spent = time.monotonic() - began
                 since = f"  ({duration(spent)})" if spent > _SILENCE else ""
                 console.print(f"{what} ...{since}", markup=False, highlight=False)
-                pause = _SILENCE
+                pause = max(_SILENCE, spent)  # twice as late each time
 
         teller = Thread(target=tell, daemon=True)
         teller.start()

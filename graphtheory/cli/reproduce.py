@@ -58,18 +58,22 @@ class Reproduce(Command):
     list: bool = False
     """Print the IDs and stop."""
 
+    def check(self) -> None:
+        """The options alone."""
+        at_least(1, seeds=self.seeds)
+        at_least(0, seed=self.seed)
+        data_root(self.root)
+
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
         if self.list:
             _print_list(screen)
             return
-        at_least(1, seeds=self.seeds)
-        at_least(0, seed=self.seed)
         root = data_root(self.root)
         from graphtheory.papers.index import figures
 
         every = figures()
-        figure = every[known("ID", self.figure, tuple(every))]
+        figure = every[known("ID", self.figure, tuple(every), "graphtheory reproduce --list")]
         dataset = self._dataset(figure)
         self._refuse(figure)
         with refusing():

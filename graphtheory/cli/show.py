@@ -75,6 +75,10 @@ class Command(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
 
+    def check(self) -> None:
+        """Refuse what is wrong whatever the data, before the modules of `needs` are imported."""
+        return
+
     @abstractmethod
     def run(self, screen: Screen) -> None:
         """Do it."""
@@ -94,12 +98,19 @@ def refusing(*kinds: type[Exception]) -> Iterator[None]:
         raise RefusedError(said(error)) from error
 
 
+# Arguments of the library, and the options that give them.
+_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
+    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
+}
+
+
 def said(error: Exception) -> str:
-    """An error as the one line that its user sees."""
+    """An error as the one line that its user sees; arguments have the names of their options."""
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{where}"
-    return str(error)
+    argument, colon, rest = str(error).partition(": ")
+    return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
 
 
 def at_least(least: int, **values: int | None) -> None:
@@ -109,11 +120,18 @@ def at_least(least: int, **values: int | None) -> None:
             raise RefusedError(f"--{name.replace('_', '-')}: got {value}, expected {least} or more")
 
 
-def known(what: str, name: str, names: tuple[str, ...]) -> str:
+def file_there(option: str, file: Path | None) -> None:
+    """Refuse a file that is not there; None is none."""
+    if file is not None and not file.is_file():
+        raise RefusedError(f"{option}: there is no file {file}")
+
+
+def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> str:
     """The name itself.
 
     Raises:
-        RefusedError: It is not among `names`; the message holds the nearest and all of them.
+        RefusedError: It is not among `names`; the message holds the nearest, and all of them or
+            `listing`, the command that lists them.
     """
     import difflib
 
@@ -121,7 +139,8 @@ def known(what: str, name: str, names: tuple[str, ...]) -> str:
         return name
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise RefusedError(f"{what}: unknown name {name!r}; {hint}known: {', '.join(names)}")
+    every = f"`{listing}` lists all" if listing else f"known: {', '.join(names)}"
+    raise RefusedError(f"{what}: unknown name {name!r}; {hint}{every}")
 
 
 def data_root(root: Path | None) -> Path | None:

@@ -20,6 +20,7 @@ from graphtheory.cli.show import (
     Settings,
     at_least,
     data_root,
+    file_there,
     known,
     refusing,
     threads,
@@ -103,20 +104,26 @@ class Train(Command):
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
 
-    def run(self, screen: Screen) -> None:
-        """Train, print, write."""
+    def check(self) -> None:
+        """The options alone."""
         if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
-            from graphtheory.cli.contrastive import learn
-
             if self.explorer:
                 raise RefusedError("--explorer: got True, expected none of a contrastive task")
             if self.data is not None:
                 raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
-            return learn(self, screen)
-        if self.head != type(self).head:
+        elif self.head != type(self).head:
             raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
         at_least(0, seed=self.seed)
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
+        file_there("--data", self.data)
+        data_root(self.root)
+
+    def run(self, screen: Screen) -> None:
+        """Train, print, write."""
+        if self.task == "contrastive":
+            from graphtheory.cli.contrastive import learn
+
+            return learn(self, screen)
         root = data_root(self.root)
         if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
             if self.explorer:

@@ -18,6 +18,7 @@ from graphtheory.cli.show import (
     Screen,
     at_least,
     data_root,
+    file_there,
     refusing,
 )
 
@@ -57,12 +58,17 @@ class Tune(Command):
     """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
     wait for each other, and one a core on a larger one."""
 
+    def check(self) -> None:
+        """The options alone."""
+        at_least(1, budget=self.budget, threads=self.threads)
+        file_there("--data", self.data)
+        data_root(self.root)
+
     def run(self, screen: Screen) -> None:
         """Search, print, write."""
         from graphtheory.bench import search, tuned
         from graphtheory.report import search_table
 
-        at_least(1, budget=self.budget, threads=self.threads)
         root, models = data_root(self.root), self.models
         if self.data is None:
             models = compared(self.dataset, self.models, type(self).models, root)

@@ -48,7 +48,7 @@ def describe(name: str, root: str | PathLike[str] | None = None) -> DatasetInfo:
         root: Folder with the raw files, to find TUDatasets that `names()` does not list.
 
     Raises:
-        ValueError: Unknown name; the message holds the nearest match and the known names.
+        ValueError: Unknown name; the message holds the nearest match, else the known names.
 
     Example:
         >>> describe("cora").default_split
@@ -66,14 +66,16 @@ def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
     """The entry of that name in a catalogue by `key`.
 
     Raises:
-        ValueError: Unknown name; the message holds the nearest match and the known names.
+        ValueError: Unknown name; the message holds the nearest match, else the known names.
     """
     if key(name) in known:
         return known[key(name)]
     near = difflib.get_close_matches(key(name), known, n=1)
-    hint = f"did you mean {known[near[0]].name!r}? " if near else ""
-    listed = ", ".join(info.name for info in known.values())
-    raise ValueError(f"name: unknown data set {name!r}; {hint}known: {listed}")
+    if near:
+        hint = f"did you mean {known[near[0]].name!r}? `graphtheory datasets` lists all"
+    else:
+        hint = f"known: {', '.join(info.name for info in known.values())}"
+    raise ValueError(f"name: unknown data set {name!r}; {hint}")
 
 
 def known_seed(seed: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from graphtheory.plot.style import Rows, band, collected, look, named, order, panels, styled
 
@@ -48,6 +48,8 @@ def learning_curves(
         for score in drawn[1:]:
             _curve(score, mine, "val", 100 if unit == "%" else 1, index)
     drawn[0].set_yscale("log")
+    drawn[0].yaxis.set_major_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].yaxis.set_minor_formatter(_Plain(minor_thresholds=(2, 0.5)))
     drawn[0].set_ylabel(named("training loss", loss_unit))
     for axes in drawn:
         axes.set_xlabel("epoch")
@@ -58,6 +60,13 @@ def learning_curves(
         score.set_ylabel(named(f"validation {metric}", unit))
         score.legend(loc="lower right" if higher_is_better else "upper right")
     return figure
+
+
+class _Plain(LogFormatter):
+    """0.9 and not 9 x 10^-1, at the places that matplotlib labels."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def _curve(axes: Axes, rows: list[dict[str, Any]], key: str, scale: float, index: int) -> None:

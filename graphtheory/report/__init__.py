@@ -9,7 +9,7 @@ from graphtheory.bench.summary import (
 )
 from graphtheory.bench.table import Table, pairs
 from graphtheory.report.benchmark import BenchmarkReport, options, search_table
-from graphtheory.report.diagnosis import diagnosis_page, pictures, tables
+from graphtheory.report.diagnosis import diagnosis_page, pictures, reading, tables
 from graphtheory.report.explorer import AttentionExplorer, attention_explorer
 from graphtheory.report.page import Page
 
@@ -25,6 +25,7 @@ __all__ = [
     "options",
     "pairs",
     "pictures",
+    "reading",
     "rows",
     "score_table",
     "search_table",

@@ -37,7 +37,7 @@ def test_train_learns_without_labels_and_resumes(
             ["train", "--task", "contrastive", "--split", "random"],
             "--split: got random, but a contr",
         ),
-        (["train", "--task", "contrastive", "--dataset", "minst"], "cifar10-jpeg"),
+        (["train", "--task", "contrastive", "--dataset", "minst"], "did you mean 'mnist'"),
         (["train", "--head", "mlp"], "--head: got mlp, but only --task contrastive"),
     ],
 )

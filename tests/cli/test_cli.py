@@ -56,7 +56,8 @@ def refused(result: tuple[int, str, str]) -> str:
     """The one line of a refusal; before it may stand what took seconds, such as "reading ..."."""
     code, _, err = result
     *before, last = err.splitlines(keepends=True)
-    assert code == 2 and all(line.endswith(" ...\n") for line in before), err
+    waits = r".* \.\.\.(  \(.*\))?\n"  # with the time so far after ten seconds
+    assert code == 2 and all(re.fullmatch(waits, line) for line in before), err
     assert last.startswith("graphtheory: ") and last.endswith("\n") and "Traceback" not in err
     return last
 
@@ -136,7 +137,10 @@ def test_wrong_usage_is_2_and_names_what_is_known(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("train", "--dataset", "karte"), r"'karte'; did you mean 'karate'\? known: digits"),
+        (
+            ("train", "--dataset", "karte"),
+            r"--dataset: unknown data set 'karte'; did you mean 'karate'\? `graph",
+        ),
         (("bench", "--dataset", "karte"), "did you mean 'karate'"),
         (("tune", "--dataset", "karte"), "did you mean 'karate'"),
         (("diagnose", "--dataset", "karte"), "did you mean 'karate'"),
@@ -156,7 +160,7 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         ),
         (("bench", "--dataset", "digits", "--models", "vit,gt"), "one kind of network at a time"),
         (("train", "--dataset", "mnits", "--model", "vit"), r"did you mean 'mnist'\?"),
-        (("train", "--dataset", "mnist", "--model", "vit"), "root: mnist does not come with"),
+        (("train", "--dataset", "mnist", "--model", "vit"), "--root: mnist does not come with"),
         (
             ("train", "--dataset", "cifar10", "--model", "vit", "--root", "."),
             r"6 of 6 raw files .*data_batch_1.*cifar-10-batches-py",
@@ -168,10 +172,10 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         (("bench", "--dataset", "digits", "--models", "vit", "--distances", "1"), "--distances"),
         (
             ("train", "--dataset", "digits", "--model", "vit", "--split", "public"),
-            "split: digits has random-90-10",
+            "--split: digits has random-90-10",
         ),
         (("train", "--dataset", "karate", "--split", "public"), "split: karate has random-60"),
-        (("bench", "--dataset", "ENZYMES"), "root: ENZYMES does not come with the package"),
+        (("bench", "--dataset", "ENZYMES"), "--root: ENZYMES does not come with the package"),
         (
             ("bench", "--dataset", "ENZYMES", "--models", "gat"),
             "--models: gat reads graphs and ENZYMES is a set of graphs; for sets of graphs there",
@@ -180,10 +184,15 @@ def test_wrong_usage_is_2_and_names_what_is_known(
             ("bench", "--dataset", "Cora", "--models", "gine"),
             "--models: gine reads sets of graphs and Cora is a graph; for graphs there are gt",
         ),
-        (("train", "--dataset", "Cora"), "root: Cora does not come with the package"),
+        (("train", "--dataset", "Cora"), "--root: Cora does not come with the package"),
         (("train", "--dataset", "Cora", "--root", "nowhere"), "--root: nowhere is not a folder"),
         (("train", "--dataset", "Cora", "--root", "."), "8 of 8 raw files are missing"),
         (("diagnose", "--root", "."), "raw files are missing"),
+        (("diagnose", "--dataset", "mnist"), "--dataset: mnist holds images, expected one graph"),
+        (
+            ("diagnose", "--dataset", "ENZYMES", "--sampling", "ladies"),
+            "--dataset: ENZYMES is a set of graphs, expected one graph",
+        ),
         (("train", "--epochs", "0"), "--epochs: got 0, expected 1 or more"),
         (("train", "--seed", "-1"), "--seed: got -1, expected 0 or more"),
         (("bench", "--seeds", "0"), "--seeds: got 0"),
@@ -196,16 +205,19 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         ),
         (
             ("bench", "--dataset", "karate", "--search-log", "none"),
-            "--search-log: none is not a file",
+            "--search-log: there is no file none",
         ),
-        (("train", "--dataset", "karate", "--seed", str(2**63)), r"seed: got 9223372036854775808"),
+        (
+            ("train", "--dataset", "karate", "--seed", str(2**63)),
+            r"--seed: got 9223372036854775808",
+        ),
         (
             (*SAMPLED, "fastgnc"),
             r"--sampling: unknown name 'fastgnc'; did you mean 'fastgcn'\? known: degree-groups,",
         ),
         (
             ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--share", "2"),
-            "share: got 2",
+            "--share: got 2",
         ),
         (
             ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--draws", "1"),
@@ -217,7 +229,7 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         ),
         (
             (*SAMPLED, "degree-groups", "--p-star", "1,1"),
-            "p_star: 2 values, expected one for each of 3 groups",
+            "--p-star: 2 values, expected one for each of 3 groups",
         ),
         (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
         (
@@ -228,6 +240,27 @@ def test_wrong_usage_is_2_and_names_what_is_known(
 )
 def test_bad_input_is_2_and_one_line(run: Run, words: tuple[str, ...], expected: str) -> None:
     assert re.search(expected, refused(run(*words)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "--epochs", "0"),
+        ("train", "--task", "contrast"),
+        ("bench", "--seeds", "0"),
+        ("bench", "--data", "none.pt"),
+        ("tune", "--budget", "0"),
+        ("diagnose", "--max-distance", "0"),
+        ("diagnose", "--root", "nowhere"),
+        ("reproduce", "--seeds", "0"),
+    ],
+    ids=" ".join,
+)
+def test_what_the_options_alone_show_is_refused_before_torch_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.cli.main"], "import_module", None)
+    assert words[1] in refused(run(*words))
 
 
 @pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
@@ -816,6 +849,7 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     code, out, _ = run("doctor")
     assert code == 0
     assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
+    assert "pip install '.[EXTRA]'" in out
 
 
 def test_doctor_prints_one_json_document(run: Run) -> None:
@@ -824,6 +858,8 @@ def test_doctor_prints_one_json_document(run: Run) -> None:
     assert (code, err) == (0, "")
     assert found["versions"]["torch"] == torch.__version__
     assert found["backends"]["reference"].startswith("could run it")
+    assert found["backends"]["blocks"].startswith("runs attention on complete")
+    assert torch.cuda.is_available() or "expected cuda" in found["backends"]["triton_csr"]
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
 
 

@@ -41,7 +41,8 @@ class Network:
     @property
     def name(self) -> str:
         """In progress."""
-        return self.kind if self.z < 0 else f"{self.kind} at distance {self.z}"
+        kind = "learned bias" if self.kind == BIAS else self.kind
+        return kind if self.z < 0 else f"{kind} at distance {self.z}"
 
 
 def up_to(farthest: int) -> tuple[Network, ...]:
