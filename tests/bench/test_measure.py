@@ -9,9 +9,11 @@ from graphtheory.bench.problem import CONSTANT
 from graphtheory.bench.search import Judged, SearchLog, best
 from graphtheory.bench.spaces import make_trial
 from graphtheory.bench.summary import (
+    Difference,
     best_of,
     difference_table,
     differences,
+    reading,
     rows,
     score_table,
     summaries,
@@ -94,3 +96,17 @@ def test_a_diverged_candidate_is_the_worst_and_comes_back_from_its_line() -> Non
     lost = Judged("k", make_trial("gt"), RMSE.worst, 1, 1.0, 1, 1, 1)
     line = SearchLog().line({}, lost)
     assert line["val"] is None and SearchLog().read(line)[1].val == math.inf
+
+
+@pytest.mark.parametrize(
+    ("seeds", "difference", "error", "read"),
+    [
+        (2, 12.0, 1.0, "no"), (2, 13.0, 1.0, "ahead"), (5, -2.7, 1.0, "no"),
+        (10, -2.3, 1.0, "behind"), (2, 0.5, 0.0, "no"), (5, 0.5, 0.0, "ahead"),
+        (5, 0.0, 0.0, "no"), (1, 1.0, math.nan, "one seed"),
+    ],
+)  # fmt: skip
+def test_few_seeds_need_a_larger_difference(
+    seeds: int, difference: float, error: float, read: str
+) -> None:
+    assert reading(Difference("gcn", difference, error, seeds, seeds)) == read

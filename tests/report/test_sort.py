@@ -37,7 +37,7 @@ ROWS = [
     ("m10", "-", "64", "-", "behind"),
     ("m9", "-5.5", "7.5e3", "0 of 10", "no"),
 ]
-COLUMNS = ("model", "test mean ± std", "params", "seeds ahead", "beyond 2 s.e.")
+COLUMNS = ("model", "test mean ± std", "params", "seeds ahead", "differ (95 %)")
 
 
 def clicked(column: int, times: int) -> tuple[list[str], list[str]]:
