@@ -135,6 +135,10 @@ def _blocks(count: Tensor, indices: Tensor, entry: int) -> Tensor:
     return found.scatter(1, torch.where(listed, indices, width), True)[:, :width]
 
 
+_SCORES = (1.0, -3.0, 30.0, -30.0, 1e3, -1e3)
+"""At which a `score_mod` is asked whether it only adds: bounds are anywhere between."""
+
+
 def _bias(score_mod: ScoreMod, nb: Neighborhood, queries: int, keys: int, like: Tensor) -> Tensor:
     """What `score_mod` adds to the score of every edge, [num_edges, heads]."""
     senders, receivers = nb.edge_index()
@@ -145,7 +149,7 @@ def _bias(score_mod: ScoreMod, nb: Neighborhood, queries: int, keys: int, like: 
     zero = torch.zeros(shape, dtype=torch.float32, device=like.device)
     bias = score_mod(zero, *places)
     with torch.no_grad():
-        for score in (1.0, -3.0):
+        for score in _SCORES:
             found = score_mod(zero + score, *places)
             if not torch.allclose(found, bias + score, rtol=1e-4, atol=1e-4):
                 name = getattr(score_mod, "__name__", type(score_mod).__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -44,7 +45,16 @@ class Operator:
         self._direct, self._transformed = both
 
     def __call__(self, *args: Any) -> Any:
-        """The value of the function, differentiable."""
+        """The value of the function, differentiable.
+
+        Raises:
+            NotImplementedError: For forward-mode derivatives, whose tangents would be lost.
+        """
+        if _has_tangents(args):
+            raise NotImplementedError(
+                f"{self.op._qualname}: no forward-mode derivatives (torch.func.jvp, jacfwd, "
+                "torch.autograd.forward_ad); reverse mode works (torch.func.grad, vjp, backward)"
+            )
         if _traced(args):
             return (self._transformed if _differentiated() else self.op)(*args)
         if not _needs_grad(args):
@@ -57,6 +67,18 @@ class Operator:
 def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     """Decorate the function of an `Operator`."""
     return lambda function: Operator(name, function)
+
+
+def _has_tangents(args: tuple[Any, ...]) -> bool:
+    """Whether the innermost transform is `torch.func.jvp`, or an argument a dual tensor."""
+    if torch.compiler.is_compiling():
+        return False
+    found = torch._C._functorch.peek_interpreter_stack()
+    if found is not None:
+        return found.key() == torch._C._functorch.TransformType.Jvp
+    return forward_ad._current_level >= 0 and any(
+        isinstance(a, Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args
+    )
 
 
 def _traced(args: tuple[Any, ...]) -> bool:

@@ -109,3 +109,10 @@ def test_refusals() -> None:
         flex_attention(*(t[:, :, :30] for t in nodes), block_mask=block_mask("causal"))
     with pytest.raises(ValueError, match="key, value: shapes"):
         flex_attention(nodes[0], nodes[1][:, :1], nodes[2][:, :1])
+
+
+@pytest.mark.parametrize("bound", [10, 200])
+def test_a_bound_on_scores_is_refused(bound: int) -> None:
+    q = torch.randn(1, 2, 8, 4)
+    with pytest.raises(NotImplementedError, match="does more than add a bias"):
+        flex_attention(q, q, q, lambda s, *_: s.clamp(-bound, bound))

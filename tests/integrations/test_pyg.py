@@ -531,3 +531,29 @@ def test_the_front_door_shows_it() -> None:
     assert graphtheory.accelerate is accelerate
     with pytest.raises(AttributeError, match="'graphtheory' has no attribute 'decelerate'"):
         graphtheory.decelerate  # noqa: B018
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_as_many_weights_as_edges_are_asked_for(count: int) -> None:
+    layer = pyg.GraphConv(3, 2)
+    graphtheory.accelerate(layer)
+    edges = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    with pytest.raises(
+        ValueError, match=rf"edge_weight: shape \({count},\), .* one per edge \[5\]"
+    ):
+        layer(torch.randn(5, 3), edges, torch.rand(count))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: pyg.GraphConv(3, 2), lambda: pyg.ChebConv(3, 2, 2), lambda: pyg.APPNP(2, 0.1),
+     lambda: pyg.SGConv(3, 2)],
+)  # fmt: skip
+def test_gradients_of_torch_func_are_pygs(make) -> None:
+    theirs, edges, x = make(), torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), torch.randn(5, 3)
+    ours = copy.deepcopy(theirs)
+    graphtheory.accelerate(ours)
+    found, wanted = (
+        torch.func.grad(lambda z, m=m: m(z, edges).square().sum())(x) for m in (ours, theirs)
+    )
+    torch.testing.assert_close(found, wanted)

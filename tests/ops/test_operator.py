@@ -153,3 +153,16 @@ def test_without_a_gradient_it_is_asked_of_the_op_which_refuses() -> None:
         assert flat(x.detach()).item() == 3
     with pytest.raises(RuntimeError, match="autograd"):
         flat(x).sum().backward()
+
+
+def test_forward_mode_is_refused_by_name() -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+    q = torch.randn(2, 1, 3)
+    message = "graphtheory::.*: no forward-mode derivatives"
+    with pytest.raises(NotImplementedError, match=message):
+        torch.func.jvp(lambda z: ops.attention(q, q, z, nb), (q,), (q,))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, q)
+        with pytest.raises(NotImplementedError, match=message):
+            ops.attention(q, q, dual, nb)
+        ops.attention(q, q, q, nb)

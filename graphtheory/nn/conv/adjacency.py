@@ -250,7 +250,7 @@ def outside_inference_mode(make: Callable[[], Any]) -> Any:
 
 def cached_for(given: Any) -> dict[Any, Any] | None:
     """What was made of `given` in its present state; None if changes could not be detected."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
     if isinstance(key, Neighborhood):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
@@ -53,18 +54,26 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         """The rows up to the last with an edge; None where PyG's forward has to, or may as well."""
         if not self.root_weight or torch.compiler.is_compiling() or self.needs_messages():
             return None
+        if isinstance(x, Tensor) and x.dim() != 2:
+            return None
         x_src, x_dst = on_core.pair(x, self.flow)
-        maps = (self.lin_l, self.lin_r)
         if (
             x_dst is None
             or x_src.device.type != "cpu"
             or torch._C._functorch.peek_interpreter_stack() is not None
             or type(self.aggr_module) not in REDUCTIONS
-            or any(type(m) is not Linear or m._forward_hooks or m._forward_pre_hooks for m in maps)
+            or not (_is_plain(self.lin_l) and _is_plain(self.lin_r))
         ):
             return None
         adj = read(edge_index, x_src.size(0), on_core.num_receivers(x_src, x_dst, size))
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
+
+
+def _is_plain(linear: torch.nn.Module) -> bool:
+    """Whether nobody else sees what goes through a linear map."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
+    return type(linear) is Linear and not seen
 
 
 def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood | None:

@@ -55,6 +55,11 @@ class WeightedSums(OwnPropagate):
         stored = None if self.weight_name is None else stored_values(edge_index)
         weight = weight if stored is None else stored
         if weight is not None:
+            if weight.numel() != adj.num_given:
+                raise ValueError(
+                    f"{self.weight_name}: shape {tuple(weight.shape)}, expected one per edge "
+                    f"[{adj.num_given}]"
+                )
             weight = adj.to_rows(weight.flatten())[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
@@ -69,7 +74,8 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
     A forward of PyG that normalizes weights makes a new tensor of the same edges in every call.
     """
     listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
-    if not listed or torch.compiler.is_compiling():
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if not listed or transformed or torch.compiler.is_compiling():
         return edge_index
     last = _LAST.get(layer)
     if last is not None and last.shape == edge_index.shape and torch.equal(last, edge_index):

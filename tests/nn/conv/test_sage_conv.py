@@ -117,3 +117,22 @@ def test_torch_func_has_the_gradient_of_pyg(batch):
         for layer in (theirs, ours)
     ]
     torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("register", ["full_backward", "full_backward_pre", "forward"])
+def test_hooks_of_either_map_see_all_rows(batch, register):
+    theirs, ours = layers((5, 4), 6)
+    x, y, edges = batch
+    for layer in (theirs, ours):
+        layer.seen = []
+        for linear in (layer.lin_l, layer.lin_r):
+            add = getattr(linear, f"register_{register}_hook")
+            add(lambda _, t, *rest, of=layer: of.seen.append(t[0].shape))
+        layer((x.clone().requires_grad_(), y.clone().requires_grad_()), edges).sum().backward()
+    assert ours.seen == theirs.seen
+
+
+def test_a_static_graph_is_pygs(batch):
+    theirs, ours = layers(5, 6)
+    x = torch.stack([batch[0], batch[0].flip(0)])
+    torch.testing.assert_close(ours(x, batch[2]), theirs(x, batch[2]))
