@@ -531,12 +531,12 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("bench", "--set", "walk=3"), "options: unknown 'walk', expected some of activation, att"),
+        (("bench", "--set", "walk=3"), "--set: unknown 'walk', expected some of activation, att"),
         (("train", "--set", "hidden=x"), "hidden: got 'x', expected a whole number"),
-        (("train", "--set", "hidden"), "options: got 'hidden', expected NAME=VALUE such as"),
-        (("bench", "--models", "vit", "--set", "hidden=1"), "options: unknown 'hidden', expected"),
+        (("train", "--set", "hidden"), "--set: got 'hidden', expected NAME=VALUE such as"),
+        (("bench", "--models", "vit", "--set", "hidden=1"), "--set: unknown 'hidden', expected"),
         (("train", "--model", "vit", "--set", "depth=0"), "depth: got 0, expected 1 or more"),
-        (("train", "--task", "contrastive", "--set", "walk=1"), "options: unknown 'walk'"),
+        (("train", "--task", "contrastive", "--set", "walk=1"), "--set: unknown 'walk'"),
     ],
 )
 def test_options_by_hand_that_cannot_be_used(
