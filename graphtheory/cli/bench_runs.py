@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphtheory.cli.show import Screen, threads, told_on_stop
+from graphtheory.cli.show import Screen, refusing, threads, told_on_stop
 
 if TYPE_CHECKING:
     from graphtheory.bench.measure import Measure
@@ -54,7 +54,9 @@ def train_all(
         score: Format of a score in per cent.
         seconds: Format of the time, of `{whole}` and `{epoch}`.
     """
-    with screen.steps("run") as steps:
+    from graphtheory.train.score import UndefinedScoreError
+
+    with refusing(UndefinedScoreError), screen.steps("run") as steps:
 
         def tell(run: Run) -> None:
             each = run.seconds_per_epoch
@@ -76,9 +78,13 @@ def search_all(screen: Screen, study: Search, asked: int | None, nodes: int) -> 
         asked: Threads, as the user wants them.
         nodes: Those that are computed with at the same time.
     """
+    from graphtheory.train.score import UndefinedScoreError
 
     def tell() -> None:
         screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
 
-    with told_on_stop(tell), threads(asked, nodes), screen.steps("candidate") as steps:
+    with (
+        refusing(UndefinedScoreError), told_on_stop(tell), threads(asked, nodes),
+        screen.steps("candidate") as steps,
+    ):  # fmt: skip
         return study.run(steps)

@@ -145,6 +145,7 @@ class Train(Command):
         from graphtheory.report import options
         from graphtheory.report.run import graph_run_page
         from graphtheory.train import CheckpointError, fit
+        from graphtheory.train.score import UndefinedScoreError
 
         model, root = self.model, data_root(self.root)
         with refusing(ValueError, TypeError, OSError, ImportError):
@@ -174,7 +175,7 @@ class Train(Command):
             )
         with (
             told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
-            refusing(CheckpointError, OSError),
+            refusing(CheckpointError, OSError, UndefinedScoreError),
             threads(self.threads, nodes),
         ):
             result = fit(

@@ -26,6 +26,7 @@ from graphtheory.data.graph_store import (
 from graphtheory.data.molecules import category_sizes, molecule, scaffold_split
 from graphtheory.data.ogb_import import import_ogb, quiet
 from graphtheory.data.pickled_sets import read_superpixels, read_zinc
+from graphtheory.data.silent import silent
 from graphtheory.data.splits import Split
 
 Stored = dict[str, Tensor]
@@ -37,10 +38,8 @@ _STRUCT_TARGETS = (
 
 def read_tudataset(root: Path, info: DatasetInfo) -> Stored:
     """As PyG reads them; where the last graphs have no edges, PyG forgets their bounds."""
-    with quiet():
-        dataset = TUDataset(
-            str(root / "TUDataset"), info.name, use_node_attr=True, use_edge_attr=True
-        )
+    folder = str(root / "TUDataset")
+    dataset = silent(TUDataset)(folder, info.name, use_node_attr=True, use_edge_attr=True)
     stored = {name: value for name, value in dataset._data if isinstance(value, Tensor)}
     bounds = dict(dataset.slices)
     if "x" not in stored:

@@ -19,6 +19,7 @@ from torch_geometric.datasets import Planetoid
 from torch_geometric.utils import coalesce, index_to_mask, remove_self_loops
 
 from graphtheory.data import safe_pickle
+from graphtheory.data.silent import Silent
 
 _NUM_VAL = 500
 
@@ -102,7 +103,7 @@ def known_nodes(folder: Path, name: str) -> Data:
     return Data(x=torch.cat([train, test]), y=topology(folder, name).y[nodes])
 
 
-class PinnedPlanetoid(Planetoid):
+class PinnedPlanetoid(Silent, Planetoid):
     """PyG's `Planetoid` with the restricted reader in the place of `pickle.load`."""
 
     def process(self) -> None:

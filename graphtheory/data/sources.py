@@ -26,6 +26,7 @@ from graphtheory.data.catalogue import DatasetInfo
 from graphtheory.data.ogbn import read_ogbn
 from graphtheory.data.pickled_sets import read_second_superpixels
 from graphtheory.data.planetoid import PinnedPlanetoid
+from graphtheory.data.silent import Silent, silent
 
 
 class _Heterophilous(HeterophilousGraphDataset):
@@ -33,11 +34,11 @@ class _Heterophilous(HeterophilousGraphDataset):
 
     def __init__(self, root: str, name: str) -> None:
         self.name = name
-        InMemoryDataset.__init__(self, root)
+        InMemoryDataset.__init__(self, root, log=False)
         self.load(self.processed_paths[0])
 
 
-class _LINKX(LINKXDataset):
+class _LINKX(Silent, LINKXDataset):
     """PyG's class without penn94's published splits, which are a pickled array of objects."""
 
     splits: dict[str, str] = {}  # noqa: RUF012 - PyG's attribute, emptied
@@ -48,11 +49,11 @@ def _planetoid(root: Path, info: DatasetInfo) -> Data:
 
 
 def _actor(root: Path, info: DatasetInfo) -> Data:
-    return Actor(str(root / "Actor"))[0]
+    return silent(Actor)(str(root / "Actor"))[0]
 
 
 def _webkb(root: Path, info: DatasetInfo) -> Data:
-    return WebKB(str(root / "WebKB"), info.name)[0]
+    return silent(WebKB)(str(root / "WebKB"), info.name)[0]
 
 
 def _heterophilous(root: Path, info: DatasetInfo) -> Data:
@@ -65,11 +66,11 @@ def _linkx(root: Path, info: DatasetInfo) -> Data:
 
 
 def _amazon(root: Path, info: DatasetInfo) -> Data:
-    return Amazon(str(root / "Amazon"), info.name)[0]
+    return silent(Amazon)(str(root / "Amazon"), info.name)[0]
 
 
 def _coauthor(root: Path, info: DatasetInfo) -> Data:
-    return Coauthor(str(root / "Coauthor"), info.name)[0]
+    return silent(Coauthor)(str(root / "Coauthor"), info.name)[0]
 
 
 def _musae(root: Path, info: DatasetInfo) -> Data:

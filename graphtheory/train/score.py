@@ -19,6 +19,10 @@ from torchmetrics.functional.classification import (
 from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
 
 
+class UndefinedScoreError(ValueError):
+    """Labels that a score is not defined for, such as the ROC AUC of rows of one class."""
+
+
 @dataclass(frozen=True)
 class Score:
     """A function of predictions and labels, and which way is up.
@@ -55,13 +59,13 @@ def rocauc(logits: Tensor, y: Tensor) -> float:
     classes occur.
 
     Raises:
-        ValueError: Other than two classes, or rows of one class only.
+        UndefinedScoreError: Other than two classes, or rows of one class only.
     """
     if y.is_floating_point():
         return _over_labels(binary_auroc, "rocauc", logits, y)
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
-        raise ValueError(
+        raise UndefinedScoreError(
             f"metric='rocauc': {logits.size(1)} classes, {positive} of {len(y)} scored nodes in "
             "class 1; expected 2 classes and nodes of both"
         )
@@ -93,16 +97,22 @@ def rmse(values: Tensor, y: Tensor) -> float:
 
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> float:
     found = []
-    for column, labels in zip(logits.double().unbind(1), y.unbind(1), strict=True):
-        known = ~labels.isnan()
-        if labels[known].unique().numel() == 2:
-            found.append(score(column[known].sigmoid(), labels[known].long(), validate_args=False))
-    if not found:
-        raise ValueError(
-            f"metric={name!r}: none of {y.size(1)} labels has both classes among {len(y)} scored "
+    for label in _scored(f"metric={name!r}", y):
+        known = ~y[:, label].isnan()
+        column = logits[known, label].double().sigmoid()
+        found.append(score(column, y[known, label].long(), validate_args=False))
+    return float(torch.stack(found).mean())
+
+
+def _scored(asked: str, y: Tensor) -> list[int]:
+    """The labels of which both classes occur."""
+    both = (y == 0).any(0) & (y == 1).any(0)
+    if not bool(both.any()):
+        raise UndefinedScoreError(
+            f"{asked}: none of {y.size(1)} labels has both classes among {len(y)} scored "
             "rows; expected at least one"
         )
-    return float(torch.stack(found).mean())
+    return both.nonzero().flatten().tolist()
 
 
 SCORES: dict[str, Score] = {
@@ -117,6 +127,9 @@ SCORES: dict[str, Score] = {
 
 def ogb_score(name: str) -> Score:
     """The score of ogb's `Evaluator` for a set of graphs, or for the nodes of a graph.
+
+    Of several labels it leaves out those of which one class alone occurs; where that leaves none,
+    the score raises `UndefinedScoreError`.
 
     Args:
         name: Such as "ogbg-molesol" or "ogbn-arxiv".
@@ -140,13 +153,12 @@ def ogb_score(name: str) -> Score:
         given = {"y_true": y.double(), "y_pred": predictions.double()}
         if metric == "acc":  # of a class each
             given = {"y_true": y[:, None], "y_pred": predictions.argmax(1, keepdim=True)}
-        try:
-            found = evaluator.eval(given)
-        except RuntimeError as error:  # no label of which both classes occur
-            raise ValueError(f"evaluator={name!r}: {error}") from error
-        return float(found[metric])
+        if metric in _OF_BOTH_CLASSES:
+            _scored(f"evaluator={name!r}", y)
+        return float(evaluator.eval(given)[metric])
 
     return Score(score, SCORES[_OGB_NAMES.get(metric, metric)].higher_is_better)
 
 
 _OGB_NAMES = {"acc": "accuracy"}
+_OF_BOTH_CLASSES = ("rocauc", "ap")

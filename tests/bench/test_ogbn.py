@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric import typing as pyg_typing
@@ -79,3 +80,21 @@ def test_the_command_is_quiet_but_for_its_own_lines(
     assert code == 0 and "batch_size=9" in out and "test " in out
     told = [line for line in err.replace("\r", "\n").splitlines() if line.strip()]
     assert all(line.startswith("epoch") for line in told), told
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "--epochs", "2", "--model"), ("bench", "--seeds", "1", "--models"),
+              ("tune", "--budget", "1", "--models")],
+)  # fmt: skip
+def test_labels_that_no_score_is_defined_for_are_told_in_a_line(
+    small_sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    write_ogbn(small_sets, "proteins", **{"node-label": np.zeros((NODES, 112), int)})
+    where = ("--root", str(small_sets), "--out", str(tmp_path / "run"))
+    command = [*words, "sampled-gcn", "--dataset", "ogbn-proteins", *where]
+    code = main(command)
+    assert code == 2
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        "graphtheory: evaluator='ogbn-proteins': none of 112 labels has both classes among 6 "
+        "scored rows; expected at least one"
+    )

@@ -1,8 +1,18 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from torch import Tensor
 
-from graphtheory.train.score import accuracy, average_precision, macro_f1, rocauc
+from graphtheory.train.score import (
+    UndefinedScoreError,
+    accuracy,
+    average_precision,
+    macro_f1,
+    ogb_score,
+    rocauc,
+)
 
 
 def test_accuracy_counts_the_largest_logit() -> None:
@@ -24,7 +34,7 @@ def test_rocauc_tells_large_margins_apart() -> None:
 
 @pytest.mark.parametrize(("classes", "label"), [(3, 0), (2, 0), (2, 1)])
 def test_rocauc_refuses_what_it_is_not_defined_for(classes: int, label: int) -> None:
-    with pytest.raises(ValueError, match="expected 2 classes and nodes of both"):
+    with pytest.raises(UndefinedScoreError, match="expected 2 classes and nodes of both"):
         rocauc(torch.zeros(4, classes), torch.full((4,), label))
 
 
@@ -37,8 +47,30 @@ def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Gen
         known = [~column.isnan() for column in y.unbind(1)]
         each = [theirs(y[k, i].numpy(), logits[k, i].numpy()) for i, k in enumerate(known[:2])]
         assert score(logits, y) == pytest.approx(sum(each) / 2, abs=1e-6)
-    with pytest.raises(ValueError, match="none of 1 labels has both classes"):
+    with pytest.raises(UndefinedScoreError, match="none of 1 labels has both classes"):
         rocauc(logits[:, 2:], y[:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "own"),
+    [("ogbn-proteins", 112, rocauc), ("ogbg-moltox21", 12, rocauc),
+     ("ogbg-molpcba", 128, average_precision)],
+)  # fmt: skip
+def test_ogb_leaves_out_labels_of_one_class(
+    name: str, labels: int, own: Callable[[Tensor, Tensor], float], generator: torch.Generator
+) -> None:
+    score = ogb_score(name)
+    logits = torch.randn(20, labels, generator=generator)
+    y = torch.randint(2, (20, labels), generator=generator).float()
+    y[:, 1], y[3, :5] = 0.0, float("nan")  # no positive label, and a missing one of some
+    assert score(logits, y) == pytest.approx(own(logits, y))
+    y[:] = 0.0
+    with pytest.raises(UndefinedScoreError) as told:
+        score(logits, y)
+    assert str(told.value) == (
+        f"evaluator={name!r}: none of {labels} labels has both classes among 20 scored rows; "
+        "expected at least one"
+    )
 
 
 def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:
