@@ -64,11 +64,11 @@ UNMARKED = {
     "README.md": 0,
     "docs/drop_in.md": 1,
     "docs/install.md": 3,
-    "docs/node-benchmarks.md": 70,
+    "docs/node-benchmarks.md": 73,
     "docs/peers.md": 4,
     "docs/performance.md": 43,
     "docs/reliability.md": 21,
-    "docs/results.md": 248,
+    "docs/results.md": 253,
     "docs/scale.md": 28,
     "docs/transformers.md": 3,
 }

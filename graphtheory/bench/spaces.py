@@ -140,7 +140,8 @@ _PAIRS = 500_000  # of nodes within two hops, about
 
 # With few labels two classic layers under strong dropout, as is the custom on citation graphs, and
 # attention without a term of the node's own, as GCN and GAT are without one; with more of them
-# residual blocks. Whether rows of features are scaled is asked of the validation labels.
+# residual blocks. Whether rows of features are scaled is asked of the validation labels. That edges
+# join nodes of a class changes nothing: benchmarks/recipes.py has what the searches say.
 _FEW: dict[str, Any] = {
     "residual": False, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.8, "lr": 0.01,
     "weight_decay": 1e-3, "row_scale": False,
@@ -149,10 +150,20 @@ _MANY: dict[str, Any] = {
     "residual": True, "layers": 2, "hidden": 64, "heads": 4, "dropout": 0.5, "lr": 0.005,
     "weight_decay": 5e-4, "row_scale": False,
 }  # fmt: skip
+_SMALL: dict[str, Any] = {"weight_decay": 5e-3}
+_FEW_COLUMNS: dict[str, Any] = {"dropout": 0.2, "input_dropout": 0.0}
+
+
+def _first(facts: Facts, deepest: int) -> dict[str, Any]:
+    """The default options, the same for every network."""
+    if facts.few_labels:
+        return _FEW
+    found = _MANY | (_SMALL if facts.few_of_a_class else {})
+    return found | _FEW_COLUMNS | {"layers": min(4, deepest)} if facts.few_columns else found
 
 
 def node_space(facts: Facts) -> Space:
-    """The space of a graph by what is known of it: its size, and how many nodes are labeled.
+    """The space of a graph by what is known of it: its size, its labels and columns of features.
 
     The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
     depth, width, dropout), for every network. Wide and deep candidates are left out of graphs on
@@ -181,18 +192,21 @@ def node_space(facts: Facts) -> Space:
         "sampled-gcn": _ON_SAMPLES,
     }
     few = facts.few_labels
+    first = _first(facts, deepest=max(shared["layers"]))
     return Space(
         epochs=200 if middle else 150,
         patience=50,
         search_seeds=3 if facts.nodes <= 3000 else 1,
         shared=shared,
         extra=extra,
-        first=_FEW if few else _MANY,
+        first=first,
         first_of={model: {"root_weight": not few} for model in ("gt", "gt-plain")},
         search_epochs=80 if middle else 60,
         search_patience=50 if middle else 30,
     )
 
 
-DEFAULT = node_space(Facts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6))
+DEFAULT = node_space(
+    Facts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
+)
 """That of a graph of which nothing is known."""

@@ -87,7 +87,9 @@ def test_networks_read_what_concerns_them(model: str) -> None:
 
 
 def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = Facts(nodes=2_000_000, edges=60_000_000, labels_per_class=4000, labeled=0.08)
+    facts = Facts(
+        nodes=2_000_000, edges=60_000_000, labels_per_class=4000, labeled=0.08, features=100
+    )
     monkeypatch.setattr(NodeProblem, "scales_rows", False)
     monkeypatch.setattr(NodeProblem, "facts", facts)
     trial = make_trial("gt")

@@ -92,7 +92,8 @@ def test_lines_of_another_data_set_or_split_do_not_count(
     log.write_text(json.dumps(asdict(replace(line, split="random-20"))) + "\n")
     task.run()
     assert len(runs) == 6
-    assert Search("karate", ("mlp",), 1, split="random-20", log=log).run()[0].val == line.val
+    other = problem.NodeProblem("karate", "random-20")
+    assert Search(other, ("mlp",), 1, log=log).run()[0].val == line.val
     assert len(runs) == 6
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -11,10 +12,13 @@ from graphtheory.bench.trial import NodeTrial
 from graphtheory.models import zoo
 
 FACTS = {
-    "few labels": Facts(2708, 10_556, 20.0, 0.05),
-    "small": Facts(183, 280, 17.6, 0.48),
-    "middle": Facts(7650, 238_162, 574.0, 0.6),
-    "large": Facts(18_660, 1_581_554, 4_600.0, 0.5),
+    "few labels": Facts(2708, 10_556, 20.0, 0.05, 1433),
+    "small": Facts(183, 280, 17.6, 0.48, 1703),
+    "middle": Facts(7650, 238_162, 574.0, 0.6, 745),
+    "large": Facts(18_660, 1_581_554, 4_600.0, 0.5, 4735),
+    "few columns": Facts(10_000, 78_804, 2_500.0, 0.5, 7),
+    "few columns, large": Facts(11_758, 1_038_000, 2_940.0, 0.5, 10),
+    "few columns, small": Facts(183, 280, 17.6, 0.48, 63),
 }
 SPACES = {name: node_space(facts) for name, facts in FACTS.items()}
 every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
@@ -107,6 +111,40 @@ def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
     assert few.network.dropout > many.network.dropout and many.network.residual
     assert many.network.root_weight and not few.network.root_weight
     assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
+
+
+def default(name: str, model: str = "gt") -> NodeTrial:
+    (trial,) = SPACES[name].candidates(model, 1)
+    return trial
+
+
+def test_default_options_follow_from_columns_of_features() -> None:
+    few, large, many = (default(n).network for n in ("few columns", "few columns, large", "middle"))
+    assert (few.layers, large.layers, many.layers) == (4, 3, 2)  # the space of large has no four
+    assert few.input_dropout == large.input_dropout == 0 and many.input_dropout is None
+    assert few.dropout == large.dropout < many.dropout
+    assert FACTS["few columns, small"].few_columns
+    assert not replace(FACTS["few columns, small"], features=64).few_columns
+
+
+def test_default_weight_decay_follows_from_labels_of_a_class() -> None:
+    decay = {name: default(name).optimizer.weight_decay for name in FACTS}
+    assert decay["small"] == decay["few columns, small"] > decay["few labels"] > decay["middle"]
+    assert decay["middle"] == decay["large"] == decay["few columns"]
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_default_options_are_the_same_for_every_network(name: str) -> None:
+    trials = [default(name, model) for model in zoo.NAMES]
+    assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
+    assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
+
+
+def test_facts_read_no_label_of_validation_or_test() -> None:
+    data = NodeProblem("karate").data(0)
+    before = Facts.of(data)
+    data.y[~data.train_mask] = 0
+    assert Facts.of(data) == before and before.features == data.x.size(1)
 
 
 def test_facts_of_a_graph() -> None:

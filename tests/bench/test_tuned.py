@@ -4,13 +4,17 @@ from pathlib import Path
 import pytest
 
 from graphtheory.bench import tuned
-from graphtheory.bench.search import Judged
+from graphtheory.bench.search import Judged, trial_from
 from graphtheory.bench.spaces import DEFAULT, make_trial
 from graphtheory.data import graphs
-from graphtheory.models import zoo
+from graphtheory.data.catalogue import describe
+from graphtheory.models import graph_zoo, zoo
 
 SPACES = dict.fromkeys(zoo.NAMES, DEFAULT)
-KEPT = json.loads(tuned.FILE.read_text()) if tuned.FILE.exists() else {}
+ALL = json.loads(tuned.FILE.read_text()) if tuned.FILE.exists() else {}
+NODE_SETS = {name.lower() for name in graphs.names("node")}
+KEPT = {dataset: of for dataset, of in ALL.items() if dataset in NODE_SETS}
+OF_GRAPHS = {dataset: of for dataset, of in ALL.items() if dataset not in NODE_SETS}
 
 
 @pytest.fixture
@@ -26,13 +30,24 @@ def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.
 
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in KEPT for m in KEPT[d]])
 def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
-    assert dataset in {name.lower() for name in graphs.names("node")}
     trial, epochs, patience = tuned.tuned_trial(dataset, model)
     assert trial.model == model and tuned.is_tuned(dataset, model)
     assert 0 < patience < epochs
     zoo.build(model, trial.network, num_features=5, num_classes=3)
     zoo.pattern_of(model, trial.network)
     assert 0 < KEPT[dataset][model]["val"] <= 1
+
+
+@pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in OF_GRAPHS for m in OF_GRAPHS[d]])
+def test_what_is_kept_of_sets_of_graphs_can_be_built(dataset: str, model: str) -> None:
+    assert describe(dataset).task == "graph"
+    values, epochs, patience = tuned.kept_trial(dataset, model)
+    trial = trial_from(values)
+    assert trial.model == model and 0 < patience < epochs
+    if model in graph_zoo.NAMES:
+        graph_zoo.build(
+            model, trial.network, node_in=(4, 3), edge_in=(5,), num_outputs=1, level="graph"
+        )
 
 
 def test_every_way_to_write_a_name_finds_its_options() -> None:
