@@ -260,8 +260,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (_command, {"--seeds": "1"}, [
         (SystemExit, "--seeds", "one"), (RuntimeError, "--seeds", "0"),
         (RuntimeError, "--models/models", "gtt"), (RuntimeError, "--split/split", "weekly"),
-        (RuntimeError, "--dataset/name", "Carate"), (RuntimeError, "--epochs", "-1"),
-        (RuntimeError, "--set/options", "walks=3"), (RuntimeError, "--root", "/nowhere"),
+        (RuntimeError, "--dataset", "Carate"), (RuntimeError, "--epochs", "-1"),
+        (RuntimeError, "--set", "walks=3"), (RuntimeError, "--root", "/nowhere"),
         (RuntimeError, "--data/data", "/nowhere.pt"), (SystemExit, "--sead", "3"),
     ]),
 ]  # fmt: skip

@@ -72,10 +72,10 @@ def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
         return known[key(name)]
     near = difflib.get_close_matches(key(name), known, n=1)
     if near:
-        hint = f"did you mean {known[near[0]].name!r}? `graphtheory datasets` lists all"
+        hint = f"a name that `graphtheory datasets` lists; did you mean {known[near[0]].name!r}?"
     else:
-        hint = f"known: {', '.join(info.name for info in known.values())}"
-    raise ValueError(f"name: unknown data set {name!r}; {hint}")
+        hint = f"one of {', '.join(info.name for info in known.values())}"
+    raise ValueError(f"name: unknown data set {name!r}, expected {hint}")
 
 
 def known_seed(seed: int) -> int:

@@ -168,7 +168,7 @@ def test_published_splits_repeat_after_the_tenth(data_root: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "Coar"}, "unknown data set 'Coar'; did you mean 'Cora'.*lists all"),
+        ({"name": "Coar"}, "unknown data set 'Coar', expected .*lists; did you mean 'Cora'"),
         ({"name": "karate", "split": "public"}, "karate has random-60-20-20; got 'public'"),
         ({"name": "Actor", "split": "x"}, "Actor has published, random-60-20-20; got 'x'"),
         ({"name": "karate", "seed": -1}, "seed: got -1, expected a whole number"),
