@@ -53,7 +53,14 @@ def flex_attention(
         >>> x = torch.randn(1, 2, 8, 4, requires_grad=True)
         >>> flex_attention(x, x, x, lambda s, b, h, i, j: s - (i - j).abs()).sum().backward()
     """
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        if given.dim() != 4:
+            raise ValueError(
+                f"{name}: shape {tuple(given.shape)}, expected [batch, heads, tokens, head_dim]"
+            )
     batch, heads, queries, _ = query.shape
+    if enable_gqa and heads % key.size(1):
+        raise ValueError(f"key: {key.size(1)} heads, expected a divisor of the query's {heads}")
     if enable_gqa:
         key, value = (t.repeat_interleave(heads // t.size(1), 1) for t in (key, value))
     if value.shape != key.shape or key.size(1) != heads:

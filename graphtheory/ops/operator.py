@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._pytree import tree_map
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+_BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 
 
 class Operator:
     """A function on tensors that is a custom op of torch, without the price of one in a plain call.
 
     `torch.compile`, `torch.export`, modes such as torch's counter of operations, and tensors of
-    other types see the op, and so does `torch.func.vmap`, which refuses it by name. Gradients of
-    `torch.func` see a function with a gradient of their kind. Between plain tensors the function
-    runs by itself under an `autograd.Function` with the same gradient: passing torch's dispatcher
-    takes as long as the attention of a thousand edges.
+    other types see the op, and so does `torch.func.vmap`, which calls it once for each entry of
+    the batch. Gradients of `torch.func` see a function with a gradient of their kind. Between
+    plain tensors the function runs by itself under an `autograd.Function` with the same gradient:
+    passing torch's dispatcher takes as long as the attention of a thousand edges.
 
     Args:
         name: Of the op, "graphtheory::...".
@@ -28,6 +30,7 @@ class Operator:
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.op = torch.library.custom_op(name, function, mutates_args=())
+        self.op.register_vmap(_entry_by_entry(self))
         self.register_fake = self.op.register_fake
         self._function = function
         self._direct: Callable[..., Any] = self.op  # which says so where there is no gradient
@@ -41,20 +44,20 @@ class Operator:
     ) -> None:
         """As of torch's custom ops; the gradient of a list is a list or None."""
         self.op.register_autograd(backward, setup_context=setup_context)
-        both = _differentiable(self._function, backward, setup_context)
-        self._direct, self._transformed = both
+        direct, transformed = _differentiable(self._function, backward, setup_context)
+        transformed.vmap = staticmethod(_entry_by_entry(self))
+        transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(self.op._qualname))
+        self._direct, self._transformed = direct.apply, transformed.apply
 
     def __call__(self, *args: Any) -> Any:
         """The value of the function, differentiable.
 
         Raises:
-            NotImplementedError: For forward-mode derivatives, whose tangents would be lost.
+            NotImplementedError: For forward-mode derivatives, whose tangents would be lost, and for
+                batches of gradients outside `torch.func`.
         """
-        if _has_tangents(args):
-            raise NotImplementedError(
-                f"{self.op._qualname}: no forward-mode derivatives (torch.func.jvp, jacfwd, "
-                "torch.autograd.forward_ad); reverse mode works (torch.func.grad, vjp, backward)"
-            )
+        if not torch.compiler.is_compiling():
+            _check_transforms(self.op._qualname, args)
         if _traced(args):
             return (self._transformed if _differentiated() else self.op)(*args)
         if not _needs_grad(args):
@@ -69,15 +72,27 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     return lambda function: Operator(name, function)
 
 
-def _has_tangents(args: tuple[Any, ...]) -> bool:
-    """Whether the innermost transform is `torch.func.jvp`, or an argument a dual tensor."""
-    if torch.compiler.is_compiling():
-        return False
+def _check_transforms(name: str, args: tuple[Any, ...]) -> None:
+    """Refuse forward-mode derivatives, and batches of gradients outside `torch.func`."""
+    if torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS):
+        raise NotImplementedError(
+            f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
+            "torch.autograd.functional); torch.func.jacrev works"
+        )
     found = torch._C._functorch.peek_interpreter_stack()
     if found is not None:
-        return found.key() == torch._C._functorch.TransformType.Jvp
-    return forward_ad._current_level >= 0 and any(
+        if found.key() == torch._C._functorch.TransformType.Jvp:
+            _refuse_tangents(name)
+    elif forward_ad._current_level >= 0 and any(
         isinstance(a, Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args
+    ):
+        _refuse_tangents(name)
+
+
+def _refuse_tangents(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"{name}: no forward-mode derivatives (torch.func.jvp, jacfwd, hessian, "
+        "torch.autograd.forward_ad); reverse mode works (torch.func.grad, vjp, jacrev, backward)"
     )
 
 
@@ -103,6 +118,26 @@ def _differentiated() -> bool:
     return found is not None and found.key() == torch._C._functorch.TransformType.Grad
 
 
+def _entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """The rule of `torch.func.vmap` that calls once for each entry of the batch."""
+
+    def entry(arg: Any, dim: Any, i: int) -> Any:
+        if isinstance(arg, list):
+            return [entry(a, d, i) for a, d in zip(arg, dim, strict=True)]
+        return arg if dim is None else arg.select(dim, i)
+
+    def batched(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        outputs = [
+            call(*(entry(a, d, i) for a, d in zip(args, in_dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        return tree_map(lambda *parts: torch.stack(parts), *outputs), tree_map(
+            lambda _: 0, outputs[0]
+        )
+
+    return batched
+
+
 def _needs_grad(args: tuple[Any, ...]) -> bool:
     for a in args:  # noqa: SIM110  (as above)
         if isinstance(a, Tensor) and a.requires_grad:
@@ -116,7 +151,7 @@ def _detached(args: tuple[Any, ...]) -> list[Any]:
 
 def _differentiable(
     function: Callable[..., Any], backward: Callable[..., Any], setup: Callable[..., None]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+) -> tuple[type[torch.autograd.Function], type[Any]]:
     """The function with that gradient, for plain calls and for the gradients of torch.func."""
 
     class Direct(torch.autograd.Function):
@@ -139,4 +174,4 @@ def _differentiable(
 
         setup_context = staticmethod(setup)
 
-    return Direct.apply, Transformed.apply
+    return Direct, Transformed

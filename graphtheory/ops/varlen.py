@@ -43,8 +43,9 @@ def varlen_neighborhood(
 
 
 def _checked(name: str, offsets: Tensor) -> tuple[int, ...]:
-    if offsets.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"{name}: dtype {offsets.dtype}, expected int32 or int64")
+    if not isinstance(offsets, Tensor) or offsets.dtype not in (torch.int32, torch.int64):
+        got = offsets.dtype if isinstance(offsets, Tensor) else type(offsets).__name__
+        raise TypeError(f"{name}: got {got}, expected a tensor of int32 or int64")
     lengths = _lengths(offsets) if offsets.dim() == 1 and len(offsets) else (-1,)
     if min(lengths, default=0) < 0 or offsets[0] != 0:
         raise ValueError(f"{name}: expected offsets [sequences + 1] that ascend from 0")

@@ -109,6 +109,10 @@ def test_refusals() -> None:
         flex_attention(*(t[:, :, :30] for t in nodes), block_mask=block_mask("causal"))
     with pytest.raises(ValueError, match="key, value: shapes"):
         flex_attention(nodes[0], nodes[1][:, :1], nodes[2][:, :1])
+    with pytest.raises(ValueError, match=r"key: shape \(.*\), expected \[batch, heads, tokens"):
+        flex_attention(nodes[0], nodes[1][0], nodes[2])
+    with pytest.raises(ValueError, match="key: 2 heads, expected a divisor of the query's 3"):
+        flex_attention(nodes[0], nodes[1][:, :2], nodes[2][:, :2], enable_gqa=True)
 
 
 @pytest.mark.parametrize("bound", [10, 200])

@@ -122,11 +122,12 @@ def test_a_mode_sees_the_op_and_a_plain_call_does_not_pass_the_dispatcher() -> N
 def test_what_traces_gets_the_op_and_never_a_constant(transform: str) -> None:
     x, parts = torch.ones(2), [torch.tensor([3.0, 5.0])]
     before = len(calls)
-    if transform == "vmap":  # the op has no rule for it, and says so
-        with pytest.raises(
-            RuntimeError, match="Batching rule not implemented for graphtheory_test::scaled"
-        ):
-            torch.func.vmap(lambda a: scaled(a, parts, 2.0)[0])(torch.ones(3, 2))
+    if transform == "vmap":
+        batch = torch.arange(6.0).view(2, 3).T  # entries are columns, factors come in a list
+        mapped = torch.func.vmap(lambda a, b: scaled(a, [b], 2.0), in_dims=(1, 0))
+        double, more = mapped(batch.T, parts[0].expand(3, 2))
+        assert double.equal(batch * torch.tensor([6.0, 10.0])) and more.equal(batch + 1)
+        assert len(calls) == before + 3
     elif transform == "jit":
         with pytest.warns(DeprecationWarning):
             traced = torch.jit.trace(lambda a: scaled(a, parts, 2.0)[0], (x,))
@@ -155,7 +156,7 @@ def test_without_a_gradient_it_is_asked_of_the_op_which_refuses() -> None:
         flat(x).sum().backward()
 
 
-def test_forward_mode_is_refused_by_name() -> None:
+def test_forward_mode_and_batches_of_gradients_are_refused_by_name() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
     q = torch.randn(2, 1, 3)
     message = "graphtheory::.*: no forward-mode derivatives"
@@ -166,3 +167,10 @@ def test_forward_mode_is_refused_by_name() -> None:
         with pytest.raises(NotImplementedError, match=message):
             ops.attention(q, q, dual, nb)
         ops.attention(q, q, q, nb)
+    with pytest.raises(NotImplementedError, match=message):
+        torch.func.hessian(lambda z: ops.attention(q, q, z, nb).square().sum())(q)
+    leaf = q.clone().requires_grad_()
+    with pytest.raises(NotImplementedError, match="no batches of gradients.*jacrev works"):
+        torch.autograd.grad(
+            ops.attention(q, q, leaf, nb)[0, 0], leaf, torch.eye(3), is_grads_batched=True
+        )

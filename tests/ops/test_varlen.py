@@ -57,8 +57,10 @@ def test_equals_each_sequence_alone(queries, keys, is_causal, biased) -> None:
 
 def test_bad_offsets() -> None:
     good, x = offsets([2, 3]), torch.randn(5, 1, 4)
-    with pytest.raises(TypeError, match=r"cu_seqlens_q: dtype torch\.float32"):
+    with pytest.raises(TypeError, match=r"cu_seqlens_q: got torch\.float32, expected a tensor"):
         ops.varlen_attention(x, x, x, good.float())
+    with pytest.raises(TypeError, match="cu_seqlens_q: got list, expected a tensor"):
+        ops.varlen_attention(x, x, x, [0, 2, 5])
     for bad in (good + 1, good.flip(0), good[:0], good[None]):
         with pytest.raises(ValueError, match=r"cu_seqlens_q: expected offsets"):
             ops.varlen_attention(x, x, x, bad)

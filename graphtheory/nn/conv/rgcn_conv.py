@@ -64,7 +64,7 @@ class Relational(on_core.OnCore):
         reduce = REDUCTIONS[type(self.aggr_module)]
         odd = ids and (reduce not in ("sum", "mean") or self.num_blocks is not None)
         odd = odd or (ids and x_src is not None and not self.takes_ids)
-        if self.needs_messages() or odd:
+        if self.needs_messages() or odd or torch.compiler.is_exporting():
             return super().forward(x, self.for_messages(edge_index), edge_type)
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)

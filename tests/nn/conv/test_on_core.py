@@ -274,8 +274,13 @@ def test_gradients_of_functions_are_those_of_autograd(name, options, more, edge_
         loss(parameters, x.requires_grad_()), [*parameters.values(), x], materialize_grads=True
     )
     torch.testing.assert_close([*found.values(), of_x], list(wanted))
-    with pytest.raises(RuntimeError, match=r"[Bb]atching rule not implemented for graphtheory::"):
-        torch.func.vmap(lambda x: conv(x, edge_index, *more))(x.detach().expand(2, 6, 5))
+    x = x.detach()
+    both = torch.stack([x, 2 * x])
+    mapped = torch.func.vmap(lambda x: conv(x, edge_index, *more))(both)
+    torch.testing.assert_close(mapped, torch.stack([conv(x, edge_index, *more) for x in both]))
+    slopes = torch.func.jacrev(lambda x: conv(x, edge_index, *more))(x)
+    of_torch = torch.autograd.functional.jacobian(lambda x: conv(x, edge_index, *more), x)
+    torch.testing.assert_close(slopes, of_torch)
 
 
 class Two(nn.Module):

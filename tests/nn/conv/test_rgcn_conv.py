@@ -90,6 +90,18 @@ def test_every_form_of_the_edges(name, make_graph, sparse_forms) -> None:
         torch.testing.assert_close(ours(x, with_values["SparseTensor"]), wanted)
 
 
+def test_the_fast_layer_is_exported_with_the_messages_of_pyg(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    ours, x = both("FastRGCNConv", 6, None, None)[0].eval(), graph.features(6, 6)
+    given = x, graph.edge_index, kinds_of(graph)
+    nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
+    sizes = {0: nodes}, {1: edges}, {0: edges}
+    program = torch.export.export(ours, given, dynamic_shapes=sizes)
+    other = make_graph(1, 9, 9, 31)
+    given = other.features(9, 6), other.edge_index, kinds_of(other)
+    torch.testing.assert_close(program.module()(*given), ours(*given))
+
+
 def test_what_does_not_fit_is_named(make_graph) -> None:
     graph = make_graph(0, 6, 6, 20)
     ours, x = both("RGCNConv", 6, None, None)[0], graph.features(6, 6)

@@ -38,9 +38,13 @@ def test_rows_of_a_small_study() -> None:
         ("control", 2),
     ]
     assert [t[0] for t in told] == [
-        f"seed 0, {name}" for name in ("learned bias", "model at distance 1", "control at distance 1",
-                                       "model at distance 2", "control at distance 2")
-    ]  # fmt: skip
+        f"seed 0, {name}"
+        for name in (
+            "learned bias",
+            *("model at distance 1", "control at distance 1"),
+            *("model at distance 2", "control at distance 2"),
+        )
+    ]
     assert [t[1:] for t in told] == [(i, 5) for i in range(5)]
     data = load("karate", None, None, 0, degree=False)
     common = data.y[data.train_mask].mode().values
