@@ -170,7 +170,7 @@ def test_forward_mode_and_batches_of_gradients_are_refused_by_name() -> None:
     with pytest.raises(NotImplementedError, match=message):
         torch.func.hessian(lambda z: ops.attention(q, q, z, nb).square().sum())(q)
     leaf = q.clone().requires_grad_()
-    with pytest.raises(NotImplementedError, match="no batches of gradients.*jacrev works"):
+    with pytest.raises(NotImplementedError, match=r"no batches of gradients.*jacrev works"):
         torch.autograd.grad(
             ops.attention(q, q, leaf, nb)[0, 0], leaf, torch.eye(3), is_grads_batched=True
         )
