@@ -1,7 +1,7 @@
 # One command each. Every target first makes .venv, with the versions that constraints.txt pins.
 #   make run          train the models side by side on two embedded graphs, write reports
-#   make test         the tests of the package, its examples and docstrings, and of the battery
-#   make test-pages   the tests of the documentation's numbers, snippets and notebooks, and of the benchmarks' scripts
+#   make test         the tests of the package, its docstrings, and of the battery
+#   make test-pages   the tests of the documentation's numbers, snippets and notebooks, of the examples, and of the benchmarks' scripts
 #   make test-triton  the GPU kernels in Triton's interpreter, and compiled for sm_80 and sm_90; takes no GPU
 #   make test-slow    the studies that take minutes
 #   make test-lowest  the test suite on the lowest version of each direct requirement, in .venv-lowest
@@ -43,12 +43,13 @@ run: $(READY)
 	@$(BIN)/graphtheory bench --dataset core-distance --seeds 3 --models gt,gt-plain,gcn-res,gat-res,sgformer,mlp
 	@$(BIN)/graphtheory bench
 
-PAGES := tests/docs tests/benchmarks
+PAGES := tests/docs tests/benchmarks tests/test_examples.py
+TRITON := tests/ops/backends/triton
 test: $(READY)
-	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 10 --durations-min 5 $(PAGES:%=--ignore %)
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --dist worksteal --durations 10 --durations-min 5 $(patsubst %,--ignore %,$(PAGES) $(TRITON))
 
 test-pages: $(READY)
-	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --durations 5 --durations-min 5 $(PAGES)
+	@$(THREADS) $(PYTEST) --quiet --numprocesses 2 --dist worksteal --durations 5 --durations-min 5 $(PAGES)
 
 # The version stands here and not in constraints.txt because torch's CUDA builds bring one of their own.
 .venv/.triton: $(READY)

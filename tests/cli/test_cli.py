@@ -452,7 +452,7 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
-    words = ["bench", "--dataset", "karate", "--seeds", "1000", "--out", "b"]
+    words = ["bench", *KARATE, "--models", "mlp", "--seeds", "1000", "--out", "b"]
     process = subprocess.Popen(
         [sys.executable, "-m", "graphtheory.cli", *words],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -871,11 +871,12 @@ def test_a_short_search_before_a_benchmark(
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
     monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
-    words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--seeds", "1", "--out", "b")
+    quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
+    words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", *quick, "--out", "b")
     assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
-    kept = ("bench", "--dataset", "core-distance", "--models", "mlp", "--seeds", "1")
-    assert "not tuned" not in run(*kept, "--epochs", "1", "--out", "k")[1]
-    assert "defaults, not tuned: mlp" in run(*kept, "--epochs", "1", "--out", "n", "--no-kept")[1]
+    kept = ("bench", "--dataset", "core-distance", "--models", "mlp", *quick)
+    assert "not tuned" not in run(*kept, "--out", "k")[1]
+    assert "defaults, not tuned: mlp" in run(*kept, "--out", "n", "--no-kept")[1]
     code, out, err = run(*words, "--budget", "2")
     assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
     tried = [json.loads(line) for line in (tmp_path / "b/search.jsonl").read_text().splitlines()]
