@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
 from graphtheory.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
 from graphtheory.cli.show import (
     SMALL,
     Command,
@@ -122,6 +122,11 @@ class Bench(Command):
         file_there("--data", self.data)
         file_there("--search-log", self.search_log)
         data_root(self.root)
+
+    def check_names(self) -> None:
+        """The data set."""
+        if self.data is None:
+            kinds(self.dataset, data_root(self.root))
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""

@@ -82,6 +82,10 @@ class Diagnose(Command):
             at_least(2, draws=self.draws)
         data_root(self.root)
 
+    def check_names(self) -> None:
+        """The data set."""
+        kinds(self.dataset, data_root(self.root))
+
     def run(self, screen: Screen) -> None:
         """Measure, print, write."""
         found = kinds(self.dataset, data_root(self.root))

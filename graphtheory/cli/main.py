@@ -90,6 +90,7 @@ def _run(command: Command, words: list[str]) -> int:
         with insistent_signals(), exit_on_sigterm():
             command.check()
             with screen.working("loading PyTorch and the models"):
+                command.check_names()
                 for name in command.needs:
                     import_module(name)
             command.run(screen)

@@ -39,7 +39,7 @@ class Reproduce(Command):
 
     needs = ("graphtheory.papers.index",)
 
-    figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = "fig-3-8"
+    figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = ""
     """A figure or table; --list prints them all."""
     dataset: Name = None
     """Name of a graph, which `graphtheory datasets` lists; not for figures that draw their own."""
@@ -60,6 +60,10 @@ class Reproduce(Command):
 
     def check(self) -> None:
         """The options alone."""
+        if not self.figure and not self.list:
+            raise RefusedError(
+                "ID: got none, expected one that `graphtheory reproduce --list` prints"
+            )
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
         data_root(self.root)

@@ -76,7 +76,11 @@ class Command(ABC):
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the data, before the modules of `needs` are imported."""
+        """Refuse what is wrong whatever the data, before torch is imported."""
+        return
+
+    def check_names(self) -> None:
+        """Refuse a data set that there is none of, before the modules of `needs` are imported."""
         return
 
     @abstractmethod

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.explorer import NAME as EXPLORER
 from graphtheory.cli.explorer import refuse_explorer, write_explorer
-from graphtheory.cli.fitting import IMAGES, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, fitting, kinds, problem_for
 from graphtheory.cli.show import (
     Command,
     Count,
@@ -117,6 +117,11 @@ class Train(Command):
         at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
         file_there("--data", self.data)
         data_root(self.root)
+
+    def check_names(self) -> None:
+        """The data set."""
+        if self.data is None:
+            kinds(self.dataset, data_root(self.root))
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""

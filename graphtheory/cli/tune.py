@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphtheory.cli.bench_runs import search_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
 from graphtheory.cli.show import (
     Command,
     Count,
@@ -63,6 +63,11 @@ class Tune(Command):
         at_least(1, budget=self.budget, threads=self.threads)
         file_there("--data", self.data)
         data_root(self.root)
+
+    def check_names(self) -> None:
+        """The data set."""
+        if self.data is None:
+            kinds(self.dataset, data_root(self.root))
 
     def run(self, screen: Screen) -> None:
         """Search, print, write."""

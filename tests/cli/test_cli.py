@@ -253,6 +253,7 @@ def test_bad_input_is_2_and_one_line(run: Run, words: tuple[str, ...], expected:
         ("diagnose", "--max-distance", "0"),
         ("diagnose", "--root", "nowhere"),
         ("reproduce", "--seeds", "0"),
+        ("reproduce", "ID"),
     ],
     ids=" ".join,
 )
@@ -260,7 +261,16 @@ def test_what_the_options_alone_show_is_refused_before_torch_is_loaded(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.cli.main"], "import_module", None)
-    assert words[1] in refused(run(*words))
+    shown = words if words[1] != "ID" else words[:1]
+    assert words[1] in refused(run(*shown))
+
+
+@pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
+def test_an_unknown_data_set_is_refused_before_the_rest_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.cli.main"], "import_module", None)
+    assert "did you mean 'karate'" in refused(run(name, "--dataset", "karte"))
 
 
 @pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
