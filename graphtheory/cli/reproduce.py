@@ -60,15 +60,13 @@ class Reproduce(Command):
 
     def check(self) -> None:
         """The options alone."""
-        if not self.figure and not self.list:
-            raise RefusedError(
-                "ID: got none, expected one that `graphtheory reproduce --list` prints"
-            )
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
         data_root(self.root)
         if not self.figure and not self.list:
-            raise RefusedError("ID: got none, expected one that `graphtheory reproduce --list` prints")
+            raise RefusedError(
+                "ID: got none, expected one that `graphtheory reproduce --list` prints"
+            )
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
