@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ def peak_of(name: str, edges: int) -> int:
 
 
 def per_edge(share: float, seed: int) -> list[Line]:
-    """The slope of peak memory over the number of edges, each point in a fresh process."""
-    sizes = _EDGES if share >= 1 else _EDGES[:3]
+    """The slope of peak memory over the number of edges, each measurement in a fresh process."""
+    sizes, repeats = (_EDGES, 3) if share >= 1 else (_EDGES[:3], 1)
     lines = []
     for name in _layers():
         line = Line(
@@ -77,7 +78,9 @@ def per_edge(share: float, seed: int) -> list[Line]:
             "a tensor with an edge axis and a feature axis",
         )  # fmt: skip
         with timed(line):
-            found = [_measured(name, edges) for edges in sizes]
+            found = [
+                median(_measured(name, edges) for _ in range(repeats)) for edges in sizes
+            ]  # whether memory comes in large pages differs by process
             slope, r2 = _line_through(sizes, found)
             line.trials, line.figures = len(sizes), {"bytes": f"{slope:.0f}", "R2": f"{r2:.3f}"}
             if slope > MOST_BYTES or (r2 < LEAST_R2 and slope > MOST_BYTES / 10):
