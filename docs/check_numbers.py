@@ -17,7 +17,9 @@ parameters that choose rows and options, in any order:
   mean, median and quantiles determine;
 - `of labels`: that parameter of the rows in place of their values, for a setting;
 - `minus model=gcn`, `minus NAME`: less the values of the same query with that parameter, or of that row's name;
-- `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows.
+  `over model=gcn`, `over NAME`: divided by them;
+- `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows;
+  `mean`: their mean.
 
 The values that are chosen, in the order of the file, are the next numbers of the line, up to the next comment. A
 number keeps as many digits as the page gives it: 83.0 is to the nearest tenth, and from 1,000 on final zeros count
@@ -32,6 +34,7 @@ A table that a command prints as a whole stands under `<!-- table: speed -->`; `
 from __future__ import annotations
 
 import csv
+import operator
 import re
 import runpy
 import sys
@@ -39,12 +42,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
-EXTREMES: dict[str, Callable[[list[float]], float]] = {"least": min, "most": max}
+EXTREMES: dict[str, Callable[[list[float]], float]] = {"least": min, "most": max, "mean": fmean}
+BETWEEN: dict[str, Callable[[float, float], float]] = {
+    "minus": operator.sub,
+    "over": operator.truediv,
+}
 COLUMNS = ("value", "median", "q20", "q80", "repeats", "std", "se")
 MARKER = re.compile(r"<!--=(.*?)-->")
 MINUS = "\u2212"  # as typeset, beside the hyphen
@@ -62,15 +69,15 @@ ASIDE = re.compile(  # no results: comments, code, addresses, figures, papers, l
 UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
 UNMARKED = {
     "README.md": 0,
-    "docs/drop_in.md": 1,
-    "docs/install.md": 3,
-    "docs/node-benchmarks.md": 73,
-    "docs/peers.md": 4,
-    "docs/performance.md": 43,
-    "docs/reliability.md": 21,
-    "docs/results.md": 253,
-    "docs/scale.md": 28,
-    "docs/transformers.md": 3,
+    "docs/drop_in.md": 0,
+    "docs/install.md": 0,
+    "docs/node-benchmarks.md": 0,
+    "docs/peers.md": 0,
+    "docs/performance.md": 21,
+    "docs/reliability.md": 13,
+    "docs/results.md": 25,
+    "docs/scale.md": 4,
+    "docs/transformers.md": 2,
 }
 
 
@@ -159,17 +166,17 @@ def chosen(query: str) -> list[float]:
         ValueError: No such file, no such row, or an option that is not one.
     """
     file, name, *rest = (part.strip() for part in query.split(";"))
-    if subtracted := [part for part in rest if part.startswith("minus ")]:
+    if between := [part for part in rest if part.split()[0] in BETWEEN]:
         if {"std", "se"} & set(" ".join(rest).split()):
-            raise ValueError(f"{query!r}: rows do not hold the deviation of a difference")
+            raise ValueError(f"{query!r}: rows do not hold the deviation of a difference or ratio")
         extremes = [part for part in rest if set(part.split()) <= set(EXTREMES)]
-        rest = [part for part in rest if part not in (subtracted[0], *extremes)]
-        first, other = "; ".join([file, name, *rest]), subtracted[0].removeprefix("minus ")
+        rest = [part for part in rest if part not in (between[0], *extremes)]
+        sign, other = between[0].split(" ", 1)
         changed = [*(p for p in rest if p.split("=")[0] != other.split("=")[0]), other]
         second = [file, name, *changed] if "=" in other else [file, other, *rest]
-        pairs = zip(chosen(first), chosen("; ".join(second)), strict=True)
-        gaps = [mine - its for mine, its in pairs]
-        return [EXTREMES[word](gaps) for word in " ".join(extremes).split()] or gaps
+        pairs = zip(chosen("; ".join([file, name, *rest])), chosen("; ".join(second)), strict=True)
+        out = [BETWEEN[sign](mine, its) for mine, its in pairs]
+        return [EXTREMES[word](out) for word in " ".join(extremes).split()] or out
     wanted = dict(pair.split("=", 1) for pair in rest if "=" in pair)
     scale, columns, part, extremes = 1.0, ["value"], slice(None), []
     for option in (word for word in rest if "=" not in word):
@@ -180,8 +187,8 @@ def chosen(query: str) -> list[float]:
                 scale = float(factor)
             case ["rows", first, last]:
                 part = slice(int(first) - 1, int(last))
-            case ["of", parameter]:
-                columns = [f"parameter {parameter}"]
+            case ["of", *parameter] if parameter:
+                columns = ["parameter " + " ".join(parameter)]
             case [*words] if words and set(words) <= set(EXTREMES):
                 extremes = words
             case [*words] if words and set(words) <= set(COLUMNS):

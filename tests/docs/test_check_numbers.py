@@ -92,6 +92,18 @@ def test_differences_of_rows(check: SimpleNamespace) -> None:
         check.chosen(f"{query}gt; minus model=mlp; std")
 
 
+def test_ratios_and_means_of_rows(check: SimpleNamespace) -> None:
+    query = "bench-cora; test accuracy; model="
+    (ratio,) = check.chosen(f"{query}gt; over model=mlp; %")  # a scale cancels
+    assert ratio == pytest.approx(check.chosen(f"{query}gt")[0] / check.chosen(f"{query}mlp")[0])
+    every = check.chosen("bench-cora; test accuracy")
+    assert check.chosen("bench-cora; test accuracy; mean") == [pytest.approx(sum(every) / 5)]
+    gaps = "fig-3-9-printed-cora; fig-3-9-printed test score; model=gcn; minus model=gt"
+    assert check.chosen(f"{gaps}; mean") == [pytest.approx(sum(check.chosen(gaps)) / 4)]
+    with pytest.raises(ValueError, match="deviation of a difference or ratio"):
+        check.chosen(f"{query}gt; over model=mlp; std")
+
+
 def test_every_digit_counts(check: SimpleNamespace) -> None:
     """The control: a number after a comment, changed by one in its last digit, is found."""
     pages = {page.name: page.read_text("utf-8") for page in check.pages()}
