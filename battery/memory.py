@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -69,8 +68,8 @@ def peak_of(name: str, edges: int) -> int:
 
 
 def per_edge(share: float, seed: int) -> list[Line]:
-    """The slope of peak memory over the number of edges, each measurement in a fresh process."""
-    sizes, repeats = (_EDGES, 3) if share >= 1 else (_EDGES[:3], 1)
+    """The slope of peak memory over the number of edges, each point in a fresh process."""
+    sizes = _EDGES if share >= 1 else _EDGES[:3]
     lines = []
     for name in _layers():
         line = Line(
@@ -78,9 +77,7 @@ def per_edge(share: float, seed: int) -> list[Line]:
             "a tensor with an edge axis and a feature axis",
         )  # fmt: skip
         with timed(line):
-            found = [
-                median(_measured(name, edges) for _ in range(repeats)) for edges in sizes
-            ]  # whether memory comes in large pages differs by process
+            found = [_measured(name, edges) for edges in sizes]
             slope, r2 = _line_through(sizes, found)
             line.trials, line.figures = len(sizes), {"bytes": f"{slope:.0f}", "R2": f"{r2:.3f}"}
             if slope > MOST_BYTES or (r2 < LEAST_R2 and slope > MOST_BYTES / 10):
@@ -93,8 +90,9 @@ def per_edge(share: float, seed: int) -> list[Line]:
 
 def _measured(name: str, edges: int) -> float:
     words = [sys.executable, "-c", _MEASURE, name, str(edges)]
-    one_arena = os.environ | {"MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env=one_arena)
+    # One arena, and what is freed goes back, as blocks of 32 MiB and more do in any case.
+    steady = os.environ | {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=steady)
     return float(json.loads(done.stdout))
 
 
