@@ -54,7 +54,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         """The rows up to the last with an edge; None where PyG's forward has to, or may as well."""
         if not self.root_weight or torch.compiler.is_compiling() or self.needs_messages():
             return None
-        if isinstance(x, Tensor) and x.dim() != 2:
+        if self.flow != "source_to_target" or (isinstance(x, Tensor) and x.dim() != 2):
             return None
         x_src, x_dst = on_core.pair(x, self.flow)
         if (

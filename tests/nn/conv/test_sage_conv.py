@@ -57,6 +57,13 @@ def test_equals_pyg(batch, aggr, options):
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("edges", [0, 1, EDGES])
+def test_edges_against_the_flow_equal_pyg(batch, edges):
+    theirs, ours = layers(5, 6, flow="target_to_source")
+    edge_index = batch[2][:, :edges].flip(0)  # few of the nodes that receive have neighbors
+    torch.testing.assert_close(ours(batch[0], edge_index), theirs(batch[0], edge_index))
+
+
 def test_only_rows_with_neighbors_are_mapped(batch, monkeypatch):
     _, ours = layers((5, 4), 6)
     rows = counted(monkeypatch)
