@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 import tyro
 
-from battery.answers import half_precision, planted_faults, right_answers
+from battery.answers import faulty_pieces, half_precision, planted_faults, right_answers
 from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
@@ -30,7 +30,9 @@ from graphtheory.bench.rows import Environment
 
 def answers(share: float, seed: int) -> list[Line]:
     """Of operations and layers, faults that are found, half precision, locality and laws."""
-    parts = (right_answers, against_pyg, planted_faults, half_precision, locality, laws)
+    parts = (
+        right_answers, against_pyg, planted_faults, faulty_pieces, half_precision, locality, laws,
+    )  # fmt: skip
     return [line for part in parts for line in part(share, seed)]
 
 

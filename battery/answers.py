@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from battery import truth
 from battery.draw import Case
 from battery.line import Line, timed
+from battery.pieces import FAULTS as PIECES
+from battery.pieces import computed_as
 from graphtheory import ops
 from tests.conformance.check import BIASES, assert_conforms, draw_inputs, runs_here
 from tests.test_planted_faults import FAULTS
@@ -134,15 +137,18 @@ def right_answers(share: float, seed: int) -> list[Line]:
     return [line for one in OPERATIONS for line in _on_backends(one, round(share * FULL), seed)]
 
 
-def _on_backends(operation: Operation, count: int, seed: int) -> Iterator[Line]:
+def _on_backends(
+    operation: Operation, count: int, seed: int, backends: Sequence[str] = ()
+) -> Iterator[Line]:
     lines: dict[str, Line] = {}
     for number in range(count):
         case = Case.draw(number, seed)
         tensors = operation.tensors(case)
         true, grad = true_of(operation, case, tensors)
-        for backend in ops.backend_names(operation.function):
+        for backend in backends or ops.backend_names(operation.function):
             try:
-                found = found_by(operation.call, tensors, case, grad, backend)
+                with computed_as(number):
+                    found = found_by(operation.call, tensors, case, grad, backend)
             except NotImplementedError:
                 continue  # it says that it does not take such a call
             what = f"{operation.name} by {backend}: output and every gradient within {TOLERANCE:g}"
@@ -241,6 +247,39 @@ def planted_faults(share: float, seed: int) -> list[Line]:
     line.planted, line.caught = len(FAULTS), len(FAULTS) - len(alive)
     line.figures["survivors"] = ", ".join(alive) or "none"
     return [line]
+
+
+def faulty_pieces(share: float, seed: int) -> list[Line]:
+    """Faults in how the compiled loops are called, each of which breaks rows that chunks share."""
+    line = Line(
+        "answers", "operations by numba_csr are within the tolerance where faults are planted in "
+        "how their loops are called", "each fault for each operation that meets it",
+    )  # fmt: skip
+    with timed(line):
+        for operation in OPERATIONS:
+            count = max(40, round(share * FAULTY))
+            line.trials += count
+            line.broken += _broken_by_numba(operation, count, seed)
+            for name, (module, attribute, instead) in PIECES.items():
+                called: list[None] = []
+
+                def spy(*args: Any, instead: Any = instead, called: Any = called) -> Any:
+                    called.append(None)
+                    return instead(*args)
+
+                with mock.patch.object(module, attribute, spy):
+                    broken = _broken_by_numba(operation, count, seed)
+                if called:
+                    line.planted += 1
+                    line.caught += bool(broken)
+                    if not broken:
+                        line.figures[f"missed: {name}"] = operation.name
+    return [line]
+
+
+def _broken_by_numba(operation: Operation, count: int, seed: int) -> list[str]:
+    lines = _on_backends(operation, count, seed, ("numba_csr",))
+    return [f"{operation.name}: {what}" for line in lines for what in line.broken]
 
 
 def half_precision(share: float, seed: int) -> list[Line]:

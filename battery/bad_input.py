@@ -55,10 +55,12 @@ def _pieces(value: Any) -> list[str]:
         kind = str(value.dtype).removeprefix("torch.")
         entries = [str(tuple(value.shape)), str([*value.shape]), f"{len(value)} ", *least]
         return ["Tensor", kind, *entries]
-    parts = [str(key) for key in value] if isinstance(value, (dict, tuple, list)) else []
-    numbers = [str(v) for v in vars(value).values()] if hasattr(value, "__dict__") else []
-    parts += [str(value).partition("=")[0]]
-    return ["got", type(value).__name__, "Tensor", *parts, *numbers]
+    inner = [str(key) for key in value] if isinstance(value, (dict, tuple, list)) else []
+    for field in vars(value).values() if hasattr(value, "__dict__") else ():
+        inner += [str(field), type(field).__name__]
+        inner += [str(key) for key in field] if isinstance(field, dict) else []
+    nothing = ["none"] if isinstance(value, (dict, tuple, list)) and not value else []
+    return [type(value).__name__, "Tensor", *nothing, *inner, str(value).partition("=")[0]]
 
 
 def bad_input(share: float, seed: int) -> list[Line]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from battery.answers import OPERATIONS, half_precision, planted_faults, right_answers
+from battery.answers import OPERATIONS, faulty_pieces, half_precision, planted_faults, right_answers
 from battery.bad_input import bad_input, complaint
 from battery.bits import loader_workers, threads
 from battery.damage import FORMATS, _of_format, damage
@@ -29,8 +29,8 @@ from battery.record import keep
     [
         (right_answers, 0.004), (planted_faults, 0.03), (half_precision, 0.02), (locality, 0.03),
         (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.01),
-        (registration, 1.0), (long_offsets, 0.5), (workers, 0.1), (against_pyg, 0.004),
-        (laws, 0.02), (quadratic, 1.0), (loader_workers, 1.0),
+        (registration, 1.0), (faulty_pieces, 0.01), (long_offsets, 0.5), (workers, 0.1),
+        (against_pyg, 0.004), (laws, 0.02), (quadratic, 1.0), (loader_workers, 1.0),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip

@@ -69,11 +69,11 @@ def fit(
     holds the last parameters. The result is a function of the model's parameters, the data and the
     seeds, on one machine with one number of threads; the caller's random state is left alone.
 
-    With `out_dir` each epoch leaves `last.ckpt`, the best one `best.ckpt`, and `history.csv` a line
-    (without test scores). A run that was stopped for any reason goes on from there to bitwise the
-    same parameters; resuming a finished run trains nothing and gives the same result. Without
-    `out_dir` nothing is written. Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once;
-    the epoch under way is lost.
+    With `out_dir` each epoch leaves `last.ckpt`, the one before it `previous.ckpt`, the best one
+    `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
+    reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
+    and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
+    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the epoch under way is lost.
 
     Args:
         task: What to train.

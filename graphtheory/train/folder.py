@@ -27,7 +27,7 @@ from graphtheory.train.watch import EpochRow, Watch
 
 _LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
 _LOGGED_WITHOUT_LABELS = ("epoch", "train_loss", "seconds")
-_COPIES = 10  # parameters, two Adam moments and the best ones, in two files, one being replaced
+_COPIES = 14  # parameters, two Adam moments and the best ones, in three files, one being written
 
 
 def describe_run(task: Task, data: Source, epochs: int, seed: int) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def describe_run(task: Task, data: Source, epochs: int, seed: int) -> dict[str, 
 
 
 class RunFolder:
-    """`last.ckpt`, `best.ckpt` and `history.csv` of one run.
+    """`last.ckpt`, the one before it, `best.ckpt` and `history.csv` of one run.
 
     Args:
         path: Made where it is missing.
@@ -46,7 +46,7 @@ class RunFolder:
     def __init__(self, path: str | PathLike[str], *, labeled: bool = True) -> None:
         self.path, self.columns = Path(path), _LOGGED if labeled else _LOGGED_WITHOUT_LABELS
         self.last, self.best = self.path / "last.ckpt", self.path / "best.ckpt"
-        self.log = self.path / "history.csv"
+        self.previous, self.log = self.path / "previous.ckpt", self.path / "history.csv"
 
     @contextmanager
     def opened(self, model: nn.Module, *, resume: bool) -> Iterator[None]:
@@ -94,12 +94,36 @@ class RunFolder:
         """
         if not self.last.exists():
             return None
-        content = read_checkpoint(self.last)
+        content = self._read_last()
         difference = first_difference(content.get("run", {}), expected)
         if difference:
             raise CheckpointError(f"{self.last}: checkpoint of another run: {difference}")
         watch.load_state_dict(content["callbacks"][watch.state_key])
         return content
+
+    def _read_last(self) -> dict[str, Any]:
+        try:
+            return read_checkpoint(self.last)
+        except CheckpointError as error:
+            try:
+                read_checkpoint(self.previous)
+            except (CheckpointError, FileNotFoundError):
+                raise error from None
+            raise CheckpointError(
+                f"{error}; {self.previous}, one epoch older, is whole: rename it to "
+                f"{self.last.name} to go on from there"
+            ) from None
+
+    def keep_previous(self) -> None:
+        """Let `previous.ckpt` name what is the last checkpoint, which is about to be replaced."""
+        if self.last.exists():
+            draft = self.path / f".{self.previous.name}.{os.getpid()}.draft"
+            draft.unlink(missing_ok=True)
+            try:
+                os.link(self.last, draft)
+            except OSError:  # a disk without links
+                shutil.copyfile(self.last, draft)
+            draft.replace(self.previous)
 
     def rewrite_log(self, history: list[EpochRow]) -> None:
         """The log of these epochs and no others."""
@@ -133,6 +157,7 @@ class Keep(Callback):
         row = self.watch.history[-1]
         if row is self.watch.best:
             trainer.save_checkpoint(self.folder.best)
+        self.folder.keep_previous()
         trainer.save_checkpoint(self.folder.last)
         with self.folder.log.open("a", newline="") as file:
             file.write(self.folder.line(row))

@@ -30,13 +30,13 @@ def train(
     return fit(task, FullGraph(data), epochs=epochs, out_dir=folder, progress=False, **options)
 
 
-def test_a_run_leaves_two_checkpoints_and_a_log(
+def test_a_run_leaves_three_checkpoints_and_a_log(
     data: Data, new_task: NewTask, tmp_path: Path
 ) -> None:
     result = train(new_task(), data, tmp_path / "new" / "run")
     folder = tmp_path / "new" / "run"
     names = {path.name for path in folder.iterdir()}
-    assert names == {".lock", "best.ckpt", "history.csv", "last.ckpt"}
+    assert names == {".lock", "best.ckpt", "history.csv", "last.ckpt", "previous.ckpt"}
     with (folder / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["epoch", "train_loss", "val_loss", "val", "seconds"]  # no test score
@@ -135,8 +135,34 @@ def test_a_damaged_checkpoint_is_not_resumed(data: Data, new_task: NewTask, tmp_
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(CheckpointError, match=r"last.ckpt: damaged"):
+    with pytest.raises(CheckpointError, match=r"last.ckpt: damaged.*previous.ckpt.* is whole"):
         train(new_task(), data, tmp_path, resume=True)
+    (tmp_path / "previous.ckpt").write_bytes(raw)
+    with pytest.raises(CheckpointError, match=r"last.ckpt: damaged[^;]*; restore a copy[^;]*$"):
+        train(new_task(), data, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_run_goes_on_from_the_checkpoint_before_the_last(
+    data: Data, new_task: NewTask, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError("a disk without links")
+
+    whole = train(new_task(), data, tmp_path / "whole")
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    folder = tmp_path / "run"
+    train(new_task(), data, folder)
+    assert read_checkpoint(folder / "previous.ckpt")["epoch"] == 2
+    (folder / "previous.ckpt").replace(folder / "last.ckpt")
+    again = train(new_task(), data, folder, resume=True)
+    times = ("seconds", "memory")
+    one, other = (
+        [{k: v for k, v in row.items() if k not in times} for row in result.history]
+        for result in (whole, again)
+    )
+    assert one == other and again.best_epoch == whole.best_epoch
 
 
 @pytest.mark.parametrize("where", ["file", "file/below", "/proc/1/graphtheory"])

@@ -1,0 +1,50 @@
+"""Small graphs computed as large ones are: in many chunks, rows shared out, weights not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+
+from graphtheory.ops.backends.cpu import launch, regimes, run
+from graphtheory.ops.backends.cpu.attention import rows
+
+_CHUNK = 8  # rows and edges in place of 512: some thirty chunks of an ordinary case
+_MANY = ((rows, "_CHUNK", _CHUNK), (launch, "_WORTH_A_THREAD", 1))
+_SHARED = (*_MANY, (regimes, "WHOLE_ROWS_BELOW", 0))
+REGIMES = (  # every loop over a graph that the CPU's kernels have
+    (), _MANY, _SHARED, (*_SHARED, (regimes, "KEPT_WEIGHTS_BELOW", 0)),
+)  # fmt: skip
+
+
+@contextmanager
+def computed_as(number: int) -> Iterator[None]:
+    """In one of `REGIMES` after the other; the first is what graphs of this size have."""
+    with ExitStack() as stack:
+        for module, name, value in REGIMES[number % len(REGIMES)]:
+            stack.enter_context(mock.patch.object(module, name, value))
+        yield
+
+
+def _by_threads(chunks: Callable[[int, int], int], num_rows: int, num_edges: int) -> int:
+    found = chunks(num_rows, num_edges)
+    return found if torch.get_num_threads() == 1 else max(1, found // 2)
+
+
+def _added_twice(loop: Callable[..., None], *carried: Any) -> None:
+    for _ in range(2):
+        _MERGE(loop, *carried)
+
+
+_MERGE = run.run_merge
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "what a chunk carries is lost": (run, "run_merge", lambda *args: None),
+    "what a chunk carries is added twice": (run, "run_merge", _added_twice),
+}
+"""Of how the compiled loops are called: module, name, what takes its place."""
+CHUNKS_BY_THREADS = (run, "count_chunks", partial(_by_threads, rows.count_chunks))
+"""A fault: sums that hang on the number of threads."""
