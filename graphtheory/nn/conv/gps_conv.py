@@ -232,7 +232,7 @@ class GPSConv(pyg.GPSConv):
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value, [N, heads, channels / heads] each."""
         both = functional.linear(x, self.attn.in_proj_weight, self.attn.in_proj_bias)
-        return both.view(x.size(0), 3, self.heads, -1).unbind(1)
+        return both.view(x.size(0), 3, self.heads, self.channels // self.heads).unbind(1)
 
     def _attend(self, x: Tensor, among: Neighborhood | Tensor | None, bias: Bias = None) -> Tensor:
         """Attention over a neighborhood or, of a program with dense attention, within graphs."""

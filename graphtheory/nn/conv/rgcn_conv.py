@@ -83,12 +83,13 @@ class Relational(on_core.OnCore):
         weight = self.weight
         if self.num_bases is not None:
             weight = torch.einsum("rb,bio->rio", self.comp, weight)
+        matrices = weight.unbind(0)
         parts = [
             _times(part, matrix)
-            for part, matrix in zip(sums.split(found.counts), weight.unbind(0), strict=True)
+            for part, matrix in zip(sums.split(found.counts), matrices, strict=True)
             if part.size(0)
         ]
-        of_pairs = torch.cat(parts) if parts else sums.new_zeros(0, self.out_channels)
+        of_pairs = torch.cat(parts or [_times(sums, matrices[0])])  # without edges, of no row
         return ops.aggregate(None, of_pairs[:, None], found.targets).squeeze(1)
 
     def _of_ids(self, ids: Tensor | None, found: Relations, reduce: Reduction) -> Tensor:

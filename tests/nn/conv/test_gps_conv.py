@@ -161,6 +161,13 @@ def test_weights_of_attention() -> None:
     torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
+def test_a_graph_without_nodes_gives_nothing() -> None:
+    layer, x = GPSConv(4, None, heads=2), torch.ones(0, 4, requires_grad=True)
+    out = layer(x, torch.empty(2, 0, dtype=torch.long))
+    out.sum().backward()
+    assert out.shape == (0, 4) and x.grad is not None
+
+
 def test_a_changed_batch_is_noticed() -> None:
     _, ours = pair("none", norm=None)
     x, edges, batch, _ = draw()

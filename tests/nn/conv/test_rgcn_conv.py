@@ -90,6 +90,14 @@ def test_every_form_of_the_edges(name, make_graph, sparse_forms) -> None:
         torch.testing.assert_close(ours(x, with_values["SparseTensor"]), wanted)
 
 
+@pytest.mark.parametrize(("bases", "blocks"), FORMS)
+def test_without_edges_there_is_a_gradient_of_zeros(bases, blocks) -> None:
+    for layer in both("RGCNConv", 6, bases, blocks, root_weight=False, bias=False):
+        none = torch.empty(2, 0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+        layer(torch.randn(5, 6).double(), *none).sum().backward()
+        assert layer.weight.grad is not None and not layer.weight.grad.any()
+
+
 def test_the_fast_layer_is_exported_with_the_messages_of_pyg(make_graph) -> None:
     graph = make_graph(0, 6, 6, 20)
     ours, x = both("FastRGCNConv", 6, None, None)[0].eval(), graph.features(6, 6)
