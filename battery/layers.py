@@ -22,27 +22,46 @@ LAYERS, LAWS = 10_000, 1_000  # cases
 _WIDTH, _OUT, _HEADS, _EDGE = 6, 3, 2, 4
 
 
+Draw = Callable[..., Any]  # any of its arguments
+
+
 def _linear() -> torch.nn.Module:
     return torch.nn.Linear(_WIDTH, _OUT)
 
 
-def _with_heads(layer: Callable[..., Any]) -> Callable[[bool], Any]:
-    return lambda edges: layer(_WIDTH, _OUT, _HEADS, **({"edge_dim": _EDGE} if edges else {}))
+def _with_heads(layer: Callable[..., Any], edges: bool, **options: Any) -> Any:
+    options |= {"edge_dim": _EDGE} if edges else {}
+    return layer(_WIDTH, _OUT, _HEADS, **options)
 
 
-# PyG's layers, for which `accelerate` puts ours, with and without features of edges.
-PYG_LAYERS: dict[str, Callable[[bool], Any]] = {
-    "TransformerConv": _with_heads(pyg.TransformerConv),
-    "GATConv": _with_heads(pyg.GATConv),
-    "GATv2Conv": _with_heads(pyg.GATv2Conv),
-    "GCNConv": lambda edges: pyg.GCNConv(_WIDTH, _OUT),
-    "SAGEConv": lambda edges: pyg.SAGEConv(_WIDTH, _OUT, aggr="sum" if edges else "mean"),
-    "GraphConv": lambda edges: pyg.GraphConv(_WIDTH, _OUT),
-    "GINConv": lambda edges: pyg.GINConv(_linear(), train_eps=True),
-    "GINEConv": lambda edges: pyg.GINEConv(_linear(), edge_dim=_EDGE),
-    "SGConv": lambda edges: pyg.SGConv(_WIDTH, _OUT, K=2),
-    "ChebConv": lambda edges: pyg.ChebConv(_WIDTH, _OUT, K=3),
-}
+# PyG's layers with options as drawn, for which `accelerate` puts ours.
+PYG_LAYERS: dict[str, Callable[[bool, Draw], Any]] = {
+    "TransformerConv": lambda edges, draw: _with_heads(
+        pyg.TransformerConv, edges, concat=draw(True, False), beta=draw(False, True),
+        root_weight=draw(True, False), flow=draw(*_FLOWS),
+    ),
+    "GATConv": lambda edges, draw: _with_heads(
+        pyg.GATConv, edges, concat=draw(True, False), residual=draw(False, True),
+        add_self_loops=draw(True, False), flow=draw(*_FLOWS),
+    ),
+    "GATv2Conv": lambda edges, draw: _with_heads(
+        pyg.GATv2Conv, edges, concat=draw(True, False), residual=draw(False, True),
+        share_weights=draw(False, True), flow=draw(*_FLOWS),
+    ),
+    "GCNConv": lambda edges, draw: pyg.GCNConv(
+        _WIDTH, _OUT, improved=draw(False, True), normalize=draw(True, False), flow=draw(*_FLOWS)
+    ),
+    "SAGEConv": lambda edges, draw: pyg.SAGEConv(
+        _WIDTH, _OUT, draw("mean", "sum"), normalize=draw(False, True),
+        root_weight=draw(True, False), flow=draw(*_FLOWS),
+    ),
+    "GraphConv": lambda edges, draw: pyg.GraphConv(_WIDTH, _OUT, draw("add", "mean")),
+    "GINConv": lambda edges, draw: pyg.GINConv(_linear(), draw(0.0, 0.3), draw(False, True)),
+    "GINEConv": lambda edges, draw: pyg.GINEConv(_linear(), draw(0.0, 0.3), edge_dim=_EDGE),
+    "SGConv": lambda edges, draw: pyg.SGConv(_WIDTH, _OUT, draw(1, 2, 3)),
+    "ChebConv": lambda edges, draw: pyg.ChebConv(_WIDTH, _OUT, draw(1, 2, 3)),
+}  # fmt: skip
+_FLOWS = ("source_to_target", "target_to_source")
 _WEIGHTED = ("GCNConv", "GraphConv", "SGConv", "ChebConv")
 
 
@@ -71,7 +90,7 @@ def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
         return
     with_edges = number % 2 == 1
     torch.manual_seed(number)
-    theirs = PYG_LAYERS[name](with_edges)
+    theirs = PYG_LAYERS[name](with_edges, lambda *values: values[case.rng.integers(len(values))])
     model = torch.nn.Sequential(copy.deepcopy(theirs))
     accelerate(model)
     ours: Any = model[0]
@@ -89,7 +108,8 @@ def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
         named["edge_weight"] = 0.5 + case.normal(nb.num_edges).abs()
     elif (with_edges and hasattr(ours, "edge_dim")) or name == "GINEConv":
         named["edge_attr"] = case.normal(nb.num_edges, _EDGE)
-    grad = case.normal(nodes, _OUT * (getattr(ours, "heads", None) or 1))
+    joined = _HEADS if getattr(ours, "concat", False) else 1
+    grad = case.normal(nodes, _OUT * joined)
     expected = _answer(theirs, grad, x, edge_index, named, torch.float64)
     off = _off(_answer(ours, grad, x, edge_index, named, torch.float32), expected)
     line.trials += 1
@@ -104,7 +124,7 @@ def _beside_pyg(line: Line, name: str, case: Case, number: int) -> None:
     else:
         worst = max(float(line.figures.get("largest error", 0)), off)
         line.figures["largest error"] = f"{worst:.1e}"
-    if number % 20 == 0:
+    if number % 20 == 0 and _size(expected):
         with torch.no_grad():
             for parameter in ours.parameters():
                 parameter.mul_(1.001)
@@ -121,8 +141,12 @@ def _answer(
     return with_gradients(out, given | dict(layer.named_parameters()), grad.to(dtype))
 
 
+def _size(tensors: Tensors) -> float:
+    return max(float(t.abs().max()) for t in tensors.values() if t.numel())
+
+
 def _off(found: Tensors, expected: Tensors) -> float:
-    size = max(float(t.abs().max()) for t in expected.values() if t.numel())
+    size = _size(expected) or 1.0
     off = (
         float((found[name].double() - t).abs().max()) for name, t in expected.items() if t.numel()
     )
