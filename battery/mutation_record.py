@@ -49,10 +49,13 @@ def verdict_of(one: Found) -> tuple[str, str]:
 
 
 def write() -> None:
-    """Every sample's counts, and its survivors with their judgments."""
-    out: dict[str, Any] = {"samples": [], "survivors": []}
-    for file in sorted(RUNS.glob("seed-*.jsonl")):
-        seed, every = int(file.stem.partition("-")[2]), read(file)
+    """Every sample's counts, and its survivors with their judgments; others stay."""
+    files = {int(file.stem.partition("-")[2]): file for file in sorted(RUNS.glob("seed-*.jsonl"))}
+    out: dict[str, Any] = {
+        what: [one for one in kept if one["seed"] not in files] for what, kept in _kept().items()
+    }
+    for seed, file in files.items():
+        every = read(file)
         for compiled in (False, True):
             found = [one for one in every if one["compiled"] is compiled]
             if not found:

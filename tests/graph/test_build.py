@@ -177,3 +177,10 @@ def test_what_a_union_has_decides_whether_ids_of_32_bits_stay() -> None:
     assert beyond.num_src == most + 2
     assert beyond.indices.tolist() == [0, most - 8, most - 7, most + 1]
     assert beyond.indptr.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_nodes_and_edges_of_a_whole_union_have_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr("graphtheory.graph.build.fit_int32", lambda *n: asked.append(n) or True)
+    union([bipartite([3], [2]), bipartite([1], [4]), bipartite([2], [5])])
+    assert asked == [(11, 20, 6)]  # senders, edges, receivers

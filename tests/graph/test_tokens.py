@@ -55,6 +55,8 @@ def test_wrong_input_is_refused() -> None:
         tokens.features(torch.zeros(4, 2), torch.zeros(2))
     with pytest.raises(ValueError, match=r"distance: shape \(3,\), expected \[13\]"):
         tokens.distance(torch.zeros(3, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"distance: shape \(14,\), expected \[13\]"):
+        tokens.distance(torch.zeros(14, dtype=torch.uint8))
     with pytest.raises(ValueError, match="bias: 3 rows, expected 13"):
         tokens.bias(torch.zeros(3, 2))
     with pytest.raises(ValueError, match="sizes: got"):
