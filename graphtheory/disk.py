@@ -41,6 +41,23 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
         draft.unlink(missing_ok=True)
 
 
+def name_file(path: Path, name: Path) -> None:
+    """Give the file a second name beside it, in the place of what had that name, in one step.
+
+    Where a disk has no links, the second name is of a copy.
+    """
+    draft = name.with_name(f".{name.name}.{os.getpid()}.draft")
+    try:
+        try:
+            os.link(path, draft)
+        except OSError:
+            shutil.copyfile(path, draft)
+        draft.replace(name)
+        _sweep(name)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _sync_folder(folder: Path) -> None:
     if os.name != "posix":  # a folder cannot be opened elsewhere
         return

@@ -16,7 +16,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
-from graphtheory.disk import replace_file
+from graphtheory.disk import name_file, replace_file
 from graphtheory.train.checkpoint import (
     CheckpointError,
     first_difference,
@@ -114,17 +114,6 @@ class RunFolder:
                 f"{self.last.name} to go on from there"
             ) from None
 
-    def keep_previous(self) -> None:
-        """Let `previous.ckpt` name what is the last checkpoint, which is about to be replaced."""
-        if self.last.exists():
-            draft = self.path / f".{self.previous.name}.{os.getpid()}.draft"
-            draft.unlink(missing_ok=True)
-            try:
-                os.link(self.last, draft)
-            except OSError:  # a disk without links
-                shutil.copyfile(self.last, draft)
-            draft.replace(self.previous)
-
     def rewrite_log(self, history: list[EpochRow]) -> None:
         """The log of these epochs and no others."""
         lines = [",".join(self.columns) + "\n", *map(self.line, history)]
@@ -157,7 +146,8 @@ class Keep(Callback):
         row = self.watch.history[-1]
         if row is self.watch.best:
             trainer.save_checkpoint(self.folder.best)
-        self.folder.keep_previous()
+        if self.folder.last.exists():
+            name_file(self.folder.last, self.folder.previous)
         trainer.save_checkpoint(self.folder.last)
         with self.folder.log.open("a", newline="") as file:
             file.write(self.folder.line(row))
