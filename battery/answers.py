@@ -261,15 +261,9 @@ def faulty_pieces(share: float, seed: int) -> list[Line]:
             line.trials += count
             line.broken += _broken_by_numba(operation, count, seed)
             for name, (module, attribute, instead) in PIECES.items():
-                called: list[None] = []
-
-                def spy(*args: Any, instead: Any = instead, called: Any = called) -> Any:
-                    called.append(None)
-                    return instead(*args)
-
-                with mock.patch.object(module, attribute, spy):
+                with mock.patch.object(module, attribute, side_effect=instead) as planted:
                     broken = _broken_by_numba(operation, count, seed)
-                if called:
+                if planted.called:
                     line.planted += 1
                     line.caught += bool(broken)
                     if not broken:

@@ -20,7 +20,7 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
     Raises:
         OSError: With path, bytes needed and bytes free; the old file is intact.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = _draft_of(path)
     try:
         with draft.open("wb") as file:
             file.write(content)
@@ -46,7 +46,7 @@ def name_file(path: Path, name: Path) -> None:
 
     Where a disk has no links, the second name is of a copy.
     """
-    draft = name.with_name(f".{name.name}.{os.getpid()}.draft")
+    draft = _draft_of(name)
     try:
         try:
             os.link(path, draft)
@@ -56,6 +56,10 @@ def name_file(path: Path, name: Path) -> None:
         _sweep(name)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.draft")
 
 
 def _sync_folder(folder: Path) -> None:

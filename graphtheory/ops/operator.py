@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+_TRANSFORMS = torch._C._functorch.TransformType
 _BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 
 
@@ -56,10 +57,14 @@ class Operator:
             NotImplementedError: For forward-mode derivatives, whose tangents would be lost, and for
                 batches of gradients outside `torch.func`.
         """
-        if not torch.compiler.is_compiling():
-            _check_transforms(self.op._qualname, args)
+        if torch.compiler.is_compiling():
+            return self.op(*args)
+        transform = _innermost_transform()
+        _check_derivatives(self.op._qualname, transform, args)
+        if transform is not None:  # a gradient takes no op of torch's
+            return (self._transformed if transform == _TRANSFORMS.Grad else self.op)(*args)
         if _traced(args):
-            return (self._transformed if _differentiated() else self.op)(*args)
+            return self.op(*args)
         if not _needs_grad(args):
             return self._function(*args)
         if torch.is_grad_enabled():
@@ -72,20 +77,26 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     return lambda function: Operator(name, function)
 
 
-def _check_transforms(name: str, args: tuple[Any, ...]) -> None:
+def _innermost_transform() -> Any:
+    """Of torch.func; None outside."""
+    found = torch._C._functorch.peek_interpreter_stack()
+    return None if found is None else found.key()
+
+
+def _check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
     """Refuse forward-mode derivatives, and batches of gradients outside `torch.func`."""
     if torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS):
         raise NotImplementedError(
             f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
             "torch.autograd.functional); torch.func.jacrev works"
         )
-    found = torch._C._functorch.peek_interpreter_stack()
-    if found is not None:
-        if found.key() == torch._C._functorch.TransformType.Jvp:
-            _refuse_tangents(name)
-    elif forward_ad._current_level >= 0 and any(
-        isinstance(a, Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args
-    ):
+    if transform is not None:
+        tangents = transform == _TRANSFORMS.Jvp
+    else:
+        tangents = forward_ad._current_level >= 0 and any(
+            isinstance(a, Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args
+        )
+    if tangents:
         _refuse_tangents(name)
 
 
@@ -97,25 +108,12 @@ def _refuse_tangents(name: str) -> NoReturn:
 
 
 def _traced(args: tuple[Any, ...]) -> bool:
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._is_tracing()
-    ):
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
         if isinstance(a, Tensor) and type(a) not in _PLAIN:
             return True
     return False
-
-
-def _differentiated() -> bool:
-    """Whether the innermost transform of torch.func is a gradient, which takes no op of torch's."""
-    if torch.compiler.is_compiling():
-        return False
-    found = torch._C._functorch.peek_interpreter_stack()
-    return found is not None and found.key() == torch._C._functorch.TransformType.Grad
 
 
 def _entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
