@@ -10,13 +10,14 @@ from typing import Annotated
 import torch
 import tyro
 
-from battery.answers import faulty_pieces, half_precision, planted_faults, right_answers
+from battery.answers import faulty_pieces, planted_faults, right_answers
 from battery.bad_input import bad_input
 from battery.bits import bits
 from battery.damage import damage
 from battery.derivatives import derivatives
 from battery.faults import faults
 from battery.fuzz import fuzz
+from battery.half import half_precision
 from battery.hostile import hostile
 from battery.kills import kills
 from battery.layers import against_pyg, laws

@@ -42,6 +42,17 @@ class Case:
         src, dst = (side.numpy().astype(np.int64) for side in nb.edge_index())
         return cls(kind, nb, Edges(src, dst, nb.num_src, nb.num_dst), rng)
 
+    @classmethod
+    def of_large_degree(cls, number: int, seed: int = 0) -> Case:
+        """Case `number` of those with up to 86,000 edges to one of three receivers."""
+        rng = np.random.default_rng([seed, number])
+        degree = int(rng.integers(65_505, 86_000))
+        src, dst = rng.integers(0, 500, degree), np.full(degree, 1)
+        nb = Neighborhood.from_edge_index(
+            torch.from_numpy(np.stack([src, dst])), num_src=500, num_dst=3
+        )
+        return cls("large degree", nb, Edges(src, dst, 500, 3), rng)
+
     def normal(self, *shape: int) -> Tensor:
         """Normal numbers in float32, often with strides that are not those of a fresh tensor."""
         layout = self.rng.integers(4)

@@ -8,6 +8,7 @@ from torch import Tensor
 from battery.answers import attention, nodes
 from battery.draw import Case
 from battery.line import Line, timed
+from battery.pieces import computed_as
 
 CASES = 1_000
 
@@ -22,7 +23,8 @@ def locality(share: float, seed: int) -> list[Line]:
         line = Line("answers", promise, control)
         with timed(line):
             for number in range(round(share * CASES)):
-                _poison(line, Case.draw(number, seed), bad, near, number)
+                with computed_as(number):
+                    _poison(line, Case.draw(number, seed), bad, near, number)
         lines.append(line)
     return lines
 

@@ -30,6 +30,11 @@ def computed_as(number: int) -> Iterator[None]:
         yield
 
 
+def in_one_chunk(number: int) -> bool:
+    """Whether `computed_as(number)` leaves a small graph whole."""
+    return not REGIMES[number % len(REGIMES)]
+
+
 def _by_threads(chunks: Callable[[int, int], int], num_rows: int, num_edges: int) -> int:
     found = chunks(num_rows, num_edges)
     return found if torch.get_num_threads() == 1 else max(1, found // 2)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from battery.answers import OPERATIONS, faulty_pieces, half_precision, planted_faults, right_answers
+from battery.answers import OPERATIONS, faulty_pieces, planted_faults, right_answers
 from battery.bad_input import bad_input, complaint
 from battery.bits import loader_workers, threads
 from battery.damage import FORMATS, _of_format, damage
 from battery.derivatives import long_offsets, registration
 from battery.faults import workers
 from battery.fuzz import fuzz, verdict
+from battery.half import half_precision
 from battery.hostile import hostile
 from battery.layers import against_pyg, laws
 from battery.line import Line
