@@ -3,8 +3,8 @@
 Mutants are drawn at random and put into a copy of the tree, one at a time. Tests run until one
 fails or `_SECONDS` of processor time are over: those that run the changed line, of the module's own
 test file and the fastest before the others, then those that run its function, then all their cases.
-Of what numba compiles no line is traced: there the tests are those that run the nearest Python
-callers, and machine code of every module above the changed one is made anew.
+Of what numba compiles no line is traced: there the tests are those that run Python callers, the
+nearest first, and machine code of every module above the changed one is made anew.
 """
 
 from __future__ import annotations
@@ -206,12 +206,11 @@ def tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
 
 
 def _tests_of(root: Path, mutant: Mutant, known: Known) -> list[str]:
+    out: list[str] = []
     if mutant.compiled:
         for level in [{mutant.file}, *levels_above(root, mutant.file)]:
-            if found := {t for file in level for t in known.of_file(file)}:
-                return known.in_order(found)
-        return []
-    out: list[str] = []
+            out += known.in_order({t for file in level for t in known.of_file(file)} - {*out})
+        return out
     for first, last in _places(root, mutant):
         out += known.in_order(known.of_lines(mutant.file, first, last) - {*out})
     return out or known.in_order(known.of_file(mutant.file))
@@ -326,7 +325,7 @@ def _stages(
     if few == 0:
         return []
     cases = list(dict.fromkeys(name.partition("[")[0] for name in [*tests, *beside]))
-    return [(tests[:few], [], 60.0), (tests[few:], cases, _SECONDS * (2 if compiled else 1))]
+    return [(tests[:few], [], 60.0), (tests[few:], cases, _SECONDS * (4 if compiled else 1))]
 
 
 def _with_an_error(root: Path, mutant: Mutant) -> str | None:
