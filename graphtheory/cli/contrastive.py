@@ -95,4 +95,6 @@ def _report(
         page = contrastive_page(recipe, found, found["history"], seed, screen.command)
         page.save(out / "report.html")
     screen.result({"folder": out, **kept})
-    screen.say(f"Written to {out}: report.html, last.ckpt, history.csv, result.json.")
+    screen.say(
+        f"Written to {out}: report.html, last.ckpt, previous.ckpt, history.csv, result.json."
+    )

@@ -41,10 +41,11 @@ class Train(Command):
     PyG data (--data FILE). The options of a model for graphs are those that a search chose for this
     data set, else defaults; all models for images share the recipe of their data set. Every epoch
     leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
-    with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt,
-    best.ckpt, history.csv, result.json and report.html; of images also predictions.csv, and
-    pictures/ of what the model makes of the first test image. With --explorer, on graphs, also
-    explorer.html: click a node and see whom it attends to, by layer and head.
+    with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt and the
+    one before it, previous.ckpt, best.ckpt, history.csv, result.json and report.html; of images
+    also predictions.csv, and pictures/ of what the model makes of the first test image. With
+    --explorer, on graphs, also explorer.html: click a node and see whom it attends to, by layer
+    and head.
 
     Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
           graphtheory train --dataset karate --model gat --explorer
@@ -230,5 +231,6 @@ class Train(Command):
         )
         more = f", {EXPLORER}" if self.explorer else ""
         screen.say(
-            f"Written to {out}: report.html{more}, last.ckpt, best.ckpt, history.csv, result.json."
+            f"Written to {out}: report.html{more}, last.ckpt, previous.ckpt, best.ckpt, "
+            "history.csv, result.json."
         )

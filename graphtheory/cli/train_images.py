@@ -81,8 +81,8 @@ def train_on_images(screen: Screen, command: Train) -> None:
     )
     more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
     screen.say(
-        f"Written to {out}: report.html, last.ckpt, best.ckpt, history.csv, result.json, "
-        f"predictions.csv{more}."
+        f"Written to {out}: report.html, last.ckpt, previous.ckpt, best.ckpt, history.csv, "
+        f"result.json, predictions.csv{more}."
     )
 
 
