@@ -17,16 +17,24 @@ from graphtheory.papers.pivot import groups
 from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.data import TokenPatterns
 from graphtheory.papers.shallow_vit.figures import TOGETHER, Case
-from graphtheory.papers.shallow_vit.training import ATTENTION, NOISE, RANDOM, RELEVANT, Learner
+from graphtheory.papers.shallow_vit.training import (
+    ATTENTION,
+    LEARNED,
+    NOISE,
+    NONE,
+    RANDOM,
+    RELEVANT,
+    Learner,
+)
 from graphtheory.report.table import Table
 
 
 @dataclass(frozen=True)
 class Sparsified(Grid):
-    """Every rule on the same trials."""
+    """Every rule that removes tokens on the same trials."""
 
     case: Case  # what learns
-    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION))  # sparsifiers
+    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION, LEARNED))
     kept: tuple[int, ...] = axis("kept", (50, 45, 40, 35, 30))  # tokens that stay, S
     labels: int = 80  # N
     seeds: int = 20
@@ -40,11 +48,15 @@ def losses(grid: Sparsified, rule: str, kept: int) -> list[Measured]:
     rows = []
     for start in range(grid.first, grid.first + grid.seeds, TOGETHER):
         seeds = range(start, min(start + TOGETHER, grid.first + grid.seeds))
+        by = NONE if rule == LEARNED else rule
         trials = [
-            tokens.draw(data, grid.labels, seed_of(seed, grid.labels, 0), kept, rule)
+            tokens.draw(data, grid.labels, seed_of(seed, grid.labels, 0), kept, by)
             for seed in seeds
         ]
         model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
+        if rule == LEARNED:  # and learned once more, from the same start
+            trials = tokens.most_attended(model, trials, kept)
+            model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
         tests = tokens.evaluate(model, trials)
         rows += [
             {"rule": rule, "kept": kept, "seed": seed}

@@ -22,8 +22,9 @@ from graphtheory.patterns.draw import derive
 
 VIT, CNN = "ViT", "CNN"
 TESTED = 200  # fresh sets of each trial
-NONE, RANDOM, RELEVANT, NOISE, ATTENTION = (
+NONE, RANDOM, RELEVANT, NOISE, ATTENTION, LEARNED = (
     "all tokens", "at random", "label-irrelevant first", "noisiest first", "least attended first",
+    "least attended first, trained",
 )  # fmt: skip
 
 
@@ -100,7 +101,7 @@ def draw(
     """The trial of one seed, of whose sets `kept` tokens are left by a sparsifier.
 
     "least attended first" asks the network at its start, which is that of no error: attention is
-    then on tokens of the same pattern.
+    then on tokens of the same pattern. Trained networks are asked by `most_attended`.
     """
     generator = Generator().manual_seed(derive(seed))
     mu = data.patterns(generator)
@@ -122,8 +123,32 @@ def sparsified(sets: Sets, kept: int, by: str, mu: Tensor, generator: Generator)
     rules: dict[str, Score] = {
         RANDOM: Random(), RELEVANT: Oracle(), NOISE: Clean(mu), ATTENTION: Attended(),
     }  # fmt: skip
-    found = Keep(kept, rules[by])(
-        sets.x, _received(sets.x, mu), score=sets.relevant.float(), prefix=0, generator=generator
+    return _keep(sets, kept, rules[by], _received(sets.x, mu), generator)
+
+
+@torch.no_grad()
+def most_attended(model: ShallowAttention, trials: Sequence[Trial], kept: int) -> list[Trial]:
+    """The trials with those tokens of each set that its own network attends to most.
+
+    A token's attention is the sum over the queries of its set.
+    """
+    found = []
+    for index, trial in enumerate(trials):
+        sets = []
+        for one in (trial.train, trial.test):
+            vit = ShallowViT(model.trial(index), one.place.flatten())
+            weights, _, _ = vit.attention(one.x.flatten(0, 1), one.rows())
+            size = one.place.size(1)
+            sets.append(_keep(one, kept, Attended(), weights.view(-1, size, size).sum(1)))
+        found.append(Trial(trial.mu, *sets))
+    return found
+
+
+def _keep(
+    sets: Sets, kept: int, rule: Score, received: Tensor, generator: Generator | None = None
+) -> Sets:
+    found = Keep(kept, rule)(
+        sets.x, received, score=sets.relevant.float(), prefix=0, generator=generator
     )
     stays = found.slot >= 0
     shape = (len(sets.y), kept)

@@ -25,6 +25,20 @@ def test_each_rule_removes_what_it_says() -> None:
     assert noise[tokens.NOISE] < 0.1 < noise[tokens.RANDOM]
 
 
+def test_a_trained_network_keeps_what_it_attends_to_most() -> None:
+    trials = [tokens.draw(DATA, 30, seed) for seed in range(2)]
+    model, _ = tokens.run(LEARNER, trials, 12, 0)
+    for index, (whole, some) in enumerate(
+        zip(trials, tokens.most_attended(model, trials, 6), strict=True)
+    ):
+        one, alone = whole.test, model.trial(index)
+        query, key = one.x @ alone.W_Q[0].t(), one.x @ alone.W_K[0].t()
+        received = (query @ key.transpose(1, 2)).softmax(2).sum(1)
+        expected = received.topk(6).indices.sort().values
+        assert torch.equal(some.test.place, expected)
+        assert some.train.x.shape == (30, 6, 10)
+
+
 def test_tokens_keep_their_places() -> None:
     whole = tokens.draw(DATA, 5, 0).train
     some = tokens.draw(DATA, 5, 0, 6, tokens.RELEVANT).train
