@@ -99,8 +99,16 @@ def image_trial(
     return with_options(trial, given)
 
 
-def prepare(trial: ImageTrial, images: ImageSet, seed: int) -> tuple[ImageTask, ImageData]:
-    """The task and its data; weights, order and validation images follow from `seed`."""
+def prepare(
+    trial: ImageTrial,
+    images: ImageSet,
+    seed: int,
+    build: Callable[[image_zoo.ImageKind], nn.Module] | None = None,
+) -> tuple[ImageTask, ImageData]:
+    """The task and its data; weights, order and validation images follow from `seed`.
+
+    `build` makes the network; None is the trial's own.
+    """
     pixels, y = images.training()
     train, val = images.split(y, seed)
     classes = dict(images.info.counts)["classes"]
@@ -112,7 +120,7 @@ def prepare(trial: ImageTrial, images: ImageSet, seed: int) -> tuple[ImageTask, 
     )
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = image_zoo.build(trial.model, kind)
+        model = build(kind) if build else image_zoo.build(trial.model, kind)
     task = ImageTask(model, num_classes=classes, statistics=data.statistics(), recipe=trial.recipe)
     return task, data
 

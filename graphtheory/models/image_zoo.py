@@ -200,12 +200,12 @@ def build(name: str, kind: ImageKind) -> nn.Module:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
     model = _BUILDERS[name](kind)
     if name not in ("vig", "cnn"):  # convolutions with batch norm begin as torch has it
-        _begin(model)
+        begin(model)
     return model
 
 
 @torch.no_grad()
-def _begin(model: nn.Module) -> None:
+def begin(model: nn.Module) -> None:
     """Weights by width; positions that differ as much as patches, or they are seen as a bag."""
     init_for_small(model)
     for part in model.modules():
