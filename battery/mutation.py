@@ -35,7 +35,7 @@ LEAST_KILLED = 0.9
 _FIRST, _SECONDS = 4.0, 30.0  # of tests: those that are tried first, and all
 _CONTROLS = 10  # mutants for each control
 TESTS = (
-    "tests/graph", "tests/structure", "tests/ops", "tests/conformance", *ROOMS,
+    "tests/graph", "tests/structure", "tests/ops", "tests/conformance", "tests/patterns", *ROOMS,
 )  # fmt: skip
 _UNMUTATED, _ERROR = "unmutated", "an error"
 

@@ -157,6 +157,13 @@ def test_side_by_side_weights_and_distances_are_kept() -> None:
         union([])
 
 
+def test_the_union_of_one_graph_is_that_graph() -> None:
+    one = Neighborhood(torch.tensor([0, 1, 1]), torch.tensor([2]), 3)
+    found = union([one])
+    assert found.indptr.tolist() == [0, 1, 1] and found.indices.tolist() == [2]
+    assert (found.num_src, found.num_dst) == (3, 2)
+
+
 def test_ids_of_32_bits_grow_where_a_union_has_more_nodes() -> None:
     last = 2**30
     one = Neighborhood(torch.tensor([0, 1]), torch.tensor([last]).int(), last + 1)

@@ -290,6 +290,8 @@ def test_it_shows_its_size(nb: Neighborhood) -> None:
         ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
         ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
         ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
+        ((EDGES.T[:, :1],), {}, ValueError, r"shape \(5, 1\), expected \[2, num_edges\]$"),
+        ((EDGES.T.repeat(1, 2),), {}, ValueError, r"shape \(5, 4\), expected \[2, num_edges\]$"),
         ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
         ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
         ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),

@@ -1,8 +1,10 @@
 """Weights that are kept for the backward pass and weights that it computes again."""
 
+from collections.abc import Callable
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.backends.cpu import launch, primitives, regimes, run
-from graphtheory.ops.backends.cpu.attention import calls
+from graphtheory.ops.backends.cpu.attention import calls, tiles, tiles_backward
+from graphtheory.ops.backends.cpu.counters import turns
+from graphtheory.ops.backends.cpu.launch import _compiled
 
 NODES, HUB, EDGES, HEADS, DIM = 900, 2500, 7000, 3, 5
 
@@ -229,3 +233,28 @@ def test_imported_while_torch_traces_it_is_the_same(
             monkeypatch.setattr(module, name, thing)
     found = calls.attention(*given, None, None, None, 0.5, 0.0, None)
     torch.testing.assert_close(found, wanted)
+
+
+ROWS, CARRIED = (3, 2, 4), (5, 2, 4)  # [N, H, D] of rows and of what chunks carry
+MERGES = [
+    (tiles.merge_rows, (ROWS, (3, 2, 2), (5, 2, 2), CARRIED)),
+    (
+        tiles_backward.merge_queries,
+        (ROWS, ROWS, (3, 3, 2), (5, 2, 2), (), CARRIED, (5, 3, 2), ROWS),
+    ),
+]
+
+
+@pytest.mark.parametrize(("loop", "shapes"), MERGES)
+def test_a_row_that_ends_in_the_last_chunk_is_merged_within_the_arrays(
+    loop: Callable[..., None], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    given = [1 + rng.random(shape) if shape else 0.5 for shape in shapes]
+    python, machine = ([np.copy(one) if np.ndim(one) else one for one in given] for _ in range(2))
+    carried = np.array([-1, 1, 1])
+    loop(turns(), 3, carried, *python)  # an index beyond an array is an error in Python alone
+    _compiled(loop)(turns(), 3, carried, *machine)
+    assert not np.array_equal(python[-1], given[-1])
+    for ours, theirs in zip(python, machine, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-12)
