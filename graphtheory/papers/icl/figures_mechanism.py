@@ -200,15 +200,22 @@ def _picture(grid: Dynamics, measured: Measurements, title: str) -> Any:
 
 
 _OF_QUERIES, _OF_KEYS = (partial(lies_along_its_pattern, part) for part in ("query", "key"))
-FIGURES = (
-    Figure(
-        "fig-6-2", "keys, queries, attention and neurons of an in-context learner",
-        Dynamics(
-            (replace(LEARNER, steps=400),),
-            (PromptTest(0.8, 20), PromptTest(0.8, 20, LARGEST_SUM)),
-        ),
-        looks, _show,
+
+
+def _figure(name: str, summary: str, steps: int, every: int) -> Figure:
+    grid = Dynamics(
+        (replace(LEARNER, steps=steps),),
+        (PromptTest(0.8, 20), PromptTest(0.8, 20, LARGEST_SUM)),
+        every=every,
+    )
+    return Figure(
+        name, summary, grid, looks, _show,
         (attends_to_its_pattern, _OF_QUERIES, _OF_KEYS, neurons_read_patterns),
-        _picture, partial(quick, every=50, prompts=200),
-    ),
-)  # fmt: skip
+        _picture, partial(quick, every=5 * every, prompts=200),
+    )  # fmt: skip
+
+
+FIGURES = (
+    _figure("fig-6-2", "keys, queries, attention and neurons of an in-context learner", 400, 10),
+    _figure("fig-6-2-long", "the same for ten times as many steps", 4000, 100),
+)
