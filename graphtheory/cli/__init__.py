@@ -1,5 +1,5 @@
 """The command line, `graphtheory`: a module for each command, and what they share."""
 
-from graphtheory.cli.main import main
+from graphtheory.cli.main import main, script
 
-__all__ = ["main"]
+__all__ = ["main", "script"]

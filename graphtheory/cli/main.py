@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
@@ -59,6 +60,14 @@ _COMMANDS: dict[str, type[Command]] = {
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
 
 WRONG_INPUT, INTERRUPTED, FAILED = 2, 130, 1
+
+
+def script() -> None:
+    """`main` as a process: a second Ctrl-C, while that ends, is no error of what is taken down."""
+    code = main()
+    if code == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -103,17 +103,21 @@ def refusing(*kinds: type[Exception]) -> Iterator[None]:
 
 
 # Arguments of the library, and the options that give them.
-_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
-    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
-}
+_OPTIONS = {
+    "name": "--dataset",
+    "options": "--set",
+    "p_star": "--p-star",
+    "out_dir": "--out",
+} | {argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")}
 
 
 def said(error: Exception) -> str:
     """An error as the one line that its user sees; arguments have the names of their options."""
+    text = str(error)
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{where}"
-    argument, colon, rest = str(error).partition(": ")
+        text = f"{error.strerror}{where}"
+    argument, colon, rest = text.partition(": ")
     return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
 
 

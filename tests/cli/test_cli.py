@@ -21,10 +21,10 @@ from torch_geometric.data import Data
 
 from graphtheory.bench import problem
 from graphtheory.bench.rows import FIELDS
-from graphtheory.cli import main
+from graphtheory.cli import main, script
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.main import _COMMANDS
-from graphtheory.cli.show import Output
+from graphtheory.cli.show import Output, said
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.models import image_zoo, zoo
@@ -927,3 +927,23 @@ def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
     )
     os.close(here)
     assert done.stderr == ""
+
+
+def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.cli.main"], "main", lambda: 130)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            script()
+        assert ended.value.code == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_folder_in_use_is_told_by_the_option() -> None:
+    error = OSError(11, "out_dir: another run is using it", "runs/a")
+    assert said(error) == "--out: another run is using it: runs/a"
+    assert said(OSError(2, "No such file", "a")) == "No such file: a"
