@@ -46,7 +46,8 @@ def gallery() -> str:
     seconds = quick_seconds()
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
-        out += [f"- Claim: {claim}. Found: {found}" for claim, found in said.get(short(name), [])]
+        told = said.get(name) or said.get(short(name), [])
+        out += [f"- Claim: {claim}. Found: {found}" for claim, found in told]
         out.append(f"```text\n{command(figure)}\n```")
         out.append(runs(figure, seconds.get(name)))
         out += [
