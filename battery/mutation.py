@@ -37,7 +37,7 @@ _CONTROLS = 10  # mutants for each control
 TESTS = (
     "tests/graph", "tests/structure", "tests/ops", "tests/conformance", "tests/patterns", *ROOMS,
 )  # fmt: skip
-_UNMUTATED, _ERROR = "unmutated", "an error"
+TRACED = (*ROOMS, "graphtheory/patterns")  # where callers of compiled code lie
 
 
 class Tree:
@@ -146,7 +146,7 @@ def look(tree: Tree) -> Known:
     """Run every test once; what is known from an earlier run of the same files is read."""
     known, files = Known(), test_files()
     looks = tree.tree / "battery" / "mutation_tests.py"
-    source = digest([looks, *(tree.tree / name for name in modules(tree.tree))])
+    source = str(TRACED) + digest([looks, *(tree.tree / name for name in modules(tree.tree))])
     for at, name in enumerate(files):
         helpers = sorted((tree.tree / name).parent.glob("*.py")) if "tests/" in name else []
         helpers = [p for p in helpers if not p.name.startswith("test_")]
@@ -154,7 +154,7 @@ def look(tree: Tree) -> Known:
         key = digest([tree.tree / name, *helpers]) + source
         found = json.loads(kept.read_text()) if kept.exists() else {}
         if found.get("key") != key:
-            job = tree.job(files=[name], seconds=1000.0, traced=[*ROOMS])
+            job = tree.job(files=[name], seconds=1000.0, traced=[*TRACED])
             found = tree.run(job, collected=True)
             if "lines" not in found:
                 raise RuntimeError(f"{name}: {found}")
