@@ -32,7 +32,7 @@ def table() -> str:
     order = list(dict.fromkeys(line["part"] for line in lines))
     for line in sorted(lines, key=lambda line: order.index(line["part"])):
         broken, trials = len(line["broken"]), line["trials"]
-        bound = "" if broken else f"{300 / max(trials, 3):.2g} %"
+        bound = "" if broken else f"{300 / max(trials, 3):.2g} %".replace("1e+02", "100")
         figures = [f"share {line['share']:g}"] if line["share"] != 1 else []
         figures += [f"{name} {value}" for name, value in line["figures"].items()]
         cells = (

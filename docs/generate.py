@@ -47,7 +47,7 @@ def gallery() -> str:
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         told = said.get(name) or said.get(short(name), [])
-        out += [f"- Claim: {claim}. Found: {found}" for claim, found in told]
+        out += [f"- Claim: {claim}. Outcome: {found}" for claim, found in told]
         out.append(f"```text\n{command(figure)}\n```")
         out.append(runs(figure, seconds.get(name)))
         out += [

@@ -36,7 +36,7 @@ def learn(asked: Train, screen: Screen) -> None:
     recipe = _recipe(asked)
     named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")
-    refuse_earlier(out, asked.resume)
+    refuse_earlier(screen, out, asked.resume)
     with (
         screen.working(f"reading {recipe.dataset}"),
         refusing(ValueError, TypeError, OSError, ImportError),

@@ -47,7 +47,7 @@ class Diagnose(Command):
 
     needs = ("graphtheory.report",)
 
-    dataset: str = "Cora"
+    dataset: str = "core-distance"
     """Name of a graph; `graphtheory datasets` lists them."""
     root: Folder = None
     """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""

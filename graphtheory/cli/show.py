@@ -103,12 +103,9 @@ def refusing(*kinds: type[Exception]) -> Iterator[None]:
 
 
 # Arguments of the library, and the options that give them.
-_OPTIONS = {
-    "name": "--dataset",
-    "options": "--set",
-    "p_star": "--p-star",
-    "out_dir": "--out",
-} | {argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")}
+_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
+    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
+}
 
 
 def said(error: Exception) -> str:
@@ -117,7 +114,7 @@ def said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
         text = f"{error.strerror}{where}"
-    argument, colon, rest = text.partition(": ")
+    argument, colon, rest = text.replace("out_dir", "--out").partition(": ")
     return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
 
 

@@ -166,7 +166,7 @@ class Train(Command):
                 nodes, measure = problem.num_nodes, problem.measure
         name, split = problem.name, problem.split
         out = self.out or Path(f"runs/train-{name}-{model}-{split}-{self.seed}")
-        refuse_earlier(out, self.resume)
+        refuse_earlier(screen, out, self.resume)
         if self.explorer:
             refuse_explorer(model, task, nodes)
         title = f"{model} on {name}, split {split}, seed {self.seed}"

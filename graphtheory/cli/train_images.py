@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 MANY = SMALL + 1  # nodes of a graph that computes on all cores, as images do
 
 
-def refuse_earlier(out: Path, resume: bool) -> None:
-    """Refuse a folder with a run that was not asked to go on.
+def refuse_earlier(screen: Screen, out: Path, resume: bool) -> None:
+    """Refuse a folder with a run that was not asked to go on; say where there is none to go on.
 
     Raises:
         RefusedError: It holds one.
     """
-    if not resume and (out / "last.ckpt").exists():
+    there = (out / "last.ckpt").exists()
+    if resume and not there:
+        screen.note(f"No checkpoint in {out}: from the first epoch.")
+    if there and not resume:
         raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
 
 
@@ -56,7 +59,7 @@ def train_on_images(screen: Screen, command: Train) -> None:
         by_hand = told_options(checked_options([trial], given), [trial])
         task, data = prepare(trial, images, command.seed)
     out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
-    refuse_earlier(out, command.resume)
+    refuse_earlier(screen, out, command.resume)
     screen.note(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
     screen.note(f"{trial.recipe}, batches of {trial.batch_size}")
     if by_hand:

@@ -187,7 +187,7 @@ def test_wrong_usage_is_2_and_names_what_is_known(
         (("train", "--dataset", "Cora"), "--root: Cora does not come with the package"),
         (("train", "--dataset", "Cora", "--root", "nowhere"), "--root: nowhere is not a folder"),
         (("train", "--dataset", "Cora", "--root", "."), "8 of 8 raw files are missing"),
-        (("diagnose", "--root", "."), "raw files are missing"),
+        (("diagnose", "--dataset", "Cora", "--root", "."), "raw files are missing"),
         (("diagnose", "--dataset", "mnist"), "--dataset: mnist holds images, expected one graph"),
         (
             ("diagnose", "--dataset", "ENZYMES", "--sampling", "ladies"),
@@ -947,3 +947,14 @@ def test_a_folder_in_use_is_told_by_the_option() -> None:
     error = OSError(11, "out_dir: another run is using it", "runs/a")
     assert said(error) == "--out: another run is using it: runs/a"
     assert said(OSError(2, "No such file", "a")) == "No such file: a"
+    assert said(OSError("out_dir cannot be written to")) == "--out cannot be written to"
+
+
+def test_resume_says_where_there_is_nothing_to_go_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
+    assert main(words) == 0
+    assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
+    assert main(words) == 0
+    assert "No checkpoint" not in capsys.readouterr().out
