@@ -24,7 +24,7 @@ from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
 from graphtheory.cli.doctor import Doctor
 from graphtheory.cli.reproduce import Reproduce
-from graphtheory.cli.show import Command, RefusedError, Screen, console, said
+from graphtheory.cli.show import Command, RefusedError, Screen, console, known, said
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.signals import exit_on_sigterm, insistent_signals
@@ -78,13 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         Wrong usage leaves through SystemExit(2), SIGTERM through SystemExit(143); a bug through its
         own exception.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if words == ["--version"]:
         print(f"graphtheory {version('graphtheory')}")
         return 0
     try:
         try:
             return _run(_parsed(words), words)
+        except RefusedError as refusal:
+            return Screen(console(), console(stderr=True), "").error(str(refusal), WRONG_INPUT)
         finally:
             sys.stdout.flush()  # not left to the end of the process, which nobody can catch
     except BrokenPipeError:  # the reader of the output went away, as `| head` does
@@ -103,8 +105,6 @@ def _run(command: Command, words: list[str]) -> int:
                 for name in command.needs:
                     import_module(name)
             command.run(screen)
-    except RefusedError as refusal:
-        return screen.error(str(refusal), WRONG_INPUT)
     except KeyboardInterrupt:
         return screen.error("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -115,8 +115,13 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _parsed(words: list[str]) -> Command:
-    """The command with its options; help and wrong usage leave through SystemExit."""
-    if words and words[0] in _COMMANDS:
+    """The command with its options; help and wrong options leave through SystemExit.
+
+    Raises:
+        RefusedError: There is no such command.
+    """
+    if not words[0].startswith("-"):
+        known("command", words[0], tuple(_COMMANDS))
         name = f"graphtheory {words[0]}"
         return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
     return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)

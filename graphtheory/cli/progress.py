@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 PATIENCE = 2.0  # seconds that nothing needs to be said
+_TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
 _SILENCE = 10.0  # least seconds between two lines within a step
 
 
@@ -130,7 +131,10 @@ class Steps:
         """The time that the other steps take, if they take as long as those until now."""
         if self.began is None or not self.first < done < self.total:
             return ""
-        each = (time.monotonic() - self.began) / (done - self.first)
+        spent = time.monotonic() - self.began
+        if done - self.first < _TELLS * self.total and spent < _LONG:
+            return ""  # mostly what is loaded and compiled once
+        each = spent / (done - self.first)
         left = each * (self.total - done)
         return f"  ({duration(left)} left)" if left > PATIENCE else ""
 

@@ -119,7 +119,6 @@ def test_defaults_are_those_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "bench"),
         (("bnech",), "bench"),
         (("bench", "--seds", "3"), "--seeds"),
         (("bench", "--seeds", "many"), "--seeds"),
@@ -958,3 +957,18 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
     assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
     assert main(words) == 0
     assert "No checkpoint" not in capsys.readouterr().out
+
+
+def test_a_command_that_there_is_none_of_is_told_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["trian"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("graphtheory: command: unknown name 'trian'; did you mean 'train'? ")
+
+
+def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code in (0, None)
+    assert "graphtheory bench" in capsys.readouterr().out

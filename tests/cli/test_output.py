@@ -110,6 +110,23 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(
     ]  # fmt: skip
 
 
+def test_the_first_of_many_epochs_tells_no_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with steps(in_a_file(capsys), "run") as tell:
+        tell.before("gt", 0, 20)
+        for epoch in (1, 2, 3):  # the first one compiles
+            now[0] += 25
+            tell.epoch(epoch, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "run 1/20  gt, epoch 1 of at most 100",
+        "run 1/20  gt, epoch 2 of at most 100",
+        "run 1/20  gt, epoch 3 of at most 100  (13 h 52 min left)",
+    ]
+
+
 def test_a_long_step_tells_of_its_epochs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
