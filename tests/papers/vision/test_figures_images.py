@@ -34,5 +34,6 @@ def test_a_run_tells_validation_of_every_epoch_and_repeats() -> None:
 
 def test_it_prints_and_draws(reproduced: Reproduced) -> None:
     figure = FIGURES[0]
-    verdict = reproduced(figure.id, lambda grid: replace(figure.quick(grid), epochs=1))
+    two = (Variant("1/2", 0.5), Variant("all"))
+    verdict = reproduced(figure.id, lambda grid: replace(grid, variants=two, seeds=2, epochs=1))
     assert "Half of the patches less all of them" in verdict
