@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from battery.answers import (
-    OPERATIONS,
-    Operation,
-    Tensors,
-    error,
-    found_by_all,
-    true_of,
-)
+from battery.answers import OPERATIONS, Operation, Tensors, error, found_by_all, true_of
 from battery.draw import Case
 from battery.line import Line, timed
 from battery.pieces import computed_as
@@ -64,7 +57,7 @@ def _try(line: Line, case: Case, operation: Operation, dtype: torch.dtype, numbe
                 f"case {number} ({case.kind}), {operation.name} by {backend}: {where} is off by "
                 f"{off / rounding:.1f} roundings, plain torch by {plain:.1f}"
             )
-    spoiled = _spoiled(answer, case)
+    spoiled = _spoiled(found["torch_csr"], case)
     if bool(spoiled["output"].any()):
         line.planted += 1
         line.caught += error(true, spoiled)[0] > allowed * rounding

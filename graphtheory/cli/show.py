@@ -114,7 +114,9 @@ def said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
         text = f"{error.strerror}{where}"
-    argument, colon, rest = text.replace("out_dir", "--out").partition(": ")
+    if text.startswith("out_dir"):
+        text = "--out" + text.removeprefix("out_dir")
+    argument, colon, rest = text.partition(": ")
     return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
 
 

@@ -945,7 +945,7 @@ def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
 def test_a_folder_in_use_is_told_by_the_option() -> None:
     error = OSError(11, "out_dir: another run is using it", "runs/a")
     assert said(error) == "--out: another run is using it: runs/a"
-    assert said(OSError(2, "No such file", "a")) == "No such file: a"
+    assert said(OSError(2, "No such file", "out_dir/a")) == "No such file: out_dir/a"
     assert said(OSError("out_dir cannot be written to")) == "--out cannot be written to"
 
 

@@ -94,11 +94,17 @@ def in_a_file(capsys: pytest.CaptureFixture[str]) -> Console:
     return Console(stderr=True, width=160)
 
 
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that progress reads, which a test moves on."""
+    found = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: found[0]))
+    return found
+
+
 def test_lines_in_a_file_say_how_long_the_rest_takes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with steps(in_a_file(capsys), "run") as tell:
         for done in range(4):  # two are known from earlier
             tell.before("gt", done + 2, 6)
@@ -111,10 +117,8 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(
 
 
 def test_the_first_of_many_epochs_tells_no_time(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with steps(in_a_file(capsys), "run") as tell:
         tell.before("gt", 0, 20)
         for epoch in (1, 2, 3):  # the first one compiles
@@ -128,10 +132,8 @@ def test_the_first_of_many_epochs_tells_no_time(
 
 
 def test_a_long_step_tells_of_its_epochs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with steps(in_a_file(capsys), "run") as tell:
         tell.before("gt", 0, 2)
         for epoch in range(1, 9):
@@ -151,11 +153,7 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
-def test_draws_tell_of_the_time_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+def test_draws_tell_of_the_time_left(capsys: pytest.CaptureFixture[str], now: list[float]) -> None:
     with steps(in_a_file(capsys), "ladies on Cora") as tell:
         tell.before("effective adjacency", 0, 1)
         for drawn in (1, 2):

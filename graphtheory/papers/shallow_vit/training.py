@@ -132,16 +132,15 @@ def most_attended(model: ShallowAttention, trials: Sequence[Trial], kept: int) -
 
     A token's attention is the sum over the queries of its set.
     """
-    found = []
-    for index, trial in enumerate(trials):
-        sets = []
-        for one in (trial.train, trial.test):
-            vit = ShallowViT(model.trial(index), one.place.flatten())
-            weights, _, _ = vit.attention(one.x.flatten(0, 1), one.rows())
+
+    def most(sets: Sequence[Sets]) -> Iterator[Sets]:
+        for vit, one, x in _each(model, sets):
+            weights, _, _ = vit.attention(x, one.rows())
             size = one.place.size(1)
-            sets.append(_keep(one, kept, Attended(), weights.view(-1, size, size).sum(1)))
-        found.append(Trial(trial.mu, *sets))
-    return found
+            yield _keep(one, kept, Attended(), weights.view(-1, size, size).sum(1))
+
+    train, test = most([t.train for t in trials]), most([t.test for t in trials])
+    return [Trial(t.mu, *of) for t, *of in zip(trials, train, test, strict=True)]
 
 
 def _keep(
@@ -202,13 +201,12 @@ def joined(sets: Sequence[Sets]) -> Sets:
     return Sets(*(torch.cat(of) for of in zip(*sets, strict=True)))
 
 
-def _tested(
-    model: ShallowAttention, trials: Sequence[Trial]
+def _each(
+    model: ShallowAttention, sets: Sequence[Sets]
 ) -> Iterator[tuple[ShallowViT, Sets, Tensor]]:
-    """Each trial's network, its test sets and their tokens [tokens, d]."""
-    for index, trial in enumerate(trials):
-        sets = trial.test
-        yield ShallowViT(model.trial(index), sets.place.flatten()), sets, sets.x.flatten(0, 1)
+    """Each trial's network, its sets and their tokens [tokens, d]."""
+    for index, one in enumerate(sets):
+        yield ShallowViT(model.trial(index), one.place.flatten()), one, one.x.flatten(0, 1)
 
 
 @torch.no_grad()
@@ -216,7 +214,7 @@ def evaluate(model: ShallowAttention, trials: Sequence[Trial]) -> list[Outcome]:
     """Of each trial's network on its test sets."""
     return [
         Outcome.of(sets.y * vit(x, sets.rows(), torch.arange(len(sets.y)))[0])
-        for vit, sets, x in _tested(model, trials)
+        for vit, sets, x in _each(model, [t.test for t in trials])
     ]
 
 
@@ -224,7 +222,7 @@ def evaluate(model: ShallowAttention, trials: Sequence[Trial]) -> list[Outcome]:
 def relevant_mass(model: ShallowAttention, trials: Sequence[Trial]) -> list[float]:
     """Attention on label-relevant tokens, left side of (2.15), averaged over tokens and sets."""
     found = []
-    for vit, sets, x in _tested(model, trials):
+    for vit, sets, x in _each(model, [t.test for t in trials]):
         weights, inside, ids = vit.attention(x, sets.rows())
         found.append(mass_on(weights, inside, sets.relevant.flatten()[ids][inside.indices]))
     return found

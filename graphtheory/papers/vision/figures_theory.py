@@ -143,8 +143,10 @@ class Recovered(Grid):
 
 
 def recovered(grid: Recovered, dim: int, off: float) -> list[Measured]:
-    r"""1 - cosine between estimates and centers before and after, for
-    :math:`\lambda = (\log d + \log K) / \Delta`."""  # noqa: D205, D209
+    r"""1 - cosine between estimates and centers before and after.
+
+    :math:`\lambda = (\log d + \log K) / \Delta`, as in the proof.
+    """
     rows = []
     for seed in range(grid.first, grid.first + grid.seeds):
         generator = Generator().manual_seed(derive(seed, dim))
@@ -176,10 +178,6 @@ def _curves(value: str, at: str, series: str, ylabel: str, xlabel: str) -> Any:
     return picture
 
 
-def _few(grid: Any, **fewer: Any) -> Any:
-    return replace(grid, seeds=4, **fewer)
-
-
 FIGURES = (
     Figure(
         "kvt-lemma-2", "error of k-NN attention on noisy tokens of clusters, over k",
@@ -194,7 +192,7 @@ FIGURES = (
                   read=over("k", "of the bound", "sigma = {sigma:g}")),
         ),
         _curves("error", "k", "sigma = {sigma:g}", "largest entry off", "tokens attended to, k"),
-        lambda grid: _few(grid, ks=grid.ks[::3]),
+        lambda grid: replace(grid, seeds=4, ks=grid.ks[::3]),
     ),
     Figure(
         "kvt-lemma-3", "keys that a top-k selection needs to have all relevant ones, over d",
@@ -204,7 +202,7 @@ FIGURES = (
         (Trend(what="the share of other keys", letter="d", claimed="falls",
                read=over("dim", "others", "{relevant} relevant keys")),),
         _curves("others", "dim", "{relevant} relevant keys", "share of other keys", "dimension d"),
-        lambda grid: _few(grid, dims=grid.dims[::3]),
+        lambda grid: replace(grid, seeds=4, dims=grid.dims[::3]),
     ),
     Figure(
         "stvit-theorem-1", "centers of clusters, recovered by one step of attention, over d",
@@ -218,6 +216,6 @@ FIGURES = (
                   claimed="does not rise", read=over("dim", "of the rate", "off by {off:g}")),
         ),
         _curves("after", "dim", "off by {off:g}", "1 - cosine after a step", "dimension d"),
-        lambda grid: _few(grid, dims=grid.dims[:3]),
+        lambda grid: replace(grid, seeds=4, dims=grid.dims[:3]),
     ),
 )  # fmt: skip

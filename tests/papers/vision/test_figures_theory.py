@@ -10,8 +10,6 @@ from graphtheory.papers.vision import figures_theory as theory
 from graphtheory.papers.vision.figures_theory import FIGURES, Clusters, Recovered, Relevant
 from tests.papers.conftest import Reproduced
 
-LEMMA_2, LEMMA_3, THEOREM = FIGURES
-
 
 def test_attention_is_that_of_the_equation() -> None:
     query, x = torch.randn(3, 4), torch.randn(7, 4)
