@@ -15,6 +15,7 @@ from graphtheory.cli.show import (
     Folder,
     Name,
     Names,
+    Part,
     RefusedError,
     Screen,
     at_least,
@@ -24,7 +25,6 @@ from graphtheory.cli.show import (
     write_json,
 )
 
-Part = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -24,7 +25,7 @@ from graphtheory.cli.datasets import Datasets
 from graphtheory.cli.diagnose import Diagnose
 from graphtheory.cli.doctor import Doctor
 from graphtheory.cli.reproduce import Reproduce
-from graphtheory.cli.show import Command, RefusedError, Screen, console, known, said
+from graphtheory.cli.show import Command, Output, RefusedError, Screen, console, known, said
 from graphtheory.cli.train import Train
 from graphtheory.cli.tune import Tune
 from graphtheory.signals import exit_on_sigterm, insistent_signals
@@ -115,16 +116,24 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _parsed(words: list[str]) -> Command:
-    """The command with its options; help and wrong options leave through SystemExit.
+    """The command with its options; help and values of a wrong type leave through SystemExit.
 
     Raises:
-        RefusedError: There is no such command.
+        RefusedError: There is no such command or option.
     """
-    if not words[0].startswith("-"):
-        known("command", words[0], tuple(_COMMANDS))
-        name = f"graphtheory {words[0]}"
-        return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
-    return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)
+    if words[0] in ("--help", "-h"):
+        return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)
+    kind = _COMMANDS[known("command", words[0], tuple(_COMMANDS))]
+    name = f"graphtheory {words[0]}"
+    command, unknown = tyro.cli(
+        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
+    )
+    if unknown:
+        fields = (field for part in (kind, Output) for field in dataclasses.fields(part))
+        options = (f"--{field.name.replace('_', '-')}" for field in fields)
+        what = "option" if unknown[0].startswith("-") else "argument"
+        known(what, unknown[0], tuple(options), f"{name} --help")
+    return command
 
 
 def completion_script(shell: str) -> str:

@@ -21,6 +21,7 @@ from rich.progress import (
 PATIENCE = 2.0  # seconds that nothing needs to be said
 _TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
 _SILENCE = 10.0  # least seconds between two lines within a step
+_KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
 
 
 @contextmanager
@@ -96,8 +97,9 @@ class Steps:
 
     def before(self, name: str, done: int, total: int) -> None:
         """The same without a line of its own, for steps that `finished` tells of."""
-        if self.began is None:
-            self.began, self.first = time.monotonic(), done
+        now = time.monotonic()
+        if self.began is None or now - self.began < _KEPT * (done - self.first):
+            self.began, self.first = now, done  # what was kept tells nothing of what is left
         self.name, self.done, self.total = name, done, total
         self.bar.update(self.line, completed=done, total=total, description=name)
 

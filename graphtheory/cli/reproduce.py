@@ -15,6 +15,7 @@ from graphtheory.cli.show import (
     Name,
     RefusedError,
     Screen,
+    Whole,
     at_least,
     data_root,
     known,
@@ -49,7 +50,7 @@ class Reproduce(Command):
     """Where the results go; without it runs/ID-DATASET."""
     seeds: Count = None
     """How many splits or draws; without it the study's own number."""
-    seed: int = 0
+    seed: Whole = 0
     """The first seed of figures that draw their data; the others take splits from the first on."""
     quick: bool = False
     """One seed and few epochs, for a first look."""

@@ -18,6 +18,7 @@ from graphtheory.cli.show import (
     RefusedError,
     Screen,
     Settings,
+    Whole,
     at_least,
     data_root,
     file_there,
@@ -78,7 +79,7 @@ class Train(Command):
     digits, which is both a graph and an image set, the model decides."""
     split: Name = None
     """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
-    seed: int = 0
+    seed: Whole = 0
     """Number of the split and of everything random, 0 or more."""
     root: Folder = None
     """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""

@@ -16,6 +16,7 @@ from graphtheory.cli.show import (
     Names,
     RefusedError,
     Screen,
+    Whole,
     at_least,
     data_root,
     file_there,
@@ -44,7 +45,7 @@ class Tune(Command):
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; of a set of graphs, without it gt, gt-plain, gine, gcn,
     gatv2, mlp. `graphtheory bench --help` explains them."""
-    budget: int = 8
+    budget: Whole = 8
     """Candidates a model."""
     split: Name = None
     """Kind of split; without it the data set's own."""
