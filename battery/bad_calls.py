@@ -159,8 +159,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (bipartite, {"sizes_dst": [1, 2], "sizes_src": [2, 1]}, [
         (V, "sizes_src", [2]), (V, "sizes_dst", [-1, 2]),
     ]),
-    (neighbor_lists, {"senders": torch.tensor([[0, 1], [1, 0]]), "num_src": 2}, [
-        (OUT, "senders", torch.tensor([[0, 7]])), (T, "senders", torch.rand(2, 2)),
+    (neighbor_lists, {"sources": torch.tensor([[0, 1], [1, 0]]), "num_src": 2}, [
+        (OUT, "sources", torch.tensor([[0, 7]])), (T, "sources", torch.rand(2, 2)),
     ]),
     (neighborhood_from, {"obj": EDGES, "num_nodes": 4}, [(T, "obj", "graph"), (T, "obj", None)]),
     (windows, {"grid": Grid(1, 4, 4), "size": 2}, [(V, "size", 0), (V, "shift", 5)]),

@@ -259,11 +259,11 @@ def long_offsets(share: float, seed: int) -> list[Line]:
     dim, rows = 2**15, 2**16 + 8
     with timed(line), _holes(rows, dim) as flat:
         value = flat.view(rows, 1, dim)
-        senders = torch.tensor([1, rows - 3, rows - 1])
-        for place in senders.tolist():
+        sources = torch.tensor([1, rows - 3, rows - 1])
+        for place in sources.tolist():
             value[place] = float(place)
         graph = Neighborhood.from_edge_index(
-            torch.stack([senders, torch.arange(3)]), num_src=rows, num_dst=3
+            torch.stack([sources, torch.arange(3)]), num_src=rows, num_dst=3
         )
         query, weights = torch.zeros(3, 1, dim), torch.ones(3, 1)
         calls = {
@@ -278,10 +278,10 @@ def long_offsets(share: float, seed: int) -> list[Line]:
                     except NotImplementedError:
                         continue
                 line.trials += 1
-                if not torch.equal(found[:, 0, 0], senders.float()):
+                if not torch.equal(found[:, 0, 0], sources.float()):
                     line.broken.append(f"{function.__name__} by {backend}: {found[:, 0, 0]}")
-        wrapped = [_in_32_bits(place * dim) for place in senders.tolist()]
-        line.planted = sum(place * dim >= _LONG for place in senders.tolist())
+        wrapped = [_in_32_bits(place * dim) for place in sources.tolist()]
+        line.planted = sum(place * dim >= _LONG for place in sources.tolist())
         line.caught = sum(place < 0 or float(flat[place]) == 0 for place in wrapped[1:])
     return [line, _long_gradients(dim, rows)] if share >= 1 else [line]
 
@@ -297,14 +297,14 @@ def _long_gradients(dim: int, rows: int) -> Line:
         "fused loops", "an offset in 32 bits",
     )  # fmt: skip
     with timed(line), _holes(rows, dim) as flat:
-        value, senders = flat.view(rows, 1, dim).requires_grad_(), torch.tensor([1, rows - 1])
+        value, sources = flat.view(rows, 1, dim).requires_grad_(), torch.tensor([1, rows - 1])
         graph = Neighborhood.from_edge_index(
-            torch.stack([senders, torch.arange(2)]), num_src=rows, num_dst=2
+            torch.stack([sources, torch.arange(2)]), num_src=rows, num_dst=2
         )
         out = ops.aggregate(torch.ones(2, 1), value, graph, backend="numba_csr")
         found = torch.autograd.grad(out, value, torch.ones_like(out))[0][:, 0, ::1024]
         line.trials += 1
-        if float(found.sum()) != 2 * dim / 1024 or not bool((found[senders] == 1).all()):
+        if float(found.sum()) != 2 * dim / 1024 or not bool((found[sources] == 1).all()):
             line.broken.append("gradient of the values of aggregate")
         del found
     heads, edges, nodes = 2**12, 2**19 + 8, 8

@@ -12,7 +12,7 @@ from battery.truth import Edges
 from graphtheory import Neighborhood, bipartite, cliques
 
 KINDS = (
-    "any", "no nodes", "no edges", "hub", "to one receiver", "more senders", "more receivers",
+    "any", "no nodes", "no edges", "hub", "to one target", "more sources", "more targets",
     "duplicates", "self-loops", "ragged cliques", "ragged blocks", "equal cliques", "32-bit ids",
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ class Case:
 
     @classmethod
     def of_large_degree(cls, number: int, seed: int = 0) -> Case:
-        """Case `number` of those with up to 86,000 edges to one of three receivers."""
+        """Case `number` of those with up to 86,000 edges to one of three targets."""
         rng = np.random.default_rng([seed, number])
         degree = int(rng.integers(65_505, 86_000))
         src, dst = rng.integers(0, 500, degree), np.full(degree, 1)
@@ -71,9 +71,9 @@ def _neighborhood(kind: str, rng: np.random.Generator) -> Neighborhood:
     num_src = num_dst = nodes
     if kind == "no nodes":
         num_src = num_dst = count = 0
-    elif kind == "more senders":
+    elif kind == "more sources":
         num_src = nodes + int(rng.integers(1, 40))
-    elif kind == "more receivers":
+    elif kind == "more targets":
         num_dst = nodes + int(rng.integers(1, 40))
     elif kind in ("ragged cliques", "equal cliques"):
         sizes = rng.integers(0, 12, size=int(rng.integers(1, 6)))
@@ -82,13 +82,13 @@ def _neighborhood(kind: str, rng: np.random.Generator) -> Neighborhood:
         )
     elif kind == "ragged blocks":
         groups = int(rng.integers(1, 5))
-        senders, receivers = (rng.integers(0, 9, size=groups).tolist() for _ in range(2))
-        return bipartite(senders, receivers)
+        sources, targets = (rng.integers(0, 9, size=groups).tolist() for _ in range(2))
+        return bipartite(sources, targets)
     count = 0 if kind == "no edges" else count
     src, dst = rng.integers(0, max(1, num_src), count), rng.integers(0, max(1, num_dst), count)
     if kind == "hub":
         src[: count // 2] = 0
-    elif kind == "to one receiver":
+    elif kind == "to one target":
         dst[:] = nodes // 2
     elif kind == "duplicates" and count:
         take = rng.integers(0, max(1, count // 3), count)

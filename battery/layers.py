@@ -191,9 +191,9 @@ def _obeys(lines: dict[str, Line], case: Case, operation: Operation, number: int
         "reordered": (src[order], dst[order], order, torch.arange(nb.num_src), same, 0),
         "isolated": (src, dst, torch.arange(nb.num_edges), torch.arange(nb.num_src), same, 1),
     }
-    for name, (senders, receivers, edges, new_src, new_dst, more) in tries.items():
+    for name, (sources, targets, edges, new_src, new_dst, more) in tries.items():
         graph = Neighborhood.from_edge_index(
-            torch.stack([senders, receivers]), num_src=nb.num_src + more, num_dst=nb.num_dst + more
+            torch.stack([sources, targets]), num_src=nb.num_src + more, num_dst=nb.num_dst + more
         )
         place = graph.perm if graph.perm is not None else torch.arange(nb.num_edges)
         moved = _moved(tensors, edges[place], new_src, new_dst, more)

@@ -14,7 +14,7 @@ CASES = 1_000
 
 
 def locality(share: float, seed: int) -> list[Line]:
-    """NaN or infinity in one sender changes the rows that its edges reach, and no others."""
+    """NaN or infinity in one source changes the rows that its edges reach, and no others."""
     control, lines = "a mean over all nodes added", []
     for bad, promise, near in (
         (torch.nan, "NaN in one node changes no bit where its edges do not reach", 0.0),

@@ -14,7 +14,7 @@ Named = dict[str, Array]
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges in the order of the library's rows: of edge e the sender and the receiver."""
+    """Edges in the order of the library's rows: of edge e the source and the target."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
@@ -22,7 +22,7 @@ class Edges:
     num_dst: int
 
     def rows(self) -> list[NDArray[np.int64]]:
-        """The edges of each receiver."""
+        """The edges of each target."""
         order = np.argsort(self.dst, kind="stable")
         return np.split(order, np.searchsorted(self.dst[order], np.arange(1, self.num_dst)))
 

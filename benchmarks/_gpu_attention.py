@@ -103,7 +103,7 @@ def sampled_products(case: Case) -> Attention:
     pattern = torch.sparse_csr_tensor(
         nb.indptr, nb.indices, torch.zeros(nb.num_edges, device=nb.device), (nb.num_dst, nb.num_src)
     )
-    rows = nb.receivers()
+    rows = nb.targets()
 
     def head(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         logits = torch.sparse.sampled_addmm(pattern, query, key.T, beta=0.0).values()

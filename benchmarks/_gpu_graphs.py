@@ -170,7 +170,7 @@ def transformer(name: str, pattern: Pattern, what: str, where: Where) -> list[Ro
     model = GraphTransformer(*sizes, heads=4, pattern=pattern, options=StackOptions(0.0)).to(
         where.device
     )
-    distance = (seen.indices != seen.receivers()) if seen.distance is None else seen.distance
+    distance = (seen.indices != seen.targets()) if seen.distance is None else seen.distance
     edges = seen.edge_index(), distance.long().clamp(max=19)
     theirs = spd_on_pyg(model).body
     makers = rivals(task, model.body, theirs, seen, edges)

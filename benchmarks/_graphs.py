@@ -21,13 +21,13 @@ def power_law(nodes: int, edges: int, exponent: float) -> Neighborhood:
     ends = torch.searchsorted(bounds, draws).clamp(max=nodes - 1)
     for side in range(2):
         ends[side] = torch.randperm(nodes, generator=generator)[ends[side]]
-    code = (ends[1] * nodes + ends[0]).unique()  # by receiver, then by sender, as libraries like it
+    code = (ends[1] * nodes + ends[0]).unique()  # by target, then by source, as libraries like it
     code = code[torch.randperm(len(code), generator=generator)[:edges].sort()[0]]
     return Neighborhood.from_edge_index(torch.stack([code % nodes, code // nodes]), nodes)
 
 
 def fixed_degree(nodes: int, degree: int) -> Neighborhood:
-    """Every receiver has `degree` different senders, from anywhere."""
+    """Every target has `degree` different sources, from anywhere."""
     generator = torch.Generator().manual_seed(0)
     gaps = torch.randint(1, nodes // degree, (nodes, degree), generator=generator)
     return neighbor_lists(((torch.arange(nodes)[:, None] + gaps.cumsum(1)) % nodes).sort(1)[0])
@@ -53,7 +53,7 @@ def sentences(count: int) -> Neighborhood:
 
 
 def uniform(nodes: int, edges: int) -> Neighborhood:
-    """Uniform senders and receivers."""
+    """Uniform sources and targets."""
     ends = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
     return Neighborhood.from_edge_index(ends, nodes)
 

@@ -98,7 +98,7 @@ def job_of(network: Network, data: Data, *, batch_size: int, seed: int) -> Job:
 
 
 def sampled_gcn(data: Data, options: dict[str, Any]) -> tuple[NodeSetLoader, SampledGCN]:
-    """Three layers, 8 * batch_size senders drawn for each."""
+    """Three layers, 8 * batch_size sources drawn for each."""
     sampler = Compose(NORMALIZED, LADIES(8 * options["batch_size"]))
     own = {"input_nodes": data.train_mask, "attributes": ["x", "y"]}
     model = SampledGCN(data.x.size(1), WIDTH, data.num_classes)

@@ -67,10 +67,10 @@ def pubmed(root: Path | None) -> tuple[Neighborhood, str]:
 
 
 def adjacency(graph: Neighborhood) -> scipy.sparse.csr_array:
-    """The graph as scipy reads it: entry [sender, receiver]."""
-    senders, receivers = graph.edge_index().numpy()
+    """The graph as scipy reads it: entry [source, target]."""
+    sources, targets = graph.edge_index().numpy()
     shape = (graph.num_src, graph.num_dst)
-    return scipy.sparse.csr_array((np.ones(len(senders)), (senders, receivers)), shape=shape)
+    return scipy.sparse.csr_array((np.ones(len(sources)), (sources, targets)), shape=shape)
 
 
 def by_scipy(matrix: scipy.sparse.csr_array, sources: np.ndarray) -> np.ndarray:
@@ -91,8 +91,8 @@ def by_networkx(graph: nx.Graph, sources: list[int]) -> None:
 
 def pairs_by_networkx(graph: nx.Graph, ids: list[list[int]]) -> None:
     """A shortest path for every pair, from both ends."""
-    for sender, receiver in ids:
-        nx.bidirectional_shortest_path(graph, sender, receiver)
+    for source, target in ids:
+        nx.bidirectional_shortest_path(graph, source, target)
 
 
 def to_networkx(graph: Neighborhood) -> nx.Graph:
@@ -153,7 +153,7 @@ def all_pairs(graph: Neighborhood, name: str, repeats: int, full: bool) -> list[
 
 
 def powers(matrix: scipy.sparse.csr_array, radius: int) -> scipy.sparse.csr_array:
-    """Hops within the radius from powers of the matrix; entry [sender, receiver], 0 on itself."""
+    """Hops within the radius from powers of the matrix; entry [source, target], 0 on itself."""
     reach = scipy.sparse.eye_array(matrix.shape[0], dtype=bool, format="csr")
     hops = scipy.sparse.csr_array(matrix.shape, dtype=np.uint8)
     for z in range(1, radius + 1):

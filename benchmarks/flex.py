@@ -99,8 +99,8 @@ def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: i
     offset = (place[:, None] - place).clamp(-_REACH, _REACH) + _REACH
     absent = ~mask(place, place, place[:, None], place)
 
-    senders, receivers = nb.edge_index().long()
-    bucket = offset[receivers, senders].to(torch.uint8)
+    sources, targets = nb.edge_index().long()
+    bucket = offset[targets, sources].to(torch.uint8)
 
     def ours(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
         q, k, v = (t[0].transpose(0, 1) for t in (q, k, v))

@@ -12,7 +12,7 @@ labels are random, for times alone count. An epoch goes through `seeds` of the n
 NeighborLoader draws for each node once, when a hop first reaches it, and PyG's model sums over all
 drawn edges in every layer. "trimmed" is PyG's `trim_to_layer`, with counts taken from the batch,
 for torch-sparse does not give them: each layer sums over the edges that the seeds need. Here each
-layer draws afresh for all its receivers, and has its own edges. Hence two numbers of work: edges
+layer draws afresh for all its targets, and has its own edges. Hence two numbers of work: edges
 drawn for a batch, and edges that the three layers sum over, which are about as many in GraphSAGE's
 batches as in trimmed ones. NeighborLoader needs torch-sparse or pyg-lib (`pip install
 graphtheory[scatter]`); without them ours alone is timed.
@@ -60,7 +60,7 @@ from graphtheory.patterns import (
 )
 
 Graph = Literal["facebook", "arxiv", "small"]
-FEATURES, WIDTH, CLASSES, LAYERS, SENDERS = 128, 128, 40, 3, 5
+FEATURES, WIDTH, CLASSES, LAYERS, SOURCES = 128, 128, 40, 3, 5
 PROCESSES = 2
 HEADS = 4
 
@@ -90,8 +90,8 @@ Batches = Callable[[], Iterator[Data]]
 def ours(batch_size: int) -> dict[str, Pattern]:
     """The samplers; a tenth of the nodes a layer where they draw nodes for the whole graph."""
     return {
-        SAGE: GraphSAGE(SENDERS),
-        GT: GraphSAGE(SENDERS),
+        SAGE: GraphSAGE(SOURCES),
+        GT: GraphSAGE(SOURCES),
         "NodeSetLoader, LADIES": LADIES(count=4 * batch_size),
         "NodeSetLoader, FastGCN": FastGCN(share=0.1),
         "NodeSetLoader, DegreeGroups": DegreeGroups(groups=3, share=0.1),
@@ -141,11 +141,11 @@ class PyGNet(nn.Module):
         """The first nodes and edges of the batch that each layer needs, or all of them."""
         if not self.trim:
             return [(batch.num_nodes, batch.num_edges)] * LAYERS
-        senders, receivers = batch.edge_index  # receivers ascend, as hops do
+        sources, targets = batch.edge_index  # targets ascend, as hops do
         found, reached = [], batch.batch_size
         for _ in range(LAYERS):
-            edges = int(torch.searchsorted(receivers.contiguous(), reached))
-            reached = max(reached, int(senders[:edges].max()) + 1 if edges else 0)
+            edges = int(torch.searchsorted(targets.contiguous(), reached))
+            reached = max(reached, int(sources[:edges].max()) + 1 if edges else 0)
             found.insert(0, (reached, edges))
         return found
 
@@ -197,7 +197,7 @@ def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, Ne
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
             theirs = NeighborLoader(
-                data, [SENDERS] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
+                data, [SOURCES] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
             )
         return lambda: iter(theirs), PyGNet(layer, trim=trim)
     sampler = ours(batch_size)[name]

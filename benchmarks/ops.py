@@ -41,7 +41,7 @@ LAYER, PYG_LAYER = "graphtheory GATConv", "PyG GATConv"
 
 
 def random_graph(nodes: int, edges: int) -> Tensor:
-    """Uniform senders and receivers, [2, edges]."""
+    """Uniform sources and targets, [2, edges]."""
     return torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
 
 

@@ -3,10 +3,10 @@
     python benchmarks/phase_diagram.py --out benchmarks/results/cpu-phase-diagram.csv
 
 Both sides train the network of Li (2024), eq. (3.1), by its algorithm 4 on graphs of their own: 20
-trials of figure 3.3, each step with fresh batches of labeled nodes and 60 fresh senders for each.
+trials of figure 3.3, each step with fresh batches of labeled nodes and 60 fresh sources for each.
 The loop is plain PyTorch as one would write it: it draws with `torch.multinomial` from a table of
-who is near whom, gathers the senders' features, multiplies, and takes a step of `torch.optim.SGD`.
-Before anything is timed, both get the same batches and senders and must end with the same weights.
+who is near whom, gathers the sources' features, multiplies, and takes a step of `torch.optim.SGD`.
+Before anything is timed, both get the same batches and sources and must end with the same weights.
 Graphs are drawn outside the clock. Times are for a step of one trial. Several cells are trained as
 a study does it: two of them in one computation on each thread.
 """
@@ -30,9 +30,9 @@ from graphtheory.papers.core_neighborhood.training import Graph, Learner
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.side_by_side import side_by_side
 
-SENDERS = 60
+SOURCES = 60
 Draw = Callable[[int], tuple[Tensor, Tensor]]
-"""Step -> nodes [B] and their senders [B, S]."""
+"""Step -> nodes [B] and their sources [B, S]."""
 
 
 class Plain(nn.Module):
@@ -44,9 +44,9 @@ class Plain(nn.Module):
             setattr(self, name, nn.Parameter(value[0].detach().clone()))
         self.register_buffer("a", start.a[0, 0].clone())
 
-    def forward(self, x: Tensor, nodes: Tensor, senders: Tensor, hops: Tensor) -> Tensor:
-        """Outputs [B] of nodes that hear senders [B, S] at that many hops."""
-        heard = x[senders]  # [B, S, d]
+    def forward(self, x: Tensor, nodes: Tensor, sources: Tensor, hops: Tensor) -> Tensor:
+        """Outputs [B] of nodes that hear sources [B, S] at that many hops."""
+        heard = x[sources]  # [B, S, d]
         query = x[nodes] @ self.W_Q.T
         logits = ((heard @ self.W_K.T) * query[:, None]).sum(2) + self.b[hops]
         value = (logits.softmax(1)[..., None] * (heard @ self.W_V.T)).sum(1)
@@ -56,21 +56,21 @@ class Plain(nn.Module):
 def dense(graph: Graph) -> Tensor:
     """Hops between all pairs within two hops, int64 [N, N]; 9 beyond."""
     hops = torch.full((len(graph.y), len(graph.y)), 9)
-    senders, receivers = graph.ball.edge_index()
+    sources, targets = graph.ball.edge_index()
     assert graph.ball.distance is not None
-    hops[receivers, senders] = graph.ball.distance.long()
+    hops[targets, sources] = graph.ball.distance.long()
     return hops
 
 
 def fresh(graph: Graph, hops: Tensor, batch_size: int, generator: Generator) -> Draw:
-    """Batches and senders as plain PyTorch draws them."""
+    """Batches and sources as plain PyTorch draws them."""
     near = ((hops == 1) | (hops == 2)).float()
 
     def draw(step: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(len(graph.labeled), generator=generator)
         nodes = graph.labeled[order[:batch_size]]
-        senders = torch.multinomial(near[nodes], SENDERS, generator=generator)
-        return nodes, torch.cat([nodes[:, None], senders], 1)
+        sources = torch.multinomial(near[nodes], SOURCES, generator=generator)
+        return nodes, torch.cat([nodes[:, None], sources], 1)
 
     return draw
 
@@ -82,8 +82,8 @@ def loop(
     model = Plain(start)
     optimizer = torch.optim.SGD(model.parameters(), lr=learner.step_size)
     for step in range(learner.steps):
-        nodes, senders = draw(step)
-        out = model(graph.x, nodes, senders, hops[nodes[:, None], senders])
+        nodes, sources = draw(step)
+        out = model(graph.x, nodes, sources, hops[nodes[:, None], sources])
         loss = torch.relu(1 - graph.y[nodes] * out).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -92,7 +92,7 @@ def loop(
 
 
 def assert_same(learner: Learner, graphs: list[Graph], tables: list[Tensor]) -> None:
-    """Both sides end with the same parameters from the same start, batches and senders."""
+    """Both sides end with the same parameters from the same start, batches and sources."""
     trials, nodes = len(graphs), len(graphs[0].y)
     seen: list[tuple[Tensor, Neighborhood]] = []
     starts: list[ShallowAttention] = []
@@ -114,8 +114,8 @@ def assert_same(learner: Learner, graphs: list[Graph], tables: list[Tensor]) -> 
 
         def draw(step: int, t: int = t) -> tuple[Tensor, Tensor]:
             ids, rows = seen[step]
-            senders = rows.indices.view(*ids.shape, -1)[t]
-            return ids[t] - nodes * t, senders - nodes * t
+            sources = rows.indices.view(*ids.shape, -1)[t]
+            return ids[t] - nodes * t, sources - nodes * t
 
         alone = loop(learner, starts[t], graph, hops, draw)
         for name, value in alone.named_parameters():

@@ -7,16 +7,16 @@ from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample, Sym
 
 
 def show(title: str, neighborhood: Neighborhood) -> None:
-    """Each row as `sender(hops)`."""
+    """Each row as `source(hops)`."""
     print(f"\n{title}")
     for node in range(neighborhood.num_dst):
         edges = slice(int(neighborhood.indptr[node]), int(neighborhood.indptr[node + 1]))
-        senders = neighborhood.indices[edges].tolist()
+        sources = neighborhood.indices[edges].tolist()
         if neighborhood.distance is None:
-            print(f"  {node}: {senders}")
+            print(f"  {node}: {sources}")
             continue
         hops = neighborhood.distance[edges].tolist()
-        print(f"  {node}:", *(f"{s}({h})" for s, h in zip(senders, hops, strict=True)))
+        print(f"  {node}:", *(f"{s}({h})" for s, h in zip(sources, hops, strict=True)))
 
 
 # A ring of six nodes, both ways.

@@ -7,7 +7,7 @@ from graphtheory import Neighborhood
 from graphtheory.data import graphs
 from graphtheory.structure import hop_ball, shortest_path_distance
 
-# A directed path 0 -> 1 -> 2: row n is the receiver, column s the sender.
+# A directed path 0 -> 1 -> 2: row n is the target, column s the source.
 path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
 print("a directed path; 255 means that there is no way")
 print(shortest_path_distance(path))
@@ -26,7 +26,7 @@ sources = torch.tensor([0, 33])
 columns = shortest_path_distance(club, sources=sources)
 print("from", sources.tolist(), tuple(columns.shape), torch.equal(columns, table[:, sources]))
 
-# 3. For given pairs, senders over receivers: a search from both ends, no table.
+# 3. For given pairs, sources over targets: a search from both ends, no table.
 pairs = torch.tensor([[0, 16, 5], [33, 26, 5]])
 print("pairs", pairs.t().tolist(), shortest_path_distance(club, pairs=pairs).tolist())
 
@@ -40,4 +40,4 @@ ball, hops = hop_ball(with_diagonals, 3)
 print("\n100 x 100 grid, corner to corner:", end=" ")
 print(shortest_path_distance(with_diagonals, pairs=torch.tensor([[0], [9_999]]), cutoff=254).item())
 print("balls of 3 hops:", ball)
-print("nodes of each distance in the middle:", hops[ball.receivers() == 5_050].bincount().tolist())
+print("nodes of each distance in the middle:", hops[ball.targets() == 5_050].bincount().tolist())

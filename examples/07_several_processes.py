@@ -28,7 +28,7 @@ class SampledNodes(LightningModule):
         self.data, self.losses = data, list[float]()
 
     def train_dataloader(self) -> NodeSetLoader:
-        sampler = Compose(AddSelf(), SymmetricNormalize(), LADIES(256))  # 256 senders a layer
+        sampler = Compose(AddSelf(), SymmetricNormalize(), LADIES(256))  # 256 sources a layer
         return NodeSetLoader(
             self.data, sampler, 3, input_nodes=self.data.train_mask, attributes=["x", "y"],
             batch_size=64, shuffle=True, drop_last=True,

@@ -74,7 +74,7 @@ def with_indices(nb: Neighborhood, indices: Tensor) -> Neighborhood:
 
 
 @fault("output")
-def shuffled_senders(q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any) -> Tensor:
+def shuffled_sources(q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any) -> Tensor:
     return definition(q, k, v, with_indices(nb, nb.indices.roll(1)), **options)
 
 
@@ -87,7 +87,7 @@ def dropped_edge(q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: A
 
 @fault("output")
 def dropped_loops(q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any) -> Tensor:
-    nb, options["bias"] = only(nb, nb.indices != nb.receivers(), options["bias"])
+    nb, options["bias"] = only(nb, nb.indices != nb.targets(), options["bias"])
     return definition(q, k, v, nb, **options)
 
 
@@ -95,7 +95,7 @@ def dropped_loops(q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: 
 def collapsed_duplicates(
     q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any
 ) -> Tensor:
-    code = nb.receivers() * nb.num_src + nb.indices
+    code = nb.targets() * nb.num_src + nb.indices
     first = torch.tensor([c not in code[:e].tolist() for e, c in enumerate(code.tolist())])
     nb, options["bias"] = only(nb, first.bool(), options["bias"])
     return definition(q, k, v, nb, **options)
@@ -175,8 +175,8 @@ def maximum_not_subtracted(
 ) -> Tensor:
     def softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
         weight = logits.exp()
-        total = weight.new_zeros(nb.num_dst, q.size(1)).index_add(0, nb.receivers(), weight)
-        return weight / torch.where(total == 0, 1, total)[nb.receivers()]
+        total = weight.new_zeros(nb.num_dst, q.size(1)).index_add(0, nb.targets(), weight)
+        return weight / torch.where(total == 0, 1, total)[nb.targets()]
 
     return attend(q, k, v, nb, softmax=softmax, **options)
 
@@ -192,7 +192,7 @@ def small_number_in_the_denominator(
 
 
 @fault("output")
-def normalized_over_receivers(
+def normalized_over_targets(
     q: Tensor, k: Tensor, v: Tensor, nb: Neighborhood, **options: Any
 ) -> Tensor:
     def softmax(logits: Tensor, nb: Neighborhood) -> Tensor:

@@ -212,14 +212,14 @@ def segments(figure: Figure) -> list[list[list[float]]]:
     return [part.tolist() for part in found.get_segments()]
 
 
-def test_edges_are_lines_from_sender_to_receiver_over_the_image() -> None:
+def test_edges_are_lines_from_source_to_target_over_the_image() -> None:
     every = [[[1, 1], [3, 1]], [[5, 1], [3, 1]], [[3, 3], [3, 1]], [[3, 3], [5, 3]]]
     assert segments(plot.image_graph(IMAGE, PATCHES, LINKED)) == every
-    one = plot.image_graph(IMAGE, PATCHES, LINKED, receiver=5, weight=[1, 1, 1, 1, 2])
+    one = plot.image_graph(IMAGE, PATCHES, LINKED, target=5, weight=[1, 1, 1, 1, 2])
     assert segments(one) == every[3:]
-    _, _, senders, receiver = one.axes[0].collections
-    assert senders.get_offsets().tolist() == [[3, 3]]
-    assert receiver.get_offsets().tolist() == [[5, 3]]
+    _, _, sources, target = one.axes[0].collections
+    assert sources.get_offsets().tolist() == [[3, 3]]
+    assert target.get_offsets().tolist() == [[5, 3]]
     assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
     gray = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
     assert gray.shape == (4, 6, 3) and (gray[..., 0] == gray[..., 2]).all()
@@ -242,7 +242,7 @@ def test_heavier_edges_are_wider() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"receiver": 6}, "receiver: got 6, expected 0..5"),
+        ({"target": 6}, "target: got 6, expected 0..5"),
         ({"weight": [1.0]}, r"weight: shape \(1,\), expected \[5\]"),
         ({"image": IMAGE[0]}, r"image: shape \(4, 6\), expected \[1 or 3, H, W\]"),
     ],

@@ -103,7 +103,7 @@ def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
     return {
         f"nearest-{name}": plot.image_graph(
             image, **found.drawing(0, image.size(1), image.size(2)),
-            receiver=_middle(found.grid.height, found.grid.width),
+            target=_middle(found.grid.height, found.grid.width),
             title=f"What the middle patch aggregates from, {name} block",
         )
         for name, found in (("first", first), ("last", last))
@@ -125,5 +125,5 @@ def _edges(
     nodes = torch.arange(height * width)
     pos = (torch.stack([nodes % width, nodes // width], 1) + 0.5) * size
     return plot.image_graph(
-        image, pos, edges, weight=weight[kept], receiver=_middle(height, width), title=title
+        image, pos, edges, weight=weight[kept], target=_middle(height, width), title=title
     )

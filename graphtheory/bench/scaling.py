@@ -67,8 +67,8 @@ def _score(
 
 
 def _mean_over_neighbors(edge_index: np.ndarray, nodes: int) -> sp.csr_matrix:
-    senders, receivers = edge_index
-    adjacency = sp.csr_matrix((np.ones(len(senders)), (receivers, senders)), (nodes, nodes))
+    sources, targets = edge_index
+    adjacency = sp.csr_matrix((np.ones(len(sources)), (targets, sources)), (nodes, nodes))
     return sp.diags(1 / np.maximum(adjacency.sum(1).A1, 1)) @ adjacency
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from graphtheory.cli.fitting import GRAPH, IMAGES, kinds
 from graphtheory.cli.show import (
@@ -24,7 +22,6 @@ from graphtheory.cli.show import (
     refusing,
     write_json,
 )
-
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Diagnose(Command):
     """Part of the nodes that the sampler draws, above 0 and at most 1; without it 0.5. Not for
     graphsage."""
     neighbors: Count = None
-    """Senders that graphsage draws a row; without it 10."""
+    """Sources that graphsage draws a row; without it 10."""
     groups: Count = None
     """Degree groups, evenly on a log scale of the degree; without it 3."""
     p_star: Names = ()

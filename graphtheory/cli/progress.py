@@ -103,9 +103,9 @@ class Steps:
         self.name, self.done, self.total = name, done, total
         self.bar.update(self.line, completed=done, total=total, description=name)
 
-    def epoch(self, epoch: int, epochs: int) -> None:
+    def epoch(self, epoch: int, epochs: int, unit: str = "epoch") -> None:
         """Within a step that trains: an epoch is over."""
-        self.within(f"epoch {epoch} of at most {epochs}", epoch / epochs)
+        self.within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
 
     def draw(self, drawn: int, draws: int) -> None:
         """Within a step that averages draws: so many of them are there."""

@@ -85,8 +85,8 @@ class PowerLawGraph:
             generator: Source of randomness.
 
         Shapes:
-            x [N, dim] float32; edge_index [2, 2 num_links], both directions, by receiver and then
-            by sender; y [N] and community [N], int64 in 0..num_classes-1.
+            x [N, dim] float32; edge_index [2, 2 num_links], both directions, by target and then
+            by source; y [N] and community [N], int64 in 0..num_classes-1.
         """
         community = self._communities(self.num_nodes, generator)
         astray = torch.rand(self.num_nodes, generator=generator) >= self.agreement

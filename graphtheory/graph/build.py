@@ -40,11 +40,11 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
 
 
 def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tensor) -> Neighborhood:
-    """Complete bipartite blocks: receivers of block b aggregate from all senders of block b.
+    """Complete bipartite blocks: targets of block b aggregate from all sources of block b.
 
     Args:
-        sizes_dst: Number of receivers of each block.
-        sizes_src: Number of senders of each block; 0 leaves the block's rows empty.
+        sizes_dst: Number of targets of each block.
+        sizes_src: Number of sources of each block; 0 leaves the block's rows empty.
 
     Raises:
         ValueError: If a count is negative, or if the lists differ in length.
@@ -60,10 +60,10 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
 
 
 def star(sizes: Sequence[int] | Tensor) -> Neighborhood:
-    """Prompts as stars: receiver b, the query, aggregates from the contexts of prompt b.
+    """Prompts as stars: target b, the query, aggregates from the contexts of prompt b.
 
     Args:
-        sizes: Number of contexts of each prompt. Receivers are the prompts, senders all contexts.
+        sizes: Number of contexts of each prompt. Targets are the prompts, sources all contexts.
 
     Example:
         >>> star([2, 1]).edge_index().tolist()
@@ -122,36 +122,36 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
     return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
 
 
-def neighbor_lists(senders: Tensor, num_src: int | None = None) -> Neighborhood:
-    """K senders for every receiver, as searches for the k nearest neighbors return them.
+def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
+    """K sources for every target, as searches for the k nearest neighbors return them.
 
-    Nothing is sorted or counted. The row pointers take 8 bytes per receiver: loops that compute
+    Nothing is sorted or counted. The row pointers take 8 bytes per target: loops that compute
     them instead were not faster.
 
     Args:
-        senders: int64 or int32 [num_dst, k]; row i lists the senders of receiver i, in any order.
-            int64 senders are not copied.
+        sources: int64 or int32 [num_dst, k]; row i lists the sources of target i, in any order.
+            int64 sources are not copied.
         num_src: Number of nodes that may send; default num_dst.
 
     Raises:
-        TypeError: If `senders` is not an integer tensor.
+        TypeError: If `sources` is not an integer tensor.
         ValueError: If it does not have two axes.
-        IndexError: If a sender lies outside 0..num_src-1, such as the -1 of a search that found
+        IndexError: If a source lies outside 0..num_src-1, such as the -1 of a search that found
             fewer than k.
 
     Example:
         >>> neighbor_lists(torch.tensor([[2, 1], [0, 2], [1, 0]])).indptr.tolist()
         [0, 2, 4, 6]
     """
-    if not isinstance(senders, Tensor) or senders.dtype not in (torch.int64, torch.int32):
-        kind = senders.dtype if isinstance(senders, Tensor) else type(senders).__name__
-        raise TypeError(f"senders: got {kind}, expected int64 or int32 ids of nodes [num_dst, k]")
-    if senders.dim() != 2:
-        raise ValueError(f"senders: shape {tuple(senders.shape)}, expected [num_dst, k]")
-    count, k = senders.shape
-    indices = senders.flatten().long()
-    check_index("senders", indices, count if num_src is None else num_src)
-    indptr = torch.arange(count + 1, device=senders.device) * k
+    if not isinstance(sources, Tensor) or sources.dtype not in (torch.int64, torch.int32):
+        kind = sources.dtype if isinstance(sources, Tensor) else type(sources).__name__
+        raise TypeError(f"sources: got {kind}, expected int64 or int32 ids of nodes [num_dst, k]")
+    if sources.dim() != 2:
+        raise ValueError(f"sources: shape {tuple(sources.shape)}, expected [num_dst, k]")
+    count, k = sources.shape
+    indices = sources.flatten().long()
+    check_index("sources", indices, count if num_src is None else num_src)
+    indptr = torch.arange(count + 1, device=sources.device) * k
     return Neighborhood(indptr, indices, num_src, validate=False)
 
 
@@ -170,12 +170,12 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     """
     if not graphs:
         raise ValueError("graphs: none, expected at least one")
-    senders = torch.tensor([0, *(g.num_src for g in graphs)]).cumsum(0).tolist()
+    sources = torch.tensor([0, *(g.num_src for g in graphs)]).cumsum(0).tolist()
     edges = torch.tensor([0, *(g.num_edges for g in graphs)]).cumsum(0).tolist()
     indptr = [g.indptr[1:] + first for g, first in zip(graphs, edges, strict=False)]
-    fits = fit_int32(senders[-1], edges[-1], sum(g.num_dst for g in graphs))
+    fits = fit_int32(sources[-1], edges[-1], sum(g.num_dst for g in graphs))
     ids = (g.indices if fits else g.indices.long() for g in graphs)
-    indices = [one + first for one, first in zip(ids, senders, strict=False)]
+    indices = [one + first for one, first in zip(ids, sources, strict=False)]
     weight = distance = None
     if any(g.weight is not None for g in graphs):
         ones = [g.indices.new_ones(g.num_edges, dtype=torch.float32) for g in graphs]
@@ -186,6 +186,6 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     if len(known) == len(graphs):
         distance = torch.cat(known)
     return Neighborhood(
-        torch.cat([graphs[0].indptr[:1], *indptr]), torch.cat(indices), senders[-1],
+        torch.cat([graphs[0].indptr[:1], *indptr]), torch.cat(indices), sources[-1],
         weight=weight, distance=distance, validate=False,
     )  # fmt: skip

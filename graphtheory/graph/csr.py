@@ -106,7 +106,7 @@ def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=())
 def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges by receiver: (indptr [num_dst + 1], indices [E], perm [E])."""
+    """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
     check_index("edge_index[0]", edge_index[0], num_src)
     check_index("edge_index[1]", edge_index[1], num_dst)
     indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
@@ -123,14 +123,14 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges of a CSR by sender: (indptr [num_src + 1], receivers [E], perm [E]).
+    """Sort the edges of a CSR by source: (indptr [num_src + 1], targets [E], perm [E]).
 
-    Receivers and perm have the dtype of `indices`.
+    Targets and perm have the dtype of `indices`.
     """
     t_indptr, perm = sort_by_key(indices, num_src)
     rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)
-    receivers = torch.repeat_interleave(rows, indptr.diff())[perm]
-    return t_indptr, receivers, perm.to(indices.dtype)
+    targets = torch.repeat_interleave(rows, indptr.diff())[perm]
+    return t_indptr, targets, perm.to(indices.dtype)
 
 
 @csr_transpose.register_fake

@@ -68,7 +68,7 @@ def grid_neighbors(grid: Grid, *, diagonal: bool = False) -> Neighborhood:
         pairs += [(here[:, 1:], there[:, :-1]), (there[:, 1:], here[:, :-1])]
     one_way = torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in pairs], 1)
     both = torch.cat([one_way, one_way.flip(0)], 1)
-    both = both[:, both[0].argsort()]  # senders of a row ascend
+    both = both[:, both[0].argsort()]  # sources of a row ascend
     return Neighborhood.from_edge_index(both, num_nodes=grid.num_nodes)
 
 
@@ -79,8 +79,8 @@ class Windows(NamedTuple):
         neighborhood: Each position aggregates from all positions of its window.
         order: Node at each position, int64 [num_nodes]: ``x[order]`` reorders nodes to positions.
         place: Position of each node, int64 [num_nodes]: ``x[place]`` reorders positions to nodes.
-        relative: (dy + size - 1) * (2 * size - 1) + dx + size - 1 for each edge, where the receiver
-            is dy rows below and dx columns right of the sender; uint8 [num_edges] if that fits,
+        relative: (dy + size - 1) * (2 * size - 1) + dx + size - 1 for each edge, where the target
+            is dy rows below and dx columns right of the source; uint8 [num_edges] if that fits,
             else int16.
     """
 
@@ -92,8 +92,8 @@ class Windows(NamedTuple):
     def on_nodes(self) -> Neighborhood:
         """The same edges between nodes; its edge e is edge ``perm[e]`` of `neighborhood`."""
         rows = self.neighborhood.rows(self.place)
-        senders = self.order[rows.indices]
-        return Neighborhood(rows.indptr, senders, rows.num_src, perm=rows.perm, validate=False)
+        sources = self.order[rows.indices]
+        return Neighborhood(rows.indptr, sources, rows.num_src, perm=rows.perm, validate=False)
 
     def to(self, device: torch.device | str) -> Windows:
         """A copy on `device`."""
@@ -148,7 +148,7 @@ def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
 
 def _relative(one: Neighborhood, row: Tensor, column: Tensor, size: int) -> Tensor:
     """Index of the relative position of each edge of one image."""
-    receivers, span = one.receivers(), 2 * size - 1
-    dy, dx = (at[receivers] - at[one.indices] for at in (row, column))
+    targets, span = one.targets(), 2 * size - 1
+    dy, dx = (at[targets] - at[one.indices] for at in (row, column))
     dtype = torch.uint8 if span**2 <= 256 else torch.int16
     return ((dy + size - 1) * span + dx + size - 1).to(dtype)

@@ -26,20 +26,20 @@ class Group(NamedTuple):
 
     Attributes:
         sets: Number of sets.
-        dst: Receivers of the largest set.
-        src: Senders of the largest set.
-        receivers: Node at each of the [sets * dst] positions, int64; a padded position repeats the
-            last receiver of its set.
-        senders: The same for the [sets * src] positions of senders.
-        rows: `receivers`, but a padded position holds the number of receivers of all sets.
-        padded: Bool [sets, src], True for a padded sender; None if all sets have `src` senders.
+        dst: Targets of the largest set.
+        src: Sources of the largest set.
+        targets: Node at each of the [sets * dst] positions, int64; a padded position repeats the
+            last target of its set.
+        sources: The same for the [sets * src] positions of sources.
+        rows: `targets`, but a padded position holds the number of targets of all sets.
+        padded: Bool [sets, src], True for a padded source; None if all sets have `src` sources.
     """
 
     sets: int
     dst: int
     src: int
-    receivers: Tensor
-    senders: Tensor
+    targets: Tensor
+    sources: Tensor
     rows: Tensor
     padded: Tensor | None
 
@@ -54,13 +54,13 @@ def group_sets(sets: Sets, device: torch.device) -> list[Group]:
 
 
 def _group(sets: Sets, members: list[int], device: torch.device) -> Group:
-    receivers, no_receiver = _places(sets.dst, members, device)
-    senders, no_sender = _places(sets.src, members, device)
-    rows = receivers.masked_fill(no_receiver, sets.num_dst).flatten()
+    targets, no_target = _places(sets.dst, members, device)
+    sources, no_source = _places(sets.src, members, device)
+    rows = targets.masked_fill(no_target, sets.num_dst).flatten()
     ragged = len({sets.src[b] for b in members}) > 1
     return Group(
-        len(members), no_receiver.size(1), no_sender.size(1),
-        receivers.flatten(), senders.flatten(), rows, no_sender if ragged else None,
+        len(members), no_target.size(1), no_source.size(1),
+        targets.flatten(), sources.flatten(), rows, no_source if ragged else None,
     )  # fmt: skip
 
 
@@ -78,6 +78,6 @@ def _places(
 def edge_places(group: Group, indptr: Tensor, num_edges: int) -> Tensor:
     """Edge at each of the [sets * dst * src] positions of a group; `num_edges` for no edge."""
     nth = torch.arange(group.src, device=indptr.device)
-    edge = indptr[group.receivers][:, None] + nth
-    exists = edge < indptr[group.receivers + 1][:, None]
+    edge = indptr[group.targets][:, None] + nth
+    exists = edge < indptr[group.targets + 1][:, None]
     return torch.where(exists, edge, num_edges).flatten()

@@ -1,7 +1,7 @@
 """Conversion between `Neighborhood` and graphs of PyG, torch sparse, scipy and networkx.
 
 The other libraries are imported when a function needs them. Edge lists, scipy matrices and networkx
-graphs name the sender first (row sends, column receives); sparse matrices of torch and torch_sparse
+graphs name the source first (row sends, column receives); sparse matrices of torch and torch_sparse
 are PyG's `adj_t` (row receives, column sends).
 """
 
@@ -78,7 +78,7 @@ def to_data(nb: Neighborhood) -> Any:
     """PyG's `Data` with edge_index, num_nodes and, when there is a weight, edge_weight.
 
     Raises:
-        ValueError: If senders and receivers are different nodes; `Data` has one kind of node.
+        ValueError: If sources and targets are different nodes; `Data` has one kind of node.
     """
     from torch_geometric.data import Data
 
@@ -99,9 +99,9 @@ def to_edge_index_object(nb: Neighborhood) -> Any:
 def to_torch_csr(nb: Neighborhood) -> Tensor:
     """`adj_t` as torch CSR [num_dst, num_src] of weights, or ones; duplicate edges are summed.
 
-    Senders ascend within a row, as torch's CSR requires.
+    Sources ascend within a row, as torch's CSR requires.
     """
-    index = torch.stack([nb.receivers(), nb.indices.long()])
+    index = torch.stack([nb.targets(), nb.indices.long()])
     value = torch.ones(nb.num_edges, device=nb.device) if nb.weight is None else nb.weight
     size = (nb.num_dst, nb.num_src)
     coo = torch.sparse_coo_tensor(index, value, size, check_invariants=False).coalesce()
@@ -117,12 +117,12 @@ def to_torch_csr(nb: Neighborhood) -> Tensor:
 def to_sparse_tensor(nb: Neighborhood) -> Any:
     """`adj_t` as `torch_sparse.SparseTensor` [num_dst, num_src]; duplicate edges are kept.
 
-    It sorts senders within a row, so its values need not lie in the order of `nb`.
+    It sorts sources within a row, so its values need not lie in the order of `nb`.
     """
     from torch_sparse import SparseTensor
 
-    senders, size = nb.indices.long(), (nb.num_dst, nb.num_src)
-    return SparseTensor(row=nb.receivers(), col=senders, value=nb.weight, sparse_sizes=size)
+    sources, size = nb.indices.long(), (nb.num_dst, nb.num_src)
+    return SparseTensor(row=nb.targets(), col=sources, value=nb.weight, sparse_sizes=size)
 
 
 def to_scipy(nb: Neighborhood) -> Any:
@@ -141,11 +141,11 @@ def to_networkx(nb: Neighborhood, *, multigraph: bool = False) -> Any:
     """`networkx.DiGraph` over nodes 0..N-1, with the edge attribute "weight" if there is a weight.
 
     Args:
-        nb: A graph, whose senders and receivers are the same nodes.
+        nb: A graph, whose sources and targets are the same nodes.
         multigraph: Return a `MultiDiGraph`, which can hold duplicate edges.
 
     Raises:
-        ValueError: If senders and receivers are different nodes, or if a `DiGraph` would get
+        ValueError: If sources and targets are different nodes, or if a `DiGraph` would get
             duplicate edges.
     """
     import networkx as nx
@@ -166,6 +166,6 @@ def to_networkx(nb: Neighborhood, *, multigraph: bool = False) -> Any:
 def _one_node_set(nb: Neighborhood, who: str) -> int:
     if nb.num_src != nb.num_dst:
         raise ValueError(
-            f"{who}: {nb.num_src} senders and {nb.num_dst} receivers, expected one set of nodes"
+            f"{who}: {nb.num_src} sources and {nb.num_dst} targets, expected one set of nodes"
         )
     return nb.num_dst

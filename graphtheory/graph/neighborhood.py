@@ -18,22 +18,22 @@ _OF_EDGES = ("weight", "distance")  # what `replace` takes
 
 
 class Neighborhood:
-    r"""Rows of senders: row :math:`i` lists :math:`T^i`, the nodes that node i aggregates from.
+    r"""Rows of sources: row :math:`i` lists :math:`T^i`, the nodes that node i aggregates from.
 
-    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from node ``indices[e]``, the source node or
-    sender, to node ``i``, the target node or receiver. An empty row is allowed: aggregation gives
-    zeros for it. Duplicate edges are kept and count twice.
+    Edge ``e`` in ``indptr[i] .. indptr[i+1]`` runs from the source node ``indices[e]`` to the
+    target node ``i``. An empty row is allowed: aggregation gives zeros for it. Duplicate edges are
+    kept and count twice.
 
     The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. Do not
     change the tensors in place either: the transposed structure is cached.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
-        indices: Sender of each edge, int64 or int32 [num_edges], in 0..num_src-1.
+        indices: Source of each edge, int64 or int32 [num_edges], in 0..num_src-1.
         num_src: Number of nodes that may send; default num_dst (a graph; otherwise bipartite).
         weight: One value per edge, floating [num_edges], or None; `ops.aggregate` uses it,
             attention does not.
-        distance: Hops between sender and receiver, uint8 [num_edges], or None.
+        distance: Hops between source and target, uint8 [num_edges], or None.
         perm: Edge ``e`` is column ``perm[e]`` of the edge list this was built from, which is longer
             than `indices` where `keep` or `rows` left edges out; None is the identity.
         sets: The consecutive sets of nodes that the edges make complete or causal, row-major; lets
@@ -43,7 +43,7 @@ class Neighborhood:
     Raises:
         TypeError: If a tensor has the wrong dtype.
         ValueError: If shapes or row pointers do not fit together.
-        IndexError: If a sender lies outside 0..num_src-1, or an entry of `perm` is negative.
+        IndexError: If a source lies outside 0..num_src-1, or an entry of `perm` is negative.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -59,7 +59,7 @@ class Neighborhood:
     distance: Tensor | None
     perm: Tensor | None
     sets: Sets | None
-    _receivers: Tensor | None = None
+    _targets: Tensor | None = None
     _groups: list[Group] | None = None
     _edge_places: list[Tensor] | None = None
     _transpose: Neighborhood | None = None
@@ -116,8 +116,8 @@ class Neighborhood:
         Args:
             edge_index: int64 or int32 [2, E].
             num_nodes: Number of nodes of a graph; default the largest id + 1.
-            num_src: Number of senders of a bipartite graph (then `num_dst` too).
-            num_dst: Number of receivers of a bipartite graph.
+            num_src: Number of sources of a bipartite graph (then `num_dst` too).
+            num_dst: Number of targets of a bipartite graph.
             weight: Floating [E] in the order of `edge_index`; differentiable.
 
         Raises:
@@ -136,7 +136,7 @@ class Neighborhood:
 
     @property
     def num_edges(self) -> int:
-        """Number of (receiver, sender) pairs, duplicates counted."""
+        """Number of (target, source) pairs, duplicates counted."""
         return self.indices.size(0)
 
     @property
@@ -152,7 +152,7 @@ class Neighborhood:
     def to_int32(self) -> Neighborhood:
         """The same with `indices`, `perm` and the transposed structure in 32 bits, half the bytes.
 
-        Operations, layers and patterns take both and give the same bits. `receivers`, `edge_index`
+        Operations, layers and patterns take both and give the same bits. `targets`, `edge_index`
         and the result of patterns that add edges, such as `AddSelf`, are int64.
 
         Raises:
@@ -165,22 +165,22 @@ class Neighborhood:
         return self._changed(indices=self.indices.int(), perm=perm)
 
     def degree(self) -> Tensor:
-        """Senders of each row, int64 [num_dst]."""
+        """Sources of each row, int64 [num_dst]."""
         return self.indptr.diff()
 
-    def receivers(self) -> Tensor:
-        """Receiver of each edge, int64 [num_edges] (cached)."""
-        if self._receivers is None:
+    def targets(self) -> Tensor:
+        """Target of each edge, int64 [num_edges] (cached)."""
+        if self._targets is None:
             with outside():
                 rows = torch.arange(self.num_dst, device=self.device)
                 found = torch.repeat_interleave(rows, self.degree(), output_size=self.num_edges)
-                self._store(_receivers=found)
-        assert self._receivers is not None
-        return self._receivers
+                self._store(_targets=found)
+        assert self._targets is not None
+        return self._targets
 
     def edge_index(self) -> Tensor:
-        """PyG's edge list, int64 [2, E], in the order of the rows: senders, then receivers."""
-        return torch.stack([self.indices.long(), self.receivers()])
+        """PyG's edge list, int64 [2, E], in the order of the rows: sources, then targets."""
+        return torch.stack([self.indices.long(), self.targets()])
 
     def groups(self) -> list[Group]:
         """The `sets` as a few dense groups, without sets that have no edges (cached)."""
@@ -202,20 +202,20 @@ class Neighborhood:
         return self._edge_places
 
     def transpose(self) -> Neighborhood:
-        """The same edges by sender (cached); its `perm` is the position of each edge here."""
+        """The same edges by source (cached); its `perm` is the position of each edge here."""
         if self._transpose is None:
             with outside():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         assert self._transpose is not None
         return self._transpose
 
-    def _adopt_transpose(self, indptr: Tensor, receivers: Tensor, perm: Tensor) -> None:
+    def _adopt_transpose(self, indptr: Tensor, targets: Tensor, perm: Tensor) -> None:
         """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""
         turned = Neighborhood(
-            indptr, receivers, self.num_dst, perm=perm,
+            indptr, targets, self.num_dst, perm=perm,
             weight=None if self.weight is None else self.weight[perm],
             distance=None if self.distance is None else self.distance[perm],
-            # Row-major again, since receivers ascend for each sender.
+            # Row-major again, since targets ascend for each source.
             sets=None if self.sets is None else self.sets.transpose(),
             validate=False,
         )  # fmt: skip
@@ -237,7 +237,7 @@ class Neighborhood:
         return self.pick(counts[self.indptr], edges.nonzero().flatten())
 
     def rows(self, nodes: Tensor) -> Neighborhood:
-        """Some rows, in the order of `nodes`, int64 ids of receivers; the senders stay the same."""
+        """Some rows, in the order of `nodes`, int64 ids of targets; the sources stay the same."""
         return self.pick(*row_places(self.indptr, nodes))
 
     def pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
@@ -291,7 +291,7 @@ class Neighborhood:
             needed = self.num_dst * self.num_src * value.element_size()
             require_memory(f"to_dense: {self.num_dst} x {self.num_src}", needed, "keep the edges")
         dense = value.new_zeros(self.num_dst, self.num_src)
-        return dense.index_put((self.receivers(), self.indices), value, accumulate=True)
+        return dense.index_put((self.targets(), self.indices), value, accumulate=True)
 
     def __repr__(self) -> str:
         facts = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"

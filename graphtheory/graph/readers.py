@@ -36,7 +36,7 @@ def _is(obj: Any, module: str, name: str) -> bool:
 
 def _agree(known: Sizes, asked: Sizes) -> Sizes:
     """The sizes of `obj`, completed by those that were asked for; raises if they differ."""
-    for side, have, want in zip(("senders", "receivers"), known, asked, strict=True):
+    for side, have, want in zip(("sources", "targets"), known, asked, strict=True):
         if None not in (have, want) and have != want:
             raise ValueError(f"size: asked for {want} {side}, but obj has {have}")
     src, dst = (want if have is None else have for have, want in zip(known, asked, strict=True))
@@ -83,9 +83,9 @@ def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborho
     if obj.layout is torch.sparse_coo:
         return _from_edge_list(obj.indices().flip(0), sizes, value)
     if obj.layout is torch.sparse_csc:
-        senders = torch.arange(obj.size(1), device=obj.device)
-        senders = senders.repeat_interleave(obj.ccol_indices().diff())
-        return _from_edge_list(torch.stack([senders, obj.row_indices().long()]), sizes, value)
+        sources = torch.arange(obj.size(1), device=obj.device)
+        sources = sources.repeat_interleave(obj.ccol_indices().diff())
+        return _from_edge_list(torch.stack([sources, obj.row_indices().long()]), sizes, value)
     raise TypeError(f"obj: layout {obj.layout}, expected an edge list, or sparse COO, CSR or CSC")
 
 

@@ -15,19 +15,19 @@ _LARGE = 10**7  # edges, from which memory is asked for
 
 @dataclass(frozen=True, init=False, repr=False)
 class Sets:
-    r"""Set b has the next `dst[b]` receivers and the next `src[b]` senders, and all its edges.
+    r"""Set b has the next `dst[b]` targets and the next `src[b]` sources, and all its edges.
 
-    With `causal`, receiver i of a set aggregates only from the senders 0 to i of its set. A set
-    without receivers or without senders has no edges. Neighboring sets of one size are stored
+    With `causal`, target i of a set aggregates only from the sources 0 to i of its set. A set
+    without targets or without sources has no edges. Neighboring sets of one size are stored
     together, so that ten thousand equal sets take no more memory than one.
 
     Args:
-        dst: Receivers of each set.
-        src: Senders of each set, as many entries.
-        causal: Whether receivers see no later sender; then `dst` equals `src`.
+        dst: Targets of each set.
+        src: Sources of each set, as many entries.
+        causal: Whether targets see no later source; then `dst` equals `src`.
 
     Attributes:
-        runs: (number of sets, receivers, senders) of consecutive sets of equal size.
+        runs: (number of sets, targets, sources) of consecutive sets of equal size.
         count: Number of sets.
 
     Raises:
@@ -74,22 +74,22 @@ class Sets:
 
     @property
     def dst(self) -> tuple[int, ...]:
-        """Receivers of each set."""
+        """Targets of each set."""
         return tuple(chain.from_iterable(repeat(dst, count) for count, dst, _ in self.runs))
 
     @property
     def src(self) -> tuple[int, ...]:
-        """Senders of each set."""
+        """Sources of each set."""
         return tuple(chain.from_iterable(repeat(src, count) for count, _, src in self.runs))
 
     @property
     def num_dst(self) -> int:
-        """Receivers of all sets."""
+        """Targets of all sets."""
         return sum(count * dst for count, dst, _ in self.runs)
 
     @property
     def num_src(self) -> int:
-        """Senders of all sets."""
+        """Sources of all sets."""
         return sum(count * src for count, _, src in self.runs)
 
     @property
@@ -118,19 +118,19 @@ def rows(sets: Sets) -> tuple[Tensor, Tensor]:
     if sets.num_edges > _LARGE:
         require_memory(
             f"{sets}: edges of all pairs", 24 * sets.num_edges,
-            "take smaller sets or batches of them, or fewer senders (patterns.Expander, TopK)",
+            "take smaller sets or batches of them, or fewer sources (patterns.Expander, TopK)",
         )  # fmt: skip
     runs = torch.tensor(sets.runs, dtype=torch.int64).reshape(len(sets.runs), 3)
     size = runs[:, 1:].repeat_interleave(runs[:, 0], dim=0, output_size=sets.count)
-    first = size.cumsum(0) - size  # receiver and sender with which each set begins
+    first = size.cumsum(0) - size  # target and source with which each set begins
     of_set = torch.stack([size[:, 1], first[:, 1], first[:, 0]], 1)
-    degree, sender, row = of_set.repeat_interleave(
+    degree, source, row = of_set.repeat_interleave(
         size[:, 0], dim=0, output_size=sets.num_dst
     ).unbind(1)
     if sets.causal:
         degree = torch.arange(sets.num_dst) - row + 1
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    start = (sender - indptr[:-1]).repeat_interleave(degree, output_size=sets.num_edges)
+    start = (source - indptr[:-1]).repeat_interleave(degree, output_size=sets.num_edges)
     return indptr, torch.arange(sets.num_edges) + start
 
 
@@ -141,7 +141,7 @@ def check_sets(sets: Sets, indptr: Tensor, indices: Tensor, num_src: int) -> Non
     num_dst = indptr.numel() - 1
     if (sets.num_dst, sets.num_src) != (num_dst, num_src):
         raise ValueError(
-            f"sets: {sets} has {sets.num_dst} receivers and {sets.num_src} senders, "
+            f"sets: {sets} has {sets.num_dst} targets and {sets.num_src} sources, "
             f"expected {num_dst} and {num_src}"
         )
     wanted = rows(sets)

@@ -102,4 +102,4 @@ class GraphTokens:
         """Bool, for all pairs in the order of `cliques`: neither is a token."""
         nb, is_node = self.cliques(), torch.ones_like(self.batch, dtype=torch.bool)
         is_node[self.tokens] = False
-        return is_node[nb.indices] & is_node[nb.receivers()]
+        return is_node[nb.indices] & is_node[nb.targets()]

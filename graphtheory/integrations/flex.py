@@ -115,8 +115,8 @@ def _edges(mask: BlockMask, batch: int, queries: int, keys: int) -> Neighborhood
         return causal([queries] * batch)
     counts = allowed.sum(2).flatten()
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    entry, _, sender = allowed.nonzero(as_tuple=True)
-    return Neighborhood(indptr, entry * keys + sender, batch * keys)
+    entry, _, source = allowed.nonzero(as_tuple=True)
+    return Neighborhood(indptr, entry * keys + source, batch * keys)
 
 
 def _allowed(mask: BlockMask, entry: int, queries: int, keys: int) -> Tensor:
@@ -148,8 +148,8 @@ _SCORES = (1.0, -3.0, 30.0, -30.0, 1e3, -1e3)
 
 def _bias(score_mod: ScoreMod, nb: Neighborhood, queries: int, keys: int, like: Tensor) -> Tensor:
     """What `score_mod` adds to the score of every edge, [num_edges, heads]."""
-    senders, receivers = nb.edge_index()
-    entry, i, j = receivers // queries, receivers % queries, senders % keys
+    sources, targets = nb.edge_index()
+    entry, i, j = targets // queries, targets % queries, sources % keys
     places = (entry[:, None], torch.arange(like.size(1), device=like.device)[None], i[:, None],
               j[:, None])  # fmt: skip
     shape = (nb.num_edges, like.size(1))

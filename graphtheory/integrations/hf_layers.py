@@ -82,15 +82,15 @@ class HFLayers(Layers):
 
     def attend(self, attention: Any, x: Tensor, ask: Ask) -> tuple[Tensor, Tensor | None]:
         """Attention with the function that the config names; output and weights."""
-        senders = x if ask.senders is None else ask.senders
-        query, key = ask.turned(heads(attention, x, 0), heads(attention, senders, 1))
+        sources = x if ask.sources is None else ask.sources
+        query, key = ask.turned(heads(attention, x, 0), heads(attention, sources, 1))
         if ask.parts is not None:
             ask.parts.extend((query, key))
         mask = ask.mask(query)
         kind = attention.config._attn_implementation
         if mask is not None and not kind.startswith(_ADDING):
             raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
-        value = heads(attention, senders, 2)
+        value = heads(attention, sources, 2)
         return attend_and_project(attention, query, key, value, mask, **ask.positions.options)
 
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:

@@ -157,13 +157,13 @@ class SemanticHooks:
         """
         read, layer, semantic = self.read, self.patched[which], self.read.base.semantic
         prefix, rest = x.tensor_split([read.prefix], 1)
-        senders, places = x, torch.arange(x.size(1), device=x.device)[None]
+        sources, places = x, torch.arange(x.size(1), device=x.device)[None]
         none = places.new_full((1, semantic.centers.tokens), -1)
         if which == 0:
             centers = semantic.centers(rest.flatten(0, 1), Grid(x.size(0), *size))
             x = torch.cat([prefix, centers.view(x.size(0), -1, x.size(2))], 1)
         elif patches is not None:
-            senders = torch.cat([x, patches], 1)
+            sources = torch.cat([x, patches], 1)
             places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]
             places = torch.cat([places[:, : read.prefix], none, places[:, read.prefix :]], 1)
             if semantic.global_centers is not None:
@@ -171,5 +171,5 @@ class SemanticHooks:
         rows = torch.cat([places[:, : read.prefix], none], 1)
         if which > 1:
             return read.second(layer, read.first(layer, x, Ask(positions, None, rows, rows)))
-        ask = Ask(positions, read.norm(layer, senders), rows, places)
+        ask = Ask(positions, read.norm(layer, sources), rows, places)
         return read.second(layer, read.first(layer, x, ask))

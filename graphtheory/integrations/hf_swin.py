@@ -85,11 +85,11 @@ class SwinHooks:
 
 
 def _block(
-    block: Any, x: Tensor, senders: Tensor, options: dict[str, Any]
+    block: Any, x: Tensor, sources: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """A block as cross-attention from x to the senders, without windows."""
+    """A block as cross-attention from x to the sources, without windows."""
     norm, at = block.layernorm_before, block.attention
-    parts = (heads(at, norm(y), i) for i, y in enumerate((x, senders, senders)))
+    parts = (heads(at, norm(y), i) for i, y in enumerate((x, sources, sources)))
     out, weights = attend_and_project(at, *parts, **options)
     x = x + block.drop_path(block.dropout(out))
     return x + block.dropout(block.mlp(block.layernorm_after(x))), weights

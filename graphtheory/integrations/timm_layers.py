@@ -72,8 +72,8 @@ class TimmLayers(Layers):
     def attend(self, attention: Any, x: Tensor, ask: Ask) -> Tensor:
         """Attention of a module, with its pattern if it has one."""
         query, key, value = heads(attention, x)
-        if ask.senders is not None:
-            _, key, value = heads(attention, ask.senders)
+        if ask.sources is not None:
+            _, key, value = heads(attention, ask.sources)
         if ask.parts is not None:
             ask.parts.extend((query, key))
         return attend_and_project(attention, query, key, value, ask.mask(query))

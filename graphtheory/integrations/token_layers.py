@@ -39,7 +39,7 @@ class Ask(NamedTuple):
 
     Attributes:
         positions: Of all tokens of the model.
-        senders: Normalized tokens [B, S, dim] that are attended to; None means the same ones.
+        sources: Normalized tokens [B, S, dim] that are attended to; None means the same ones.
         rows: Place of each token that attends, int64 [B or 1, T], for its position; -1, and with
             it the position of the first token, is none. None means all tokens, in order.
         columns: Place of each token that is attended to.
@@ -48,7 +48,7 @@ class Ask(NamedTuple):
     """
 
     positions: Positions
-    senders: Tensor | None = None
+    sources: Tensor | None = None
     rows: Tensor | None = None
     columns: Tensor | None = None
     size: Tensor | None = None

@@ -49,7 +49,7 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
 
     Raises:
         ValueError: If names are missing or left over, shapes differ, or tables of places do; the
-            message lists them. If the model has other messages, or places of senders that are not
+            message lists them. If the model has other messages, or places of sources that are not
             resized. The model is not changed then.
 
     Source:
@@ -111,7 +111,7 @@ def _check(grapher: Grapher) -> None:
         raise ValueError(f"model: its messages are {given}, expected MaxRelative as published")
     if grapher.with_place and grapher.reduce > 1 and not grapher.resized_places:
         raise ValueError(
-            "model: other places of senders than published, expected a pyramid_vig(..., "
+            "model: other places of sources than published, expected a pyramid_vig(..., "
             "resized_places=True)"
         )
 

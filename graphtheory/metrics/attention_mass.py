@@ -29,7 +29,7 @@ def mass_by_distance(
     """
     if neighborhood.distance is None:
         raise ValueError("neighborhood: has no distance, expected hops of each edge")
-    rows, hops = neighborhood.receivers(), neighborhood.distance.long()
+    rows, hops = neighborhood.targets(), neighborhood.distance.long()
     degree = neighborhood.degree()
     busy = max(int((degree > 0).sum()), 1)
     none = torch.zeros(256, device=hops.device)
@@ -52,12 +52,12 @@ def mass_on(
     Args:
         weights: [num_edges, heads].
         neighborhood: Who aggregates from whom.
-        relevant: Bool [num_edges], e.g. senders that carry the receiver's class-relevant pattern.
-        nodes: Bool [num_dst], the receivers to average over; default all. Those with an empty row
+        relevant: Bool [num_edges], e.g. sources that carry the target's class-relevant pattern.
+        nodes: Bool [num_dst], the targets to average over; default all. Those with an empty row
             are left out.
 
     Raises:
-        ValueError: No receiver is left to average over, or a shape that does not fit.
+        ValueError: No target is left to average over, or a shape that does not fit.
     """
     edges = neighborhood.num_edges
     if weights.dim() != 2 or weights.size(0) != edges:
@@ -65,10 +65,10 @@ def mass_on(
     if relevant.shape != (edges,):
         raise ValueError(f"relevant: shape {tuple(relevant.shape)}, expected [{edges}]")
     kept = torch.where(relevant, weights.mean(1), 0)
-    per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.receivers(), kept)
+    per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.targets(), kept)
     chosen = neighborhood.degree() > 0
     if nodes is not None:
         chosen = chosen & nodes
     if not bool(chosen.any()):
-        raise ValueError("nodes: none of them has a row, expected a receiver to average over")
+        raise ValueError("nodes: none of them has a row, expected a target to average over")
     return float(per_node[chosen].mean())

@@ -34,8 +34,8 @@ def _score(source: _Shape, target: _Shape, att: _Shape, *rest: Any, **_: Any) ->
 
 
 def _topk_blocks(query: _Shape, *rest: Any, **_: Any) -> int:
-    count, receivers, senders = rest[6]
-    return 4 * count * receivers * senders * query[1] * query[2]
+    count, targets, sources = rest[6]
+    return 4 * count * targets * sources * query[1] * query[2]
 
 
 def _dense(query: _Shape, key: _Shape, value: _Shape, *_: Any, **__: Any) -> int:

@@ -140,15 +140,15 @@ class WindowTokens(Rearranged):
         return dumbbell_sets(grid, self.window, self.side, self.reach, device)
 
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
-        """Of the senders of a window the tokens and then the patches of the image, row by row."""
+        """Of the sources of a window the tokens and then the patches of the image, row by row."""
         sets = self.sets(grid, x.device)
         many, listed = sets.of_both.num_src, len(sets.near)
 
         def near(found: AttentionMap) -> AttentionMap:
             rows, places = found.neighborhood.indptr, found.neighborhood.indices
             image = places.div(listed, rounding_mode="floor")
-            senders = image * (many // grid.count) + sets.near[places % listed]
-            return AttentionMap(Neighborhood(rows, senders, many, validate=False), found.weights)
+            sources = image * (many // grid.count) + sets.near[places % listed]
+            return AttentionMap(Neighborhood(rows, sources, many, validate=False), found.weights)
 
         return [near]
 
@@ -159,16 +159,16 @@ class WindowTokens(Rearranged):
         sets, options = self.sets(grid, x.device), {"images": grid.count, "generator": generator}
         near, both, *rest = self.blocks
         centers = _pool(x, grid, sets.pooled)
-        senders = tokens_and_patches(centers, x, grid.count)[:, sets.near].flatten(0, 1)
+        sources = tokens_and_patches(centers, x, grid.count)[:, sets.near].flatten(0, 1)
         residual = None if self.shortcut else torch.zeros_like(centers)
-        tokens = near(centers, sets.of_near, senders=senders, residual=residual, **options)
-        senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
+        tokens = near(centers, sets.of_near, sources=sources, residual=residual, **options)
+        sources = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
         if self.global_centers is not None:
             made, learned = len(tokens) // max(grid.count, 1), len(self.global_centers)
             if made != learned:
                 raise ValueError(f"images: of {made} semantic tokens, expected {learned} as G has")
             tokens = tokens + self.global_centers.repeat(grid.count, 1)
-        tokens = both(tokens, sets.of_both, senders=senders, **options)
+        tokens = both(tokens, sets.of_both, sources=sources, **options)
         for i, block in enumerate(rest[:others]):
             tokens = block(tokens, sets.among if i % 2 else sets.within, **options)
         return tokens
@@ -214,7 +214,7 @@ class Dumbbell(WindowTokens):
         x, _ = self.swin(x, grid, generator)
         tokens, back = self.tokens(x, grid, generator, others=2), self.blocks[4]
         sets = self.sets(grid, x.device)
-        return back(x, sets.back, senders=tokens, images=grid.count, generator=generator)
+        return back(x, sets.back, sources=tokens, images=grid.count, generator=generator)
 
 
 @lru_cache(maxsize=32)

@@ -16,12 +16,12 @@ from graphtheory.nn.token_sets import token_bipartite, token_cliques
 
 
 class SizeBias(nn.Module):
-    """A sender that stands for s tokens counts s times: log s for each edge and head.
+    """A source that stands for s tokens counts s times: log s for each edge and head.
 
     Args:
         heads: Heads.
 
-    Shapes: log of the sender's size by edge [num_edges] -> [num_edges, heads].
+    Shapes: log of the source's size by edge [num_edges] -> [num_edges, heads].
     """
 
     def __init__(self, heads: int) -> None:
@@ -181,11 +181,11 @@ class ReducedViT(ViT):
     def _layers(self) -> list[Attention]:
         return [layer for layer in self.blocks.modules() if isinstance(layer, Attention)]
 
-    def _log_size(self, size: Tensor, receivers: int) -> Tensor | None:
-        """The log of the sender's size by edge, of `receivers` rows an image."""
+    def _log_size(self, size: Tensor, targets: int) -> Tensor | None:
+        """The log of the source's size by edge, of `targets` rows an image."""
         if not self.proportional:
             return None
-        return size.log()[:, None].expand(-1, receivers, -1).flatten()
+        return size.log()[:, None].expand(-1, targets, -1).flatten()
 
     def _seen(
         self, needs: str | None, block: Block, nodes: Tensor, size: Tensor,

@@ -96,8 +96,8 @@ class STViT(nn.Module):
         x, grid = self.patches(images, generator=generator)
         count, tokens = grid.count, self.semantic.centers.tokens
         of_patches, of_both = (
-            token_bipartite(count, tokens, senders, x.device)
-            for senders in (grid.size, tokens + grid.size)
+            token_bipartite(count, tokens, sources, x.device)
+            for sources in (grid.size, tokens + grid.size)
         )
         x = self.semantic(x, grid, of_patches, of_both, generator=generator)
         x, options = self.position(x, count), {"images": count, "generator": generator}

@@ -104,7 +104,7 @@ class ViG(Staged):
     def attention_maps(self, images: Tensor) -> list[AttentionMap]:
         """Who sent to whom in each block, and what each edge had part in, [E, heads].
 
-        With `MaxRelative` that is the share of features in which the sender is the largest. Nodes
+        With `MaxRelative` that is the share of features in which the source is the largest. Nodes
         are the patches of the block's grid, or means of them, image by image, row by row.
         """
         return [AttentionMap(found.neighborhood, found.weights) for found in self.graphs(images)]
@@ -136,7 +136,7 @@ def vig(
             other images are interpolated.
         patch_size: Distance of two nodes in pixels, a power of 2.
         in_channels: Channels of an image.
-        neighbors: Senders of a node in the first block.
+        neighbors: Sources of a node in the first block.
         message: Makes the message for a width: `nn.MaxRelative`, `nn.EdgeMessage`,
             `nn.SageMessage`, `nn.SumMessage`, `nn.AttentionMessage`.
         head_width: Features of the hidden layer of the head.
@@ -176,9 +176,9 @@ def pyramid_vig(
 ) -> ViG:
     """A network of stages on ever coarser grids, in which close places count as near, too.
 
-    Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and senders that are
+    Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
     means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
-    `resized_places` senders lie where the published weights expect them, see
+    `resized_places` sources lie where the published weights expect them, see
     `nn.nearest.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
     not grow.
 

@@ -13,7 +13,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.modes import evaluating
 from graphtheory.ops import BucketedBias
-from graphtheory.patterns import AllSenders, ScorePattern
+from graphtheory.patterns import AllSources, ScorePattern
 
 Bias = Tensor | BucketedBias | None
 
@@ -41,14 +41,14 @@ class Attention(nn.Module):
         dim: Features of a node, in and out.
         heads: Heads of dim / heads features each, or `head_dim`.
         bias: Module that makes the b of every edge from its `relation`, as `BucketBias` does.
-        pattern: Which senders count, given their scores: `TopK(0.5)` is k-nearest attention. None
+        pattern: Which sources count, given their scores: `TopK(0.5)` is k-nearest attention. None
             are all.
         qkv_bias: Additive bias of W_Q, W_K, W_V.
         dropout: Probability with which a weight is dropped in training.
         head_dim: Features of a head where they are not dim / heads; W_O leads back to `dim`.
 
     Shapes:
-        x [num_dst, dim], senders [num_src, dim] or None for x itself, relation [num_edges]
+        x [num_dst, dim], sources [num_src, dim] or None for x itself, relation [num_edges]
         -> [num_dst, dim].
 
     Raises:
@@ -87,7 +87,7 @@ class Attention(nn.Module):
                 f"pattern: got {pattern!r}, expected a ScorePattern such as TopK(0.5); a Pattern "
                 "is applied to the neighborhood instead"
             )
-        self.pattern = AllSenders() if pattern is None else pattern
+        self.pattern = AllSources() if pattern is None else pattern
         self.bias = bias
         self.qkv = nn.Linear(dim, 3 * heads * self.head_dim, bias=qkv_bias)
         self.out = nn.Linear(heads * self.head_dim, dim)
@@ -97,12 +97,12 @@ class Attention(nn.Module):
         x: Tensor,
         neighborhood: Neighborhood,
         *,
-        senders: Tensor | None = None,
+        sources: Tensor | None = None,
         relation: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Attend; `generator` is the source of the dropout."""
-        parts = self.project(x, senders)
+        parts = self.project(x, sources)
         return self.attend(*parts, neighborhood, relation=relation, generator=generator)
 
     def attend(
@@ -125,7 +125,7 @@ class Attention(nn.Module):
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` and `weights` from one projection, of a layer without bias; no dropout."""
         query, key, value = self.project(x, None)
-        if neighborhood.blocks and self.bias is None and type(self.pattern) is AllSenders:
+        if neighborhood.blocks and self.bias is None and type(self.pattern) is AllSources:
             out, weights = _on_blocks(query, key, value, neighborhood.blocks[0])
             return self.out(out.flatten(1)), weights
         weights = self.pattern.weights(query, key, neighborhood, self._bias(None))
@@ -136,24 +136,24 @@ class Attention(nn.Module):
         x: Tensor,
         neighborhood: Neighborhood,
         *,
-        senders: Tensor | None = None,
+        sources: Tensor | None = None,
         relation: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """The weights [num_edges, heads] of `forward` with the same arguments, without dropout."""
-        query, key, _ = self.project(x, senders)
+        query, key, _ = self.project(x, sources)
         return self.pattern.weights(query, key, neighborhood, self._bias(relation))
 
-    def project(self, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, sources: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Query [num_dst, H, D], key and value [num_src, H, D]."""
         shape = (self.heads, self.head_dim)
-        if senders is None:
+        if sources is None:
             query, key, value = self.qkv(x).view(-1, 3, *shape).unbind(1)
             return query, key, value
         parts = (self.heads * self.head_dim, 2 * self.heads * self.head_dim)
         weights = self.qkv.weight.split(parts)
         biases = (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts)
-        query, rest = map(nn.functional.linear, (x, senders), weights, biases)
+        query, rest = map(nn.functional.linear, (x, sources), weights, biases)
         key, value = rest.view(-1, 2, *shape).unbind(1)
         return query.view(-1, *shape), key, value
 

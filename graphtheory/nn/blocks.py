@@ -102,11 +102,11 @@ class Block(nn.Module):
         act: Of the MLP; default GELU.
 
     Shapes:
-        x and residual [num_dst, dim], senders [num_src, dim] or None for x itself, relation
+        x and residual [num_dst, dim], sources [num_src, dim] or None for x itself, relation
         [num_edges] -> [num_dst, dim].
 
-    Source: Dosovitskiy et al. (2021), eqs. (2) and (3). Differs: senders may be other nodes than
-        receivers, under the same norm.
+    Source: Dosovitskiy et al. (2021), eqs. (2) and (3). Differs: sources may be other nodes than
+        targets, under the same norm.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -142,7 +142,7 @@ class Block(nn.Module):
         x: Tensor,
         neighborhood: Neighborhood,
         *,
-        senders: Tensor | None = None,
+        sources: Tensor | None = None,
         relation: Tensor | None = None,
         images: int = 1,
         generator: torch.Generator | None = None,
@@ -154,7 +154,7 @@ class Block(nn.Module):
         """
         branch = self.attention(
             self.norm1(x), neighborhood, relation=relation, generator=generator,
-            senders=None if senders is None else self.norm1(senders),
+            sources=None if sources is None else self.norm1(sources),
         )  # fmt: skip
         return self._add(x if residual is None else residual, branch, images, generator)
 

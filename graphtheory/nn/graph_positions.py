@@ -48,13 +48,13 @@ class DegreeEmbedding(nn.Module):
         if isinstance(edge_index, Neighborhood):
             if edge_index.num_src != edge_index.num_dst:
                 raise ValueError(
-                    f"edge_index: {edge_index.num_src} senders and {edge_index.num_dst} receivers, "
+                    f"edge_index: {edge_index.num_src} sources and {edge_index.num_dst} targets, "
                     "expected a graph whose nodes are both"
                 )
             num_nodes, edge_index = edge_index.num_dst, edge_index.edge_index()
-        sender, receiver = (torch.bincount(ends, minlength=num_nodes or 0) for ends in edge_index)
-        longest = max(len(sender), len(receiver))  # equal if the number of nodes is given
-        degrees = (functional.pad(d, (0, longest - len(d))) for d in (receiver, sender))
+        source, target = (torch.bincount(ends, minlength=num_nodes or 0) for ends in edge_index)
+        longest = max(len(source), len(target))  # equal if the number of nodes is given
+        degrees = (functional.pad(d, (0, longest - len(d))) for d in (target, source))
         into, out = (d.clamp(max=self.max_degree) for d in degrees)
         return self.in_degree(into) + self.out_degree(out)
 

@@ -26,11 +26,11 @@ class PatchGraph(NamedTuple):
     """Who sent to whom in one block.
 
     Attributes:
-        neighborhood: Senders of each node, in the order of their distance.
+        neighborhood: Sources of each node, in the order of their distance.
         weights: What each edge had part in, [num_edges, heads]; see the message.
-        grid: On which the receivers lie.
-        reduce: Rows and columns of receivers of which a sender is the mean; with 1 the senders are
-            the receivers.
+        grid: On which the targets lie.
+        reduce: Rows and columns of targets of which a source is the mean; with 1 the sources are
+            the targets.
     """
 
     neighborhood: Neighborhood
@@ -41,7 +41,7 @@ class PatchGraph(NamedTuple):
     def drawing(self, image: int, height: int, width: int) -> dict[str, Tensor]:
         """Of one image what `plot.image_graph` takes: `pos`, `edge_index` and `weight`.
 
-        Senders that are means of several nodes are nodes of their own, behind the others.
+        Sources that are means of several nodes are nodes of their own, behind the others.
 
         Args:
             image: Its number in the batch.
@@ -55,14 +55,14 @@ class PatchGraph(NamedTuple):
             raise ValueError(f"image: got {image}, expected 0..{self.grid.count - 1}")
         one = Grid(1, self.grid.height, self.grid.width)
         pos = _middles(one, height, width)
-        senders = coarser(pos, one, self.reduce)
+        sources = coarser(pos, one, self.reduce)
         rows = slice(image * one.size, (image + 1) * one.size)
         lists = self.neighborhood.indices.view(self.neighborhood.num_dst, -1).cpu()[rows]
-        sent = lists - image * len(senders) + (one.size if self.reduce > 1 else 0)
+        sent = lists - image * len(sources) + (one.size if self.reduce > 1 else 0)
         received = torch.arange(one.size)[:, None].expand_as(sent)
         weights = self.weights.detach().mean(1).view(self.neighborhood.num_dst, -1).cpu()[rows]
         return {
-            "pos": torch.cat([pos, senders]) if self.reduce > 1 else pos,
+            "pos": torch.cat([pos, sources]) if self.reduce > 1 else pos,
             "edge_index": torch.stack([sent.flatten(), received.flatten()]),
             "weight": weights.flatten(),
         }
@@ -93,9 +93,9 @@ class Grapher(nn.Module):
     Both maps are followed by a norm over the batch. The graph passes no gradient.
 
     Args:
-        message: What a node makes of itself and its senders.
+        message: What a node makes of itself and its sources.
         nearest: Who they are.
-        reduce: Senders are means of reduce x reduce nodes.
+        reduce: Sources are means of reduce x reduce nodes.
         with_place: Whether close places count as near, too; see `nn.nearest.position_similarity`.
         resized_places: Whether that is `nn.nearest.resized_similarity` instead.
         drop_path: Probability that an image skips the branch in training.
@@ -138,26 +138,26 @@ class Grapher(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
-        """Nodes that know of their senders."""
+        """Nodes that know of their sources."""
         branch = self.after(self.message(*self._ask(x, grid)))
         return x + self.drop_path(branch, grid.count, generator)
 
     def graph(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> PatchGraph:
         """Who sends to whom in `forward` with the same arguments."""
-        nodes, senders, lists = self._ask(x, grid)
-        weights = self.message.weights(nodes, senders, lists)
-        return PatchGraph(neighbor_lists(lists, len(senders)), weights, grid, self.reduce)
+        nodes, sources, lists = self._ask(x, grid)
+        weights = self.message.weights(nodes, sources, lists)
+        return PatchGraph(neighbor_lists(lists, len(sources)), weights, grid, self.reduce)
 
     def _ask(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """Receivers, senders and lists."""
+        """Targets, sources and lists."""
         nodes = self.before(x)
-        senders = coarser(nodes, grid, self.reduce)
+        sources = coarser(nodes, grid, self.reduce)
         place: PositionSimilarity | Tensor | None = None
         if self.with_place:
             similarity = resized_similarity if self.resized_places else position_similarity
             one = Grid(1, grid.height, grid.width)
             place = similarity(one, self.reduce, x.size(1), x.device)
-        return nodes, senders, self.nearest(nodes, senders, images=grid.count, place=place)
+        return nodes, sources, self.nearest(nodes, sources, images=grid.count, place=place)
 
 
 class GraphBlock(nn.Module):

@@ -1,4 +1,4 @@
-"""What a node makes of itself and of a list of senders."""
+"""What a node makes of itself and of a list of sources."""
 
 from __future__ import annotations
 
@@ -55,59 +55,59 @@ def mixed(in_features: int, out_features: int) -> nn.Sequential:
 
 
 class Message(nn.Module):
-    """What a node makes of itself and of its senders; a kind of it defines both methods.
+    """What a node makes of itself and of its sources; a kind of it defines both methods.
 
     Args:
         dim: Features of a node.
 
     Shapes:
-        x [num_dst, dim], senders [num_src, dim], lists int64 [num_dst, k] -> [num_dst, 2 dim].
+        x [num_dst, dim], sources [num_src, dim], lists int64 [num_dst, k] -> [num_dst, 2 dim].
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Twice as many features."""
         raise NotImplementedError
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """What each edge of ``neighbor_lists(lists, num_src)`` has part in, [num_edges, heads]."""
         raise NotImplementedError
 
 
 class MaxRelative(Message):
-    r"""The largest difference to a sender, feature by feature, mixed in 4 groups with the node.
+    r"""The largest difference to a source, feature by feature, mixed in 4 groups with the node.
 
     .. math:: h_i = \operatorname{GELU}\big(\operatorname{BN}\big(W\,
         [x_i, \max_{j \in T^i} (x_j - x_i)]\big)\big)
 
     A feature and its largest difference lie side by side, so each group sees both. The weight of an
-    edge is the share of features in which its sender is the largest.
+    edge is the share of features in which its source is the largest.
 
     Source:
         Li et al. (2019), DeepGCNs, max-relative graph convolution; in 4 groups Han et al. (2022),
-        Vision GNN. Differs: the sender of each feature is found without a gradient, which then goes
-        to that sender alone, so no tensor of edges and features exists.
+        Vision GNN. Differs: the source of each feature is found without a gradient, which then goes
+        to that source alone, so no tensor of edges and features exists.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.mix = mixed(2 * dim, 2 * dim)
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
-        largest = senders.gather(0, largest_sender(senders, lists))
+        largest = sources.gather(0, largest_source(sources, lists))
         return self.mix(torch.stack([x, largest - x], 2).flatten(1))
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Shares of the features."""
-        return _shares(largest_sender(senders, lists), lists)
+        return _shares(largest_source(sources, lists), lists)
 
 
 class SageMessage(Message):
-    r"""The largest entry of the mapped senders beside the node, mixed in 4 groups.
+    r"""The largest entry of the mapped sources beside the node, mixed in 4 groups.
 
     .. math:: h_i = \sigma\big(W\, [x_i \,\|\, \max_{j \in T^i} \sigma(W' x_j)]\big),
         \qquad \sigma = \operatorname{GELU} \circ \operatorname{BN}
@@ -116,22 +116,22 @@ class SageMessage(Message):
 
     Source:
         Hamilton et al. (2017), GraphSAGE, the pooling aggregator, as in the code of Vision GNN. Two
-        groups see the node alone and two the senders.
+        groups see the node alone and two the sources.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.map, self.mix = mixed(dim, dim), mixed(2 * dim, 2 * dim)
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
-        seen = self.map(senders)
-        largest = seen.gather(0, largest_sender(seen, lists))
+        seen = self.map(sources)
+        largest = seen.gather(0, largest_source(seen, lists))
         return self.mix(torch.cat([x, largest], 1))
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Shares of the features."""
-        return _shares(largest_sender(self.map(senders), lists), lists)
+        return _shares(largest_source(self.map(sources), lists), lists)
 
 
 class EdgeMessage(Message):
@@ -141,7 +141,7 @@ class EdgeMessage(Message):
         \qquad \sigma = \operatorname{GELU} \circ \operatorname{BN}
 
     The norm is taken over edges, which have 2 dim features each: this is the costly kind. The
-    weight of an edge is its share of the features that see the sender.
+    weight of an edge is its share of the features that see the source.
 
     Source:
         Wang et al. (2019), EdgeConv, as in the code of Vision GNN. Two groups see the node alone
@@ -152,24 +152,24 @@ class EdgeMessage(Message):
         super().__init__(dim)
         self.mix = mixed(2 * dim, 2 * dim)
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
-        return self._of_edges(x, senders, lists).max(1).values
+        return self._of_edges(x, sources, lists).max(1).values
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Shares of the features."""
-        best = self._of_edges(x, senders, lists)[:, :, self.dim :].argmax(1)
+        best = self._of_edges(x, sources, lists)[:, :, self.dim :].argmax(1)
         return _shares(lists.gather(1, best), lists)
 
-    def _of_edges(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def _of_edges(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """[num_dst, k, 2 dim]."""
         own = x[:, None].expand(-1, lists.size(1), -1)
-        edges = torch.cat([own, senders[lists] - own], 2)
+        edges = torch.cat([own, sources[lists] - own], 2)
         return self.mix(edges.flatten(0, 1)).view_as(edges)
 
 
 class SumMessage(Message):
-    r"""The node and the sum of its senders, mixed in 4 groups; all edges weigh 1.
+    r"""The node and the sum of its sources, mixed in 4 groups; all edges weigh 1.
 
     .. math:: h_i = \sigma\big(W\, ((1 + \epsilon) x_i + \sum_{j \in T^i} x_j)\big)
 
@@ -180,19 +180,19 @@ class SumMessage(Message):
         super().__init__(dim)
         self.epsilon, self.mix = nn.Parameter(torch.zeros(1)), mixed(dim, 2 * dim)
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
-        graph = neighbor_lists(lists, len(senders))
-        total = ops.aggregate(None, senders[:, None], graph).squeeze(1)
+        graph = neighbor_lists(lists, len(sources))
+        total = ops.aggregate(None, sources[:, None], graph).squeeze(1)
         return self.mix((1 + self.epsilon) * x + total)
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Ones."""
         return x.new_ones(lists.numel(), 1)
 
 
 class AttentionMessage(Message):
-    """Attention to the senders in the place of the largest difference of `MaxRelative`.
+    """Attention to the sources in the place of the largest difference of `MaxRelative`.
 
     Args:
         dim: Features of a node.
@@ -203,42 +203,42 @@ class AttentionMessage(Message):
         super().__init__(dim)
         self.attention, self.mix = Attention(dim, heads), mixed(2 * dim, 2 * dim)
 
-    def forward(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """See the class."""
-        seen = self.attention(x, neighbor_lists(lists, len(senders)), senders=senders)
+        seen = self.attention(x, neighbor_lists(lists, len(sources)), sources=sources)
         return self.mix(torch.stack([x, seen], 2).flatten(1))
 
-    def weights(self, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """Those of the attention."""
-        return self.attention.weights(x, neighbor_lists(lists, len(senders)), senders=senders)
+        return self.attention.weights(x, neighbor_lists(lists, len(sources)), sources=sources)
 
 
 @torch.no_grad()
-def largest_sender(values: Tensor, lists: Tensor) -> Tensor:
-    """Of each receiver and feature the sender with the largest value, the first of equal ones.
+def largest_source(values: Tensor, lists: Tensor) -> Tensor:
+    """Of each target and feature the source with the largest value, the first of equal ones.
 
     Args:
-        values: Of the senders, [num_src, dim].
+        values: Of the sources, [num_src, dim].
         lists: int64 [num_dst, k].
 
     Returns:
-        Ids of senders, int64 [num_dst, dim].
+        Ids of sources, int64 [num_dst, dim].
 
     Example:
         >>> values = torch.tensor([[1.0, 5.0], [2.0, 4.0], [0.0, 9.0]])
-        >>> largest_sender(values, torch.tensor([[0, 1], [1, 2]])).tolist()
+        >>> largest_source(values, torch.tensor([[0, 1], [1, 2]])).tolist()
         [[1, 0], [1, 2]]
     """
     first, *others = lists.unbind(1)
-    best, sender = values[first], first[:, None].expand(-1, values.size(1))
+    best, source = values[first], first[:, None].expand(-1, values.size(1))
     for other in others:  # one list entry at a time: nothing of edges and features
         found = values[other]
         larger = found > best
-        best, sender = torch.where(larger, found, best), torch.where(larger, other[:, None], sender)
-    return sender
+        best, source = torch.where(larger, found, best), torch.where(larger, other[:, None], source)
+    return source
 
 
-def _shares(sender: Tensor, lists: Tensor) -> Tensor:
+def _shares(source: Tensor, lists: Tensor) -> Tensor:
     """Share of the features [num_dst, dim] that each edge gave, [num_edges, 1]."""
-    shares = [(sender == column[:, None]).float().mean(1) for column in lists.unbind(1)]
+    shares = [(source == column[:, None]).float().mean(1) for column in lists.unbind(1)]
     return torch.stack(shares, 1).view(-1, 1)

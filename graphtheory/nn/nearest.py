@@ -16,7 +16,7 @@ _NUMBERS = 2**24  # similarities that exist at a time, unless one image has more
 
 
 class PositionSimilarity(NamedTuple):
-    """How close receivers and senders lie: rows [h, h'] and columns [w, w'], which add up."""
+    """How close targets and sources lie: rows [h, h'] and columns [w, w'], which add up."""
 
     rows: Tensor
     columns: Tensor
@@ -24,16 +24,16 @@ class PositionSimilarity(NamedTuple):
 
 @dataclass(frozen=True)
 class NearestNeighbors:
-    r"""Of each node the senders whose features point most nearly in its own direction.
+    r"""Of each node the sources whose features point most nearly in its own direction.
 
     .. math:: s_{ij} = 2 \Big\langle \frac{x_i}{|x_i|}, \frac{y_j}{|y_j|} \Big\rangle + p_{ij}
 
     The k * dilation largest are sorted and every dilation-th is taken, so that a node which is
-    among its own senders comes first. With fewer senders than that the dilation shrinks, then k.
+    among its own sources comes first. With fewer sources than that the dilation shrinks, then k.
     No gradient passes. Similarities of some images at a time are in memory, and none is kept.
 
     Args:
-        k: Senders of a node.
+        k: Sources of a node.
         dilation: Distance in the sorted list.
 
     Raises:
@@ -62,21 +62,21 @@ class NearestNeighbors:
     def __call__(
         self,
         x: Tensor,
-        senders: Tensor | None = None,
+        sources: Tensor | None = None,
         *,
         images: int = 1,
         place: PositionSimilarity | Tensor | None = None,
     ) -> Tensor:
-        """Lists of senders, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
+        """Lists of sources, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
 
         Args:
-            x: Receivers [num_dst, dim], as many consecutive ones for each image.
-            senders: [num_src, dim], likewise; None are the receivers.
+            x: Targets [num_dst, dim], as many consecutive ones for each image.
+            sources: [num_src, dim], likewise; None are the targets.
             images: Images, whose nodes do not see each other.
-            place: The p, the same for each image; as a tensor [nodes, senders] of one image.
+            place: The p, the same for each image; as a tensor [nodes, sources] of one image.
         """
         query = _directions(x, images)
-        key = query if senders is None else _directions(senders, images)
+        key = query if sources is None else _directions(sources, images)
         many = key.size(1)
         k = min(self.k, many)
         dilation = max(1, min(self.dilation, many // max(k, 1)))
@@ -117,13 +117,13 @@ def _similarity(query: Tensor, key: Tensor, place: PositionSimilarity | Tensor |
 def position_similarity(
     grid: Grid, reduce: int, dim: int, device: torch.device
 ) -> PositionSimilarity:
-    """Cosine of the sine-cosine encodings of two places, senders being means of reduce x reduce.
+    """Cosine of the sine-cosine encodings of two places, sources being means of reduce x reduce.
 
     It is 1 for a place and itself, of which rows and columns make one half each. (kept)
 
     Args:
-        grid: The receivers.
-        reduce: Rows and columns of receivers of which a sender is the mean.
+        grid: The targets.
+        reduce: Rows and columns of targets of which a source is the mean.
         dim: Numbers of an encoding, a multiple of 4.
         device: Where the tensors lie.
 
@@ -144,8 +144,8 @@ def position_similarity(
 def resized_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> Tensor:
     """Similarity [N, M] of places as the published weights of Pyramid ViG were trained with.
 
-    The list of the N encodings, row by row, is resized bicubically to the M senders, with no regard
-    to where rows end. With ``reduce=1`` it is `position_similarity`; else a sender's place is not
+    The list of the N encodings, row by row, is resized bicubically to the M sources, with no regard
+    to where rows end. With ``reduce=1`` it is `position_similarity`; else a source's place is not
     that of the nodes of which it is the mean. Arguments and errors as there. (kept)
 
     Source:

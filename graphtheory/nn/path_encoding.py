@@ -40,7 +40,7 @@ class PathEncoding(nn.Module):
         IndexError: If a path has an edge that its graph does not have.
 
     Source:
-        Ying et al. (2021), eq. (7). Steps count from the receiver, whose query attends. Their code
+        Ying et al. (2021), eq. (7). Steps count from the target, whose query attends. Their code
         has one embedding of an edge per head and mixes heads by a matrix per step, which this
         weight per step and category contains.
 

@@ -37,17 +37,17 @@ def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood
 
 @_uncompiled
 @lru_cache(maxsize=_KEPT)
-def token_bipartite(count: int, tokens: int, senders: int, device: torch.device) -> Neighborhood:
-    """`count` images of `tokens` target and `senders` source nodes, fully connected (cached).
+def token_bipartite(count: int, tokens: int, sources: int, device: torch.device) -> Neighborhood:
+    """`count` images of `tokens` target and `sources` source nodes, fully connected (cached).
 
     Args:
         count: Number of images.
         tokens: Target nodes per image.
-        senders: Source nodes per image.
+        sources: Source nodes per image.
         device: Device of the tensors.
     """
     with torch.inference_mode(False):
-        return bipartite([tokens] * count, [senders] * count).to(device)
+        return bipartite([tokens] * count, [sources] * count).to(device)
 
 
 @_uncompiled

@@ -71,16 +71,16 @@ class SemanticTokens(nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Semantic tokens; blocks of M receivers, with N senders, then with M + N of them."""
+        """Semantic tokens; blocks of M targets, with N sources, then with M + N of them."""
         centers = self.centers(x, grid)
         options = {"images": grid.count, "generator": generator}
-        tokens = self.blocks[0](centers, of_patches, senders=x, **options)
+        tokens = self.blocks[0](centers, of_patches, sources=x, **options)
         for i, block in enumerate(self.blocks[1:]):
             query, residual = tokens, centers if self.residual_of_centers and i == 0 else None
             if self.global_centers is not None and i == 0:
                 query = tokens + self.global_centers.repeat(grid.count, 1)
-            senders = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
-            tokens = block(query, of_both, senders=senders, residual=residual, **options)
+            sources = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
+            tokens = block(query, of_both, sources=sources, residual=residual, **options)
         return tokens
 
 

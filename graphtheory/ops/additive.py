@@ -139,8 +139,8 @@ def additive_score(
         >>> additive_score(x, x, torch.ones(1, 1), nb, negative_slope=0.5).flatten().tolist()
         [-1.0, -3.0]
     """
-    check_nodes("source", source, neighborhood, "senders")
-    check_nodes("target", target, neighborhood, "receivers")
+    check_nodes("source", source, neighborhood, "sources")
+    check_nodes("target", target, neighborhood, "targets")
     heads, dim = source.shape[1:]
     if target.shape[1:] != source.shape[1:]:
         raise ValueError(

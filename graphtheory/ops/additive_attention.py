@@ -184,7 +184,7 @@ def additive_attention(
         >>> additive_attention(value, flat, flat, nb).flatten().tolist()
         [0.0, 2.0]
     """
-    check_nodes("value", value, neighborhood, "senders")
+    check_nodes("value", value, neighborhood, "sources")
     heads = value.size(1)
     _check("sent", sent, neighborhood, neighborhood.num_src, heads)
     if received is not None:

@@ -78,9 +78,9 @@ class AttentionCall:
         edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
     ) -> AttentionCall:
         """Check what `ops.attention` takes, and draw the seed of the dropout."""
-        check_nodes("query", query, neighborhood, "receivers")
-        check_nodes("key", key, neighborhood, "senders")
-        check_nodes("value", value, neighborhood, "senders")
+        check_nodes("query", query, neighborhood, "targets")
+        check_nodes("key", key, neighborhood, "sources")
+        check_nodes("value", value, neighborhood, "sources")
         for name, tensor in (("key", key), ("value", value)):
             if tensor.shape[1:] != query.shape[1:]:
                 raise ValueError(
@@ -147,7 +147,7 @@ def check_neighborhood(given: object) -> None:
 def check_nodes(name: str, tensor: Tensor, nb: Neighborhood, side: str) -> None:
     """Raise unless `tensor` is floating [nodes of that side, heads, head_dim]."""
     check_neighborhood(nb)
-    num_nodes = nb.num_dst if side == "receivers" else nb.num_src
+    num_nodes = nb.num_dst if side == "targets" else nb.num_src
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
     if not tensor.is_floating_point():

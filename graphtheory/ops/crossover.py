@@ -29,16 +29,16 @@ SHORTEST_ROW: dict[tuple[bool, bool], tuple[float, float, float]] = {
     (True, False): (16, 160, math.inf),
     (True, True): (64, 160, math.inf),
 }
-# Receivers a set, on average: one receiver of 64 to 4096 senders makes 0.5 to 0.9, four 1.1 to 1.8.
-FEWEST_RECEIVERS = 4
+# Targets a set, on average: one target of 64 to 4096 sources makes 0.5 to 0.9, four 1.1 to 1.8.
+FEWEST_TARGETS = 4
 
-# Senders of an equal set up to which those loops are faster than torch's kernel. Two threads of an
+# Sources of an equal set up to which those loops are faster than torch's kernel. Two threads of an
 # EPYC, times it takes of what they take, 8 heads of 16 / 4 of 64 / 1 of 128, forward and backward:
-# 16 senders 1.4 / 2.4 / 1.9; 64: 1.7 / 1.4 / 1.5; 197: 1.3 / 1.2 / 1.3; 256: 1.4 / 1.2 / 1.1;
+# 16 sources 1.4 / 2.4 / 1.9; 64: 1.7 / 1.4 / 1.5; 197: 1.3 / 1.2 / 1.3; 256: 1.4 / 1.2 / 1.1;
 # 1024: 1.3 / 1.0 / 0.8; in bfloat16 1.9 / 1.7 / 1.9; 2.3 / 3.2 / 3.2; 3.4 / 5.6 / 5.3;
 # 3.8 / 5.8 / 5.4; 4.8 / 5.0 / 4.6. Forward alone the same of 256: 1.1 / 1.1 / 1.0, but in bfloat16
-# from 32 senders on 0.5 to 0.9. `benchmarks/sets.py` prints it.
-MOST_SENDERS = 256
+# from 32 sources on 0.5 to 0.9. `benchmarks/sets.py` prints it.
+MOST_SOURCES = 256
 
 
 def blocks_beat_edge_loops(call: AttentionCall) -> bool:
@@ -51,7 +51,7 @@ def blocks_beat_edge_loops(call: AttentionCall) -> bool:
     row = half if call.query.dtype in HALF else plain
     if call.bias is not None:
         row = max(row, biased)
-    return nb.num_dst >= FEWEST_RECEIVERS * count and nb.num_edges >= row * nb.num_dst
+    return nb.num_dst >= FEWEST_TARGETS * count and nb.num_edges >= row * nb.num_dst
 
 
 def own_loops_beat_sdpa(call: AttentionCall) -> bool:
@@ -59,7 +59,7 @@ def own_loops_beat_sdpa(call: AttentionCall) -> bool:
     blocks, on_cpu = call.neighborhood.blocks, call.query.device.type == "cpu"
     if blocks is None or not on_cpu:
         return False
-    if blocks[2] <= MOST_SENDERS and call.query.dtype not in HALF:
+    if blocks[2] <= MOST_SOURCES and call.query.dtype not in HALF:
         return True
     values = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
     learned = values is not None and values.requires_grad  # torch's kernel keeps all weights for it

@@ -48,8 +48,8 @@ def edge_dot(
         >>> edge_dot(x, x, nb).flatten().tolist()
         [11.0, 25.0]
     """
-    check_nodes("query", query, neighborhood, "receivers")
-    check_nodes("key", key, neighborhood, "senders")
+    check_nodes("query", query, neighborhood, "targets")
+    check_nodes("key", key, neighborhood, "sources")
     if query.shape[1:] != key.shape[1:]:
         raise ValueError(
             f"key: shape {tuple(key.shape)}, "
@@ -139,7 +139,7 @@ def aggregate(
         >>> [aggregate(None, value, nb, reduce=r)[1].item() for r in ("sum", "mean", "max", "min")]
         [3.0, 1.5, 2.0, 1.0]
     """
-    check_nodes("value", value, neighborhood, "senders")
+    check_nodes("value", value, neighborhood, "sources")
     if reduce not in get_args(Reduction):
         raise ValueError(f"reduce: got {reduce!r}, expected one of {get_args(Reduction)}")
     if weights is None:

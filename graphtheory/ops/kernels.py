@@ -1,7 +1,7 @@
 """The primitives as torch ops with gradients in terms of each other, on any device.
 
 A neighborhood enters as a flat list of tensors: [indptr, indices], and where a gradient may
-follow the transposed structure [t_indptr, receivers, perm] after it.
+follow the transposed structure [t_indptr, targets, perm] after it.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> 
     return value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
 
 
-@operator("graphtheory::aggregate_by_sender")
-def _aggregate_by_sender(
+@operator("graphtheory::aggregate_by_source")
+def _aggregate_by_source(
     weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str
 ) -> Tensor:
-    _, _, t_indptr, receivers, perm = parts
-    return BACKENDS[backend].kernels.aggregate(t_indptr, receivers, weights, value, perm)
+    _, _, t_indptr, targets, perm = parts
+    return BACKENDS[backend].kernels.aggregate(t_indptr, targets, weights, value, perm)
 
 
-@_aggregate_by_sender.register_fake
+@_aggregate_by_source.register_fake
 def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return value.new_empty(parts[2].size(0) - 1, value.size(1), value.size(2))
 
@@ -83,7 +83,7 @@ def _edge_dot_backward(ctx: Any, grad: Tensor) -> _Grads:
     query, key, *parts = ctx.saved_tensors
     need_query, need_key = ctx.needs_input_grad[:2]
     grad_query = _aggregate(grad, key, parts, ctx.backend) if need_query else None
-    grad_key = _aggregate_by_sender(grad, query, parts, ctx.backend) if need_key else None
+    grad_key = _aggregate_by_source(grad, query, parts, ctx.backend) if need_key else None
     return grad_query, grad_key, [None] * len(parts), None
 
 
@@ -91,11 +91,11 @@ def _aggregate_backward(ctx: Any, grad: Tensor) -> _Grads:
     weights, value, *parts = ctx.saved_tensors
     need_weights, need_value = ctx.needs_input_grad[:2]
     grad_weights = _edge_dot(grad, value, parts, ctx.backend) if need_weights else None
-    grad_value = _aggregate_by_sender(weights, grad, parts, ctx.backend) if need_value else None
+    grad_value = _aggregate_by_source(weights, grad, parts, ctx.backend) if need_value else None
     return _as(grad_weights, weights), grad_value, [None] * len(parts), None
 
 
-def _aggregate_by_sender_backward(ctx: Any, grad: Tensor) -> _Grads:
+def _aggregate_by_source_backward(ctx: Any, grad: Tensor) -> _Grads:
     weights, value, *parts = ctx.saved_tensors
     need_weights, need_value = ctx.needs_input_grad[:2]
     grad_weights = _edge_dot(value, grad, parts, ctx.backend) if need_weights else None
@@ -114,7 +114,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 _edge_dot.register_autograd(_edge_dot_backward, setup_context=_save)
 _aggregate.register_autograd(_aggregate_backward, setup_context=_save)
-_aggregate_by_sender.register_autograd(_aggregate_by_sender_backward, setup_context=_save)
+_aggregate_by_source.register_autograd(_aggregate_by_source_backward, setup_context=_save)
 
 
 @operator("graphtheory::edge_softmax")

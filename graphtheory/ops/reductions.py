@@ -95,7 +95,7 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
     if call.options == ("mean",):
         wide = torch.promote_types(weights.dtype, torch.float32)
         share = 1 / nb.degree().clamp(min=1).to(wide)
-        weights = weights * share.index_select(0, nb.receivers())[:, None]
+        weights = weights * share.index_select(0, nb.targets())[:, None]
         return kernels.aggregate(call._replace(tensors=(weights, value)), backend)
     parts = kernels.structure(call, backend)
     if call.options == ("min",):

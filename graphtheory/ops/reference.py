@@ -17,13 +17,13 @@ from graphtheory.ops.dropout import dropout_factor
 
 def edge_dot(query: Tensor, key: Tensor, nb: Neighborhood) -> Tensor:
     """s[e, h] = <query[i, h], key[j, h]> for the edge e from j to i."""
-    receivers, senders = query.index_select(0, nb.receivers()), key.index_select(0, nb.indices)
-    return (receivers * senders).sum(-1)  # [E, H]
+    targets, sources = query.index_select(0, nb.targets()), key.index_select(0, nb.indices)
+    return (targets * sources).sum(-1)  # [E, H]
 
 
 def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
     """w[e, h] = exp(s[e, h]) / sum over the row of exp(s); -inf everywhere in a row gives zeros."""
-    rows = nb.receivers()
+    rows = nb.targets()
     index = rows[:, None].expand_as(logits)
     top = logits.new_full((nb.num_dst, logits.size(1)), -torch.inf)
     top = top.scatter_reduce(0, index, logits.detach(), "amax")
@@ -36,7 +36,7 @@ def edge_softmax(logits: Tensor, nb: Neighborhood) -> Tensor:
 def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood, reduce: str = "sum") -> Tensor:
     """out[i, h] = sum, mean, max or min over edges e from j to i of weights[e, h] * value[j, h]."""
     messages = weights[..., None] * value.index_select(0, nb.indices)  # [E, H, D]
-    out, rows = messages.new_zeros(nb.num_dst, *messages.shape[1:]), nb.receivers()
+    out, rows = messages.new_zeros(nb.num_dst, *messages.shape[1:]), nb.targets()
     degree = nb.degree()[:, None, None]
     if reduce in ("max", "min"):  # from infinity, since torch lets the initial value share
         out = out + (-torch.inf if reduce == "max" else torch.inf)
@@ -51,7 +51,7 @@ def additive_score(
     nb: Neighborhood,
 ) -> Tensor:  # fmt: skip
     """s[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
-    z = source.index_select(0, nb.indices) + target.index_select(0, nb.receivers())
+    z = source.index_select(0, nb.indices) + target.index_select(0, nb.targets())
     z = z + torch.einsum("ef,hfc->ehc", features, matrix)
     return (leaky_relu(z, slope) * att).sum(-1)  # [E, H]
 
@@ -62,7 +62,7 @@ def additive_logits(
     """Leaky(sent + received + edge) as [E, H]; -inf where `edge` is -inf."""
     out = sent.index_select(0, nb.indices)
     if received is not None:
-        out = out + received.index_select(0, nb.receivers())
+        out = out + received.index_select(0, nb.targets())
     if edge is None:
         return leaky_relu(out, slope)
     barred = edge == -torch.inf
@@ -83,7 +83,7 @@ def largest(logits: Tensor, nb: Neighborhood, k: int | Tensor) -> Tensor:
 
     An entry at -inf is never chosen. `k` is one number, or that of each edge's row, int64 [E].
     """
-    rows = nb.receivers()
+    rows = nb.targets()
     order = logits.argsort(dim=0, descending=True, stable=True)  # [E, H], largest first
     order = order.gather(0, rows[order].argsort(dim=0, stable=True))  # row by row
     place = torch.arange(len(rows), device=rows.device) - nb.indptr[rows]
@@ -105,8 +105,8 @@ def attention(call: AttentionCall) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]
     logits = edge_dot(query, key, call.neighborhood)
     for edges in call.edges:
         if edges.query is not None:
-            receivers = edges.query.to(wide).index_select(0, call.neighborhood.receivers())
-            logits = logits + (receivers * edges.per_edge().to(wide)).sum(-1)
+            targets = edges.query.to(wide).index_select(0, call.neighborhood.targets())
+            logits = logits + (targets * edges.per_edge().to(wide)).sum(-1)
     logits = call.scale * logits
     if call.bias is not None:
         logits = logits + edge_bias(call.bias).to(wide)
@@ -129,4 +129,4 @@ def edge_sums(weights: Tensor, features: Tensor, nb: Neighborhood) -> Tensor:
     """sums[i, h] = sum over edges e of row i of weights[e, h] * features[e, h or 0]."""
     messages = weights[..., None] * features  # [E, H, D]
     out = messages.new_zeros(nb.num_dst, *messages.shape[1:])
-    return out.index_add(0, nb.receivers(), messages)
+    return out.index_add(0, nb.targets(), messages)

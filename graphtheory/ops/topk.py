@@ -46,7 +46,7 @@ def topk_attention(
         scale: Factor of the dot products; None is 1 / sqrt(head_dim).
         dropout: Probability of dropping a weight, in [0, 1).
         generator: Source of the dropout's seed; None takes torch's global one.
-        backend: `blocks` (equal complete blocks; on a GPU up to 1024 senders a row, on AMD's 512,
+        backend: `blocks` (equal complete blocks; on a GPU up to 1024 sources a row, on AMD's 512,
             and 128 features a head, not in float64), `numba_csr`, `torch_csr`, `reference`, or None
             for the first that can run the call.
 

@@ -14,7 +14,7 @@ from graphtheory.patterns import AddSelf, Compose, Pattern, Sample
 from graphtheory.patterns.rows import on_rows
 
 Network = Callable[[Tensor, Neighborhood, Tensor], Tensor]
-"""(x, rows, receivers) -> outputs [T, R], such as `papers.shallow.ShallowAttention`."""
+"""(x, rows, targets) -> outputs [T, R], such as `papers.shallow.ShallowAttention`."""
 
 
 class Outcome(NamedTuple):
@@ -44,9 +44,9 @@ class HingeBatch(NamedTuple):
     """What one step of T trials learns from."""
 
     x: Tensor  # features of all nodes of all trials [N, d]
-    y: Tensor  # labels +1 or -1 of the receivers [T, B]
-    rows: Neighborhood  # what the receivers aggregate from, [T B, N], those of trial 0 first
-    receivers: Tensor  # ids of the receivers [T B]
+    y: Tensor  # labels +1 or -1 of the targets [T, B]
+    rows: Neighborhood  # what the targets aggregate from, [T B, N], those of trial 0 first
+    targets: Tensor  # ids of the targets [T B]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def descend(
             return step
         trained = list(first if step < options.first_steps else parameters)
         batch = draw(step)
-        loss = (1 - batch.y * network(batch.x, batch.rows, batch.receivers)).clamp(min=0)
+        loss = (1 - batch.y * network(batch.x, batch.rows, batch.targets)).clamp(min=0)
         quiet = 0 if bool(loss.detach().any()) else quiet + 1
         if quiet:
             if quiet == options.quiet:

@@ -34,12 +34,12 @@ class ShallowAttention(nn.Module):
 
     The graphs of the T trials are a disjoint union with N nodes each, those of trial 0 first. One
     network serves every neighborhood: a sampled ball of a graph with distances, token sets (the
-    output of a set is the mean over its receivers), a star of contexts around a query. `a` is drawn
+    output of a set is the mean over its targets), a star of contexts around a query. `a` is drawn
     once and stays. The output of a node with an empty row is 0.
 
     Keys and values are the features themselves: :math:`W_K^\top W_Q x_n` is formed for the
-    receivers, and W_V and W_O are applied to what they aggregate: the same sum in another order,
-    at the cost of the receivers instead of all senders.
+    targets, and W_V and W_O are applied to what they aggregate: the same sum in another order,
+    at the cost of the targets instead of all sources.
 
     Starts at W_Q, W_K, W_V ~ N(0, 1/d), W_O ~ N(0, 1/m), b = 0; `PatternStart` gives the start of
     the theory. Logits are not divided by the root of the dimension.
@@ -51,20 +51,20 @@ class ShallowAttention(nn.Module):
         trials: Networks, T.
         buckets: Z of eq. (3.2), 0 for no bias: z hops have b_z, Z - 1 hops or more the last one.
         scale: Size of the entries of `a`; None is 1 / sqrt(m).
-        positions: Receivers that each have an `a` of their own, P; 1 shares it.
+        positions: Targets that each have an `a` of their own, P; 1 shares it.
         generator: Source of `a` and of the start.
 
     Shapes:
         - **x:** [T N, d].
         - **neighborhood:** [T R, T N], the rows of a trial together, R of each.
-        - **receivers:** int64 ids [T R] of the nodes whose rows these are; default all nodes.
+        - **targets:** int64 ids [T R] of the nodes whose rows these are; default all nodes.
         - **position:** int64 [T R] in 0..P-1; default all 0.
         - **output:** [T, R].
 
     Raises:
         ValueError: If a number is below 1 (buckets below 0), or shapes do not fit.
 
-    Source: Li (2024), eqs. (3.1), (2.1) before the mean over receivers, and (6.2).
+    Source: Li (2024), eqs. (3.1), (2.1) before the mean over targets, and (6.2).
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
@@ -117,7 +117,7 @@ class ShallowAttention(nn.Module):
 
     @torch.no_grad()
     def without_attention(self) -> ShallowAttention:
-        """W_Q = W_K = 0 and b = 0: every receiver takes the mean of its row, as in a GCN.
+        """W_Q = W_K = 0 and b = 0: every target takes the mean of its row, as in a GCN.
 
         Source: Li (2024), theorem 3.4.6.
         """
@@ -140,11 +140,11 @@ class ShallowAttention(nn.Module):
         self,
         x: Tensor,
         neighborhood: Neighborhood,
-        receivers: Tensor | None = None,
+        targets: Tensor | None = None,
         position: Tensor | None = None,
     ) -> Tensor:
-        """F of the receivers; see the class for shapes."""
-        query = self._query(x, neighborhood, receivers)
+        """F of the targets; see the class for shapes."""
+        query = self._query(x, neighborhood, targets)
         nodes = x[:, None]  # [T N, 1, d]
         bias = self._bias(neighborhood)
         mixed = ops.attention(query, nodes, nodes, neighborhood, bias=bias, scale=1.0)
@@ -153,31 +153,31 @@ class ShallowAttention(nn.Module):
         if self.positions == 1:
             return (self.a @ hidden)[:, 0]
         if position is None:
-            raise ValueError(f"position: not given, expected one of {self.positions} per receiver")
+            raise ValueError(f"position: not given, expected one of {self.positions} per target")
         place = position.view(self.trials, -1, 1).expand(-1, -1, self.a.size(2))
         return (self.a.gather(1, place) * hidden.transpose(1, 2)).sum(2)
 
     def attention(
-        self, x: Tensor, neighborhood: Neighborhood, receivers: Tensor | None = None
+        self, x: Tensor, neighborhood: Neighborhood, targets: Tensor | None = None
     ) -> Tensor:
         """Weights [num_edges, 1] of the softmax."""
-        query = self._query(x, neighborhood, receivers)
+        query = self._query(x, neighborhood, targets)
         logits = ops.edge_dot(query, x[:, None], neighborhood)
         bias = self._bias(neighborhood)
         if isinstance(bias, BucketedBias):
             bias = bias.table[bias.bucket.long()]
         return ops.edge_softmax(logits if bias is None else logits + bias, neighborhood)
 
-    def _query(self, x: Tensor, rows: Neighborhood, receivers: Tensor | None) -> Tensor:
-        """W_K^T W_Q x_n of the receivers, [T R, 1, d]."""
+    def _query(self, x: Tensor, rows: Neighborhood, targets: Tensor | None) -> Tensor:
+        """W_K^T W_Q x_n of the targets, [T R, 1, d]."""
         if rows.num_dst % self.trials:
             raise ValueError(
                 f"neighborhood: {rows.num_dst} rows, expected as many of each of "
                 f"{self.trials} trials"
             )
-        if receivers is None and rows.num_dst != len(x):
-            raise ValueError(f"receivers: not given, expected the nodes of {rows.num_dst} rows")
-        own = x if receivers is None else x[receivers]
+        if targets is None and rows.num_dst != len(x):
+            raise ValueError(f"targets: not given, expected the nodes of {rows.num_dst} rows")
+        own = x if targets is None else x[targets]
         own = own.view(self.trials, -1, x.size(1))  # [T, R, d]
         query = own @ self.W_Q.transpose(1, 2) @ self.W_K
         return query.flatten(0, 1)[:, None]

@@ -14,7 +14,7 @@ from graphtheory.patterns.normalize import MeanNormalize, SymmetricNormalize
 from graphtheory.patterns.rows import layers_on_rows, on_rows, per_layer
 from graphtheory.patterns.sage import GraphSAGE
 from graphtheory.patterns.samplers import Sampler
-from graphtheory.patterns.scores import AllSenders, ScorePattern, attention_logits
+from graphtheory.patterns.scores import AllSources, ScorePattern, attention_logits
 from graphtheory.patterns.topk import TopK
 from graphtheory.patterns.uniform import Sample, pair_distance
 from graphtheory.patterns.uniform_nodes import UniformNodes
@@ -24,7 +24,7 @@ from graphtheory.patterns.window import Window
 __all__ = [
     "LADIES",
     "AddSelf",
-    "AllSenders",
+    "AllSources",
     "AtDistance",
     "Compose",
     "DegreeGroups",

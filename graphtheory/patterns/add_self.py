@@ -27,40 +27,40 @@ class AddSelf(Pattern):
         return add_self(neighborhood, torch.arange(nodes, device=neighborhood.device))
 
     def narrow(
-        self, rows: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, rows: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Add the loops of those receivers."""
-        return add_self(rows, receivers)
+        """Add the loops of those targets."""
+        return add_self(rows, targets)
 
     def mask(self, base: Tensor) -> Tensor:
         """The diagonal added."""
         return base | torch.eye(base.size(0), dtype=torch.bool)
 
 
-def add_self(rows: Neighborhood, receivers: Tensor) -> Neighborhood:
-    """`AddSelf` for rows of which row i is that of node receivers[i]; senders are all nodes."""
+def add_self(rows: Neighborhood, targets: Tensor) -> Neighborhood:
+    """`AddSelf` for rows of which row i is that of node targets[i]; sources are all nodes."""
     if rows.device.type == "cpu":
-        arrays = (t.numpy() for t in (rows.indptr, rows.indices, receivers))
+        arrays = (t.numpy() for t in (rows.indptr, rows.indices, targets))
         indptr, edges = map(torch.from_numpy, with_loops(*arrays))
     else:
-        indptr, edges = _with_loops(rows, receivers)
-    indices = torch.cat([rows.indices, receivers]).index_select(0, edges)
+        indptr, edges = _with_loops(rows, targets)
+    indices = torch.cat([rows.indices, targets]).index_select(0, edges)
     weight, distance = rows.weight, rows.distance
     if weight is not None:
-        weight = torch.cat([weight, weight.new_ones(len(receivers))])[edges]
+        weight = torch.cat([weight, weight.new_ones(len(targets))])[edges]
     if distance is not None:
-        hops = torch.cat([distance, distance.new_zeros(len(receivers))])
+        hops = torch.cat([distance, distance.new_zeros(len(targets))])
         distance = hops.index_select(0, edges)
     return Neighborhood(
         indptr, indices, rows.num_src, weight=weight, distance=distance, validate=False
     )
 
 
-def _with_loops(rows: Neighborhood, receivers: Tensor) -> tuple[Tensor, Tensor]:
+def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
     """`structure._subsets.with_loops` on any device."""
-    row = rows.receivers()
+    row = rows.targets()
     lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
-    lacks[row[rows.indices == receivers[row]]] = False
+    lacks[row[rows.indices == targets[row]]] = False
     added = torch.cat([rows.indptr.new_zeros(1), lacks.cumsum(0)])
     indptr = rows.indptr + added
     edges = torch.empty(int(indptr[-1]), dtype=torch.int64, device=rows.device)

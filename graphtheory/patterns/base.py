@@ -14,7 +14,7 @@ from graphtheory.graph import Neighborhood
 class Pattern(ABC):
     """A rule for who aggregates from whom: a function from a neighborhood to a neighborhood.
 
-    Subclasses are frozen dataclasses. Where the hops between sender and receiver are known, the
+    Subclasses are frozen dataclasses. Where the hops between source and target are known, the
     result carries them as `.distance`. A subclass must define the call and `mask`; the other
     methods have defaults that are correct for every rule, which a subclass may replace by faster
     ones.
@@ -49,7 +49,7 @@ class Pattern(ABC):
         """
 
     def row_size(self, base: Tensor) -> Tensor:
-        """Senders of each row of the result, int64 [dst], for a dense Bool [dst, src].
+        """Sources of each row of the result, int64 [dst], for a dense Bool [dst, src].
 
         -1 where the draw decides, as it does where whole columns are kept or dropped. That is the
         default of a random pattern.
@@ -69,20 +69,20 @@ class Pattern(ABC):
         return self.expected(neighborhood)
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """The rows `receivers` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
+        """The rows `targets` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
 
         The default applies a rule that is `by_row` to those rows, any other to the whole graph.
         """
         if self.by_row:
-            return self.narrow(graph.rows(receivers), receivers, generator=generator)
-        return self(graph, generator=generator).rows(receivers)
+            return self.narrow(graph.rows(targets), targets, generator=generator)
+        return self(graph, generator=generator).rows(targets)
 
     def narrow(
-        self, rows: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, rows: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        """Apply a rule that is `by_row` to some rows: row i is that of node receivers[i]."""
+        """Apply a rule that is `by_row` to some rows: row i is that of node targets[i]."""
         return self(rows, generator=generator)
 
     @property
@@ -96,11 +96,11 @@ class Pattern(ABC):
         num_layers: int,
         *,
         generator: torch.Generator | None = None,
-        receivers: Tensor | None = None,
+        targets: Tensor | None = None,
     ) -> list[Neighborhood]:
         """One neighborhood per layer, first layer first; arguments as in `patterns.per_layer`.
 
-        The default draws independently for every layer, and ignores `receivers`.
+        The default draws independently for every layer, and ignores `targets`.
         """
         if not self.is_random:
             return [self(neighborhood)] * num_layers
@@ -108,10 +108,10 @@ class Pattern(ABC):
 
 
 def require_square(neighborhood: Neighborhood, who: str) -> int:
-    """Number of nodes, or an error where senders and receivers are different nodes."""
+    """Number of nodes, or an error where sources and targets are different nodes."""
     if neighborhood.num_src != neighborhood.num_dst:
         raise ValueError(
-            f"{who}: neighborhood has {neighborhood.num_src} senders and {neighborhood.num_dst} "
-            "receivers, expected a graph whose nodes are both"
+            f"{who}: neighborhood has {neighborhood.num_src} sources and {neighborhood.num_dst} "
+            "targets, expected a graph whose nodes are both"
         )
     return neighborhood.num_dst

@@ -95,15 +95,15 @@ class Compose(Pattern):
         return not parts or (parts[0].costs_rows and all(part.by_row for part in parts[1:]))
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """The rows of the first pattern, narrowed by the others where these are `by_row`."""
         parts = flat(self)
         if not parts or not self.costs_rows:
-            return super().on_rows(graph, receivers, generator=generator)
-        rows = parts[0].on_rows(graph, receivers, generator=generator)
+            return super().on_rows(graph, targets, generator=generator)
+        rows = parts[0].on_rows(graph, targets, generator=generator)
         for part in parts[1:]:
-            rows = part.narrow(rows, receivers, generator=generator)
+            rows = part.narrow(rows, targets, generator=generator)
         return rows
 
     def layers(
@@ -112,7 +112,7 @@ class Compose(Pattern):
         num_layers: int,
         *,
         generator: torch.Generator | None = None,
-        receivers: Tensor | None = None,
+        targets: Tensor | None = None,
     ) -> list[Neighborhood]:
         """What comes before the first random pattern is applied once, for all layers."""
         base, sampler = apply_fixed(self, neighborhood)
@@ -120,7 +120,7 @@ class Compose(Pattern):
             return [base] * num_layers
         if isinstance(sampler, Compose):
             return Pattern.layers(sampler, base, num_layers, generator=generator)
-        return sampler.layers(base, num_layers, generator=generator, receivers=receivers)
+        return sampler.layers(base, num_layers, generator=generator, targets=targets)
 
 
 def apply_fixed(

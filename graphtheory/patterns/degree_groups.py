@@ -59,7 +59,7 @@ class DegreeGroups(Sampler):
     mean (`expected`) is A*_ij times :math:`\sqrt{S_l S_k / (N_l N_k)}`, or times
     :math:`(S_l - 1) / (N_l - 1)` within one group.
 
-    A node's degree is the number of senders in its row. A graph without nodes is returned as it is.
+    A node's degree is the number of sources in its row. A graph without nodes is returned as it is.
 
     Args:
         groups: Number of groups L, with limits spaced evenly on a log scale between the smallest
@@ -74,8 +74,8 @@ class DegreeGroups(Sampler):
             occurs.
 
     Raises:
-        ValueError: If an argument is out of range, S_l > N_l, a group has no node, or senders and
-            receivers of the graph are different nodes.
+        ValueError: If an argument is out of range, S_l > N_l, a group has no node, or sources and
+            targets of the graph are different nodes.
         TypeError: If `assignment` is not an int64 tensor, or `generator` is not a torch.Generator.
 
     Source:
@@ -157,7 +157,7 @@ class DegreeGroups(Sampler):
         if not self.symmetric:
             return scale_columns(neighborhood, factor)
         drawn = scale_columns(neighborhood, factor.sqrt())
-        rows, weight = factor.sqrt()[drawn.receivers()], edge_weight(drawn)
+        rows, weight = factor.sqrt()[drawn.targets()], edge_weight(drawn)
         return drawn.replace(weight=weight * rows.to(weight)).keep(rows != 0)
 
     @property
@@ -166,12 +166,12 @@ class DegreeGroups(Sampler):
         return not self.symmetric
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw nodes of the whole graph, and scale their columns in those rows only."""
         if self.symmetric:
-            return super().on_rows(graph, receivers, generator=generator)
-        return scale_columns(graph.rows(receivers), self.factor(graph, generator))
+            return super().on_rows(graph, targets, generator=generator)
+        return scale_columns(graph.rows(targets), self.factor(graph, generator))
 
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
         """p*_l N_l / S_l for drawn nodes and 0 for the others, float64 [N]."""
@@ -189,7 +189,7 @@ class DegreeGroups(Sampler):
         groups = self.groups_of(neighborhood)
         factor = groups.p_star[groups.group[neighborhood.indices]]
         if self.symmetric:
-            factor = (factor * groups.p_star[groups.group[neighborhood.receivers()]]).sqrt()
+            factor = (factor * groups.p_star[groups.group[neighborhood.targets()]]).sqrt()
         weight = edge_weight(neighborhood)
         return neighborhood.replace(weight=weight * factor.to(weight))
 
@@ -200,9 +200,9 @@ class DegreeGroups(Sampler):
             return star
         group, size, drawn, _ = self.groups_of(neighborhood)
         share = drawn / size.double()
-        ends = group[torch.stack([neighborhood.indices, neighborhood.receivers()])]  # [2, E]
+        ends = group[torch.stack([neighborhood.indices, neighborhood.targets()])]  # [2, E]
         within = ((drawn - 1) / (size - 1).clamp(min=1).double())[ends[0]]
         both = torch.where(ends[0] == ends[1], within, share[ends].prod(0).sqrt())
-        both[neighborhood.indices == neighborhood.receivers()] = 1.0
+        both[neighborhood.indices == neighborhood.targets()] = 1.0
         assert star.weight is not None
         return star.replace(weight=star.weight * both.to(star.weight))

@@ -61,14 +61,14 @@ class DilatedHops(Pattern):
         return self._around(neighborhood)
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """The nodes at these distances from those nodes."""
-        return self._around(graph, receivers)
+        return self._around(graph, targets)
 
-    def _around(self, graph: Neighborhood, receivers: Tensor | None = None) -> Neighborhood:
+    def _around(self, graph: Neighborhood, targets: Tensor | None = None) -> Neighborhood:
         last = self.hops - self.hops % self.step  # no search beyond the last distance
-        ball, distance = hop_ball(graph, last, inner=self.step, receivers=receivers)
+        ball, distance = hop_ball(graph, last, inner=self.step, targets=targets)
         return ball.keep(distance % self.step == 0)
 
     def mask(self, base: Tensor) -> Tensor:

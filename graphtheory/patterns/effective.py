@@ -140,7 +140,7 @@ def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighbo
     pair = torch.empty(0, dtype=torch.int64, device=first.device)
     moments = torch.zeros(2, 0, dtype=torch.float64, device=first.device)
     for one in (first, *sample):
-        code, place = (one.receivers() * one.num_src + one.indices).unique(return_inverse=True)
+        code, place = (one.targets() * one.num_src + one.indices).unique(return_inverse=True)
         value = torch.zeros(len(code), dtype=torch.float64, device=one.device)
         value.index_add_(0, place, edge_weight(one).detach().double())
         known, place = torch.cat([pair, code]).unique(return_inverse=True)

@@ -23,7 +23,7 @@ class Expander(Pattern):
 
     with uniform permutations of the nodes of each graph, drawn again on every call: with high
     probability every node is within O(log N) such edges of every other. Loops and pairs that are
-    drawn twice or given are left out, so a node gains at most d senders. Added edges have weight 1
+    drawn twice or given are left out, so a node gains at most d sources. Added edges have weight 1
     and, where the neighborhood has distances, distance `UNREACHABLE`: they lead anywhere.
     ``Compose(KHop(1), AddSelf(), Expander(4), VirtualNode())`` is Exphormer's pattern.
 

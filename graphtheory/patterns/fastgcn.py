@@ -18,7 +18,7 @@ _norms: WeakKeyDictionary[Neighborhood, tuple[tuple[int, int], Tensor]] = WeakKe
 
 @dataclass(frozen=True)
 class FastGCN(NodeSampler):
-    r"""S senders for the whole layer, in proportion to the squared norms of their columns.
+    r"""S sources for the whole layer, in proportion to the squared norms of their columns.
 
     .. math::
         q_j = \frac{\sum_i A_{ij}^2}{\sum_{ij} A_{ij}^2}, \qquad
@@ -31,12 +31,12 @@ class FastGCN(NodeSampler):
 
     With `unbiased=False`, columns of different nodes are divided by S q_j, as if a node could be
     drawn twice, as in the authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the
-    senders that are always drawn, larger columns are scaled down; all others are scaled equally.
+    sources that are always drawn, larger columns are scaled down; all others are scaled equally.
 
     Args:
-        count: S, at least 1; without replacement at most the number of senders.
-        share: S divided by the number of senders instead, in (0, 1], rounded to at least one node.
-            The default of both is half of the senders.
+        count: S, at least 1; without replacement at most the number of sources.
+        share: S divided by the number of sources instead, in (0, 1], rounded to at least one node.
+            The default of both is half of the sources.
         replace: Whether a node can be drawn twice.
         unbiased: Keep the mean; False only without replacement.
 
@@ -70,10 +70,10 @@ class FastGCN(NodeSampler):
         return scale_columns(neighborhood, self.factor(neighborhood, generator))
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw by the columns of the whole graph, and scale them in those rows only."""
-        return scale_columns(graph.rows(receivers), self.factor(graph, generator))
+        return scale_columns(graph.rows(targets), self.factor(graph, generator))
 
     def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
         """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
@@ -120,6 +120,6 @@ def _known_norms(neighborhood: Neighborhood) -> Tensor:
 
 
 def column_norms(neighborhood: Neighborhood) -> Tensor:
-    """Squared norm of each sender's column, float64 [num_src]."""
+    """Squared norm of each source's column, float64 [num_src]."""
     square = edge_weight(neighborhood).detach().double().square()
     return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)

@@ -37,7 +37,7 @@ def group_by_degree(degree: Tensor, groups: int | tuple[float, ...]) -> Tensor:
     if not isinstance(degree, Tensor) or degree.dtype != torch.int64 or degree.dim() != 1:
         kind, shape = getattr(degree, "dtype", type(degree).__name__), getattr(degree, "shape", ())
         raise TypeError(
-            f"degree: got {kind} of shape {tuple(shape)}, expected int64 [N], the senders of each "
+            f"degree: got {kind} of shape {tuple(shape)}, expected int64 [N], the sources of each "
             "node"
         )
     check_boundaries(groups)

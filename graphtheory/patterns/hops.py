@@ -55,10 +55,10 @@ class KHop(Pattern):
         return hop_ball(neighborhood, self.radius, inner=1)[0]
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """The balls around those nodes."""
-        return hop_ball(graph, self.radius, inner=1, receivers=receivers)[0]
+        return hop_ball(graph, self.radius, inner=1, targets=targets)[0]
 
     def mask(self, base: Tensor) -> Tensor:
         """A walk of at most `radius` edges, without the diagonal."""
@@ -87,10 +87,10 @@ class AtDistance(Pattern):
         return at_distance(neighborhood, self.z)
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """The nodes at distance z from those nodes."""
-        return hop_ball(graph, self.z, inner=self.z, receivers=receivers)[0]
+        return hop_ball(graph, self.z, inner=self.z, targets=targets)[0]
 
     def mask(self, base: Tensor) -> Tensor:
         """Reached within z hops, but not within z - 1."""

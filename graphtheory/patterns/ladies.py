@@ -18,18 +18,18 @@ from graphtheory.patterns.samplers import NodeSampler
 
 @dataclass(frozen=True)
 class LADIES(NodeSampler):
-    r"""S senders, in proportion to their squared column norms restricted to the active rows.
+    r"""S sources, in proportion to their squared column norms restricted to the active rows.
 
     .. math::
         q_j = \frac{\sum_{i \in R} A_{ij}^2}{\sum_{i \in R} \sum_k A_{ik}^2}, \qquad
         A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j} \text{ for } i \in R, \qquad E[A^s] = A \text{ on } R
 
-    R are the active rows: the senders that the layer above drew (`per_layer` goes from the top
+    R are the active rows: the sources that the layer above drew (`per_layer` goes from the top
     layer down). Rows outside R are empty. `FastGCN` is the same with all nodes as R.
 
     Args:
-        count: S, at least 1; without replacement at most the number of senders.
-        share: S divided by the number of senders instead; the default of both is half of them.
+        count: S, at least 1; without replacement at most the number of sources.
+        share: S divided by the number of sources instead; the default of both is half of them.
         replace: Whether a node can be drawn twice.
         normalize: Divide every row by its sum afterwards, as in the paper. The mean is then not A,
             and known from draws only.
@@ -37,16 +37,16 @@ class LADIES(NodeSampler):
     Raises:
         ValueError: If both sizes are given, one is out of range, or more different nodes are asked
             for than exist.
-        TypeError: If `generator` is not a torch.Generator, or `receivers` is not int64.
-        IndexError: If a receiver does not exist.
+        TypeError: If `generator` is not a torch.Generator, or `targets` is not int64.
+        IndexError: If a target does not exist.
 
     Source:
-        Zou et al. (2019), algorithm 1. Differs: the mean is A by default, and the receivers
+        Zou et al. (2019), algorithm 1. Differs: the mean is A by default, and the targets
         are not added to the drawn nodes.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
-        >>> LADIES(count=1)(path, receivers=torch.tensor([2])).edge_index().tolist()
+        >>> LADIES(count=1)(path, targets=torch.tensor([2])).edge_index().tolist()
         [[1], [2]]
     """
 
@@ -59,17 +59,17 @@ class LADIES(NodeSampler):
         neighborhood: Neighborhood,
         *,
         generator: torch.Generator | None = None,
-        receivers: Tensor | None = None,
+        targets: Tensor | None = None,
     ) -> Neighborhood:
-        """Draw for the rows `receivers`, int64 node ids; None is every row."""
-        if receivers is not None:
-            neighborhood = only_rows(neighborhood, receivers)
+        """Draw for the rows `targets`, int64 node ids; None is every row."""
+        if targets is not None:
+            neighborhood = only_rows(neighborhood, targets)
         device = draw_device(generator, neighborhood)
         size = self.size(neighborhood.num_src, distinct=not self.replace)
-        # Senders without an edge to these rows are left out: a draw costs what the rows cost.
-        senders, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
+        # Sources without an edge to these rows are left out: a draw costs what the rows cost.
+        sources, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
         active = Neighborhood(
-            neighborhood.indptr, place, len(senders), weight=neighborhood.weight, validate=False
+            neighborhood.indptr, place, len(sources), weight=neighborhood.weight, validate=False
         )
         norm = column_norms(active).to(device)
         factor = importance_factor(norm, size, replace=self.replace, generator=generator)
@@ -82,13 +82,13 @@ class LADIES(NodeSampler):
         num_layers: int,
         *,
         generator: torch.Generator | None = None,
-        receivers: Tensor | None = None,
+        targets: Tensor | None = None,
     ) -> list[Neighborhood]:
-        """Drawn from the top layer down: the senders of a layer are the receivers below it."""
+        """Drawn from the top layer down: the sources of a layer are the targets below it."""
         layers: list[Neighborhood] = []
         for _ in range(num_layers):
-            layers.insert(0, self(neighborhood, generator=generator, receivers=receivers))
-            receivers = layers[0].indices.unique().long()
+            layers.insert(0, self(neighborhood, generator=generator, targets=targets))
+            targets = layers[0].indices.unique().long()
         return layers
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
@@ -96,17 +96,17 @@ class LADIES(NodeSampler):
         return None if self.normalize else super().expected(neighborhood)
 
 
-def only_rows(neighborhood: Neighborhood, receivers: Tensor) -> Neighborhood:
+def only_rows(neighborhood: Neighborhood, targets: Tensor) -> Neighborhood:
     """The same neighborhood with all other rows empty."""
-    if receivers.dtype != torch.int64:
-        raise TypeError(f"receivers: dtype {receivers.dtype}, expected int64 node ids")
-    check_index("receivers", receivers, neighborhood.num_dst)
+    if targets.dtype != torch.int64:
+        raise TypeError(f"targets: dtype {targets.dtype}, expected int64 node ids")
+    check_index("targets", targets, neighborhood.num_dst)
     used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
-    used[receivers] = True
-    return neighborhood.keep(used[neighborhood.receivers()])
+    used[targets] = True
+    return neighborhood.keep(used[neighborhood.targets()])
 
 
 def _row_normalized(neighborhood: Neighborhood) -> Neighborhood:
-    weight, rows = edge_weight(neighborhood), neighborhood.receivers()
+    weight, rows = edge_weight(neighborhood), neighborhood.targets()
     sums = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)[rows]
     return neighborhood.replace(weight=weight / torch.where(sums == 0, 1, sums))

@@ -30,11 +30,11 @@ class SymmetricNormalize(Pattern):
     ) -> Neighborhood:
         """Compute the weights."""
         nodes = require_square(neighborhood, "SymmetricNormalize")
-        rows, senders = neighborhood.receivers(), neighborhood.indices
+        rows, sources = neighborhood.targets(), neighborhood.indices
         weight = edge_weight(neighborhood)
         degree = weight.new_zeros(nodes).index_add(0, rows, weight)
         root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-        return neighborhood.replace(weight=weight * root[rows] * root[senders])
+        return neighborhood.replace(weight=weight * root[rows] * root[sources])
 
     def mask(self, base: Tensor) -> Tensor:
         """Unchanged."""
@@ -57,7 +57,7 @@ class MeanNormalize(Pattern):
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Compute the weights."""
-        rows, weight = neighborhood.receivers(), edge_weight(neighborhood)
+        rows, weight = neighborhood.targets(), edge_weight(neighborhood)
         degree = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)
         return neighborhood.replace(weight=torch.where(degree > 0, 1 / degree, 0)[rows] * weight)
 

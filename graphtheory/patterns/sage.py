@@ -16,22 +16,22 @@ from graphtheory.patterns.uniform import Sample
 
 @dataclass(frozen=True)
 class GraphSAGE(Sampler):
-    r"""n senders per row, uniformly without replacement, with rescaled weights.
+    r"""n sources per row, uniformly without replacement, with rescaled weights.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
 
-    A row with at most n senders stays as it is.
+    A row with at most n sources stays as it is.
 
     Args:
-        n: Senders per row, at least 1.
+        n: Sources per row, at least 1.
 
     Raises:
         ValueError: If n is not a whole number, or below 1.
         TypeError: If `generator` is not a torch.Generator.
 
     Source:
-        Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn senders is this
-        pattern on rows with weights `1/|T^i|`; `Sample` draws the same senders without rescaling.
+        Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn sources is this
+        pattern on rows with weights `1/|T^i|`; `Sample` draws the same sources without rescaling.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
@@ -50,7 +50,7 @@ class GraphSAGE(Sampler):
     ) -> Neighborhood:
         """Draw."""
         draw_device(generator, neighborhood)
-        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.receivers()]
+        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.targets()]
         weight = edge_weight(neighborhood)
         scaled = neighborhood.replace(weight=weight * factor.to(weight.dtype))
         return Sample(self.n)(scaled, generator=generator)

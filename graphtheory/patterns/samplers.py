@@ -68,5 +68,5 @@ class NodeSampler(Sampler):
         if size is None:
             size = max(1, round((0.5 if self.share is None else self.share) * nodes))
         if distinct and size > max(nodes, 1):
-            raise ValueError(f"count: got {size}, expected at most the {nodes} senders there are")
+            raise ValueError(f"count: got {size}, expected at most the {nodes} sources there are")
         return size

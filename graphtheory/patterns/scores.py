@@ -1,4 +1,4 @@
-"""Patterns that depend on the attention scores: which senders of a row count, head by head."""
+"""Patterns that depend on the attention scores: which sources of a row count, head by head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def attention_logits(
 
 
 class ScorePattern(ABC):
-    """A rule for which senders of a row count, given the attention scores, head by head.
+    """A rule for which sources of a row count, given the attention scores, head by head.
 
     A `Pattern` knows the graph alone and gives a neighborhood; a score pattern chooses again in
     every layer, head and step, so it takes the place of `ops.attention` instead:
@@ -59,7 +59,7 @@ class ScorePattern(ABC):
         scale: float | None = None,
         **options: Any,
     ) -> Tensor:
-        """Attention to the chosen senders, [num_dst, heads, head_dim]; as `ops.attention`.
+        """Attention to the chosen sources, [num_dst, heads, head_dim]; as `ops.attention`.
 
         `options` are its `dropout`, `generator` and `backend`.
         """
@@ -87,8 +87,8 @@ class ScorePattern(ABC):
 
 
 @dataclass(frozen=True)
-class AllSenders(ScorePattern):
-    """Every sender of the row counts: `ops.attention` itself."""
+class AllSources(ScorePattern):
+    """Every source of the row counts: `ops.attention` itself."""
 
     def mask(self, logits: Tensor) -> Tensor:
         """Every entry of the row."""

@@ -1,4 +1,4 @@
-"""k-nearest attention: the senders of a row with the largest attention scores."""
+"""k-nearest attention: the sources of a row with the largest attention scores."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from graphtheory.patterns.scores import ScorePattern
 
 @dataclass(frozen=True)
 class TopK(ScorePattern):
-    r"""k-nearest attention: of each row and head the k senders with the largest logits count.
+    r"""k-nearest attention: of each row and head the k sources with the largest logits count.
 
     .. math:: |K_{i,h}| = \min(k, n_i) \quad\text{or}\quad \lceil k\, n_i \rceil
 
-    n_i is the number of senders of row i, k a count or a share of them; a share above 0 leaves at
+    n_i is the number of sources of row i, k a count or a share of them; a share above 0 leaves at
     least one. Give it to a layer, `nn.Attention(..., pattern=TopK(0.5))`, or call it in place of
     `ops.attention`. A count, or a share of rows of equal length as in cliques, runs as
     `ops.topk_attention`. A share of unequal rows, such as windows at the border of an image, is
     computed with a bias that has one value per edge and head.
 
     Args:
-        k: A count (int from 1 up), or a share (float in (0, 1]); 1 is one sender, 1.0 are all.
+        k: A count (int from 1 up), or a share (float in (0, 1]); 1 is one source, 1.0 are all.
 
     Raises:
         TypeError: If k is not a number.
@@ -50,12 +50,12 @@ class TopK(ScorePattern):
         if isinstance(self.k, bool) or not isinstance(self.k, int | float):
             raise TypeError(f"k: got {self.k!r}, expected a count or a share of the row")
         if isinstance(self.k, int) and self.k < 1:
-            raise ValueError(f"k: got {self.k}, expected 1 or more senders")
+            raise ValueError(f"k: got {self.k}, expected 1 or more sources")
         if isinstance(self.k, float) and not 0 < self.k <= 1:
             raise ValueError(f"k: got {self.k}, expected a share in (0, 1]; counts are int")
 
     def count(self, length: int) -> int:
-        """Number of senders kept in a row of `length` senders."""
+        """Number of sources kept in a row of `length` sources."""
         if isinstance(self.k, int):
             return min(self.k, length)
         return math.ceil(round(self.k * length, 9))  # 0.1 * 30 is a little more than 3
@@ -76,7 +76,7 @@ class TopK(ScorePattern):
         """The k largest of each row and head; of equal ones the earlier edge."""
         k: int | Tensor | None = self._common(neighborhood)
         if k is None:
-            k = self.counts(neighborhood.degree())[neighborhood.receivers()]
+            k = self.counts(neighborhood.degree())[neighborhood.targets()]
         return reference.largest(logits, neighborhood, k)
 
     def __call__(

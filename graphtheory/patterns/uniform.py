@@ -22,7 +22,7 @@ _tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
 def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
-    """Hops of each pair (senders over receivers), uint8 [P]; 254 is 254 or more, 255 no path.
+    """Hops of each pair (sources over targets), uint8 [P]; 254 is 254 or more, 255 no path.
 
     Up to 2^15 nodes, the table of all pairs is computed once per graph object.
     """
@@ -35,13 +35,13 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sample(Pattern):
-    """At most `n` senders per row, uniformly without replacement, drawn again on every call.
+    """At most `n` sources per row, uniformly without replacement, drawn again on every call.
 
-    A row with at most n senders stays whole. With `whole_graph` the given edges do not matter:
-    every receiver draws n of all nodes, possibly itself, and the distances are those of the graph.
+    A row with at most n sources stays whole. With `whole_graph` the given edges do not matter:
+    every target draws n of all nodes, possibly itself, and the distances are those of the graph.
 
     Args:
-        n: Senders per row, at least 1.
+        n: Sources per row, at least 1.
         whole_graph: Draw from all nodes instead of from the row.
 
     Source:
@@ -54,7 +54,7 @@ class Sample(Pattern):
 
     def __post_init__(self) -> None:
         if not isinstance(self.n, int) or self.n < 1:
-            raise ValueError(f"n: got {self.n!r}, expected a whole number of senders, at least 1")
+            raise ValueError(f"n: got {self.n!r}, expected a whole number of sources, at least 1")
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -65,15 +65,15 @@ class Sample(Pattern):
 
     @property
     def by_row(self) -> bool:  # type: ignore[override]
-        """Whether each row draws from its own senders."""
+        """Whether each row draws from its own sources."""
         return not self.whole_graph
 
     def on_rows(
-        self, graph: Neighborhood, receivers: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
         """Draw for those rows, which are not copied."""
         draw = self._of_all_nodes if self.whole_graph else self._of_rows
-        return draw(graph, receivers, generator)
+        return draw(graph, targets, generator)
 
     def _of_rows(
         self, neighborhood: Neighborhood, nodes: Tensor | None, generator: torch.Generator | None
@@ -86,26 +86,26 @@ class Sample(Pattern):
         long = int((degree > self.n).sum())
         if self.n**2 * long > _FLOYD * int(degree.sum()):
             rows = neighborhood if nodes is None else neighborhood.rows(nodes)
-            place = ranks(rows.receivers(), generator, device)
+            place = ranks(rows.targets(), generator, device)
             return rows.keep(place < self.n)
         return neighborhood.pick(*sample_edges(start, degree, self.n, generator, device))
 
     def _of_all_nodes(
-        self, graph: Neighborhood, receivers: Tensor | None, generator: torch.Generator | None
+        self, graph: Neighborhood, targets: Tensor | None, generator: torch.Generator | None
     ) -> Neighborhood:
-        """Draw from all nodes for some receivers, or for all."""
+        """Draw from all nodes for some targets, or for all."""
         nodes = require_square(graph, "Sample(whole_graph=True)")
-        rows = torch.arange(nodes, device=graph.device) if receivers is None else receivers
+        rows = torch.arange(nodes, device=graph.device) if targets is None else targets
         n = min(self.n, nodes)
         drawn = distinct(len(rows), n, nodes, generator, draw_device(generator, graph))
-        senders = drawn.flatten().to(graph.device)
+        sources = drawn.flatten().to(graph.device)
         indptr = torch.arange(len(rows) + 1, device=graph.device) * n
-        pairs = torch.stack([senders, rows.repeat_interleave(n)])
-        if receivers is None:
+        pairs = torch.stack([sources, rows.repeat_interleave(n)])
+        if targets is None:
             distance = pair_distance(graph, pairs)
         else:
             distance = shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
-        return Neighborhood(indptr, senders, nodes, distance=distance, validate=False)
+        return Neighborhood(indptr, sources, nodes, distance=distance, validate=False)
 
     def mask(self, base: Tensor) -> Tensor:
         """The pairs that it can draw."""
@@ -116,9 +116,9 @@ class Sample(Pattern):
         return self.mask(base).sum(1).clamp(max=self.n)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """Each weight times min(1, n / senders of the row); not known for `whole_graph`."""
+        """Each weight times min(1, n / sources of the row); not known for `whole_graph`."""
         if self.whole_graph:
             return None
         share = (self.n / neighborhood.degree().double()).clamp(max=1)
         weight = edge_weight(neighborhood)
-        return neighborhood.replace(weight=weight * share[neighborhood.receivers()].to(weight))
+        return neighborhood.replace(weight=weight * share[neighborhood.targets()].to(weight))

@@ -14,11 +14,11 @@ from graphtheory.patterns.samplers import NodeSampler
 
 @dataclass(frozen=True)
 class UniformNodes(NodeSampler):
-    r"""S of the N senders, uniformly without replacement; every row keeps those only.
+    r"""S of the N sources, uniformly without replacement; every row keeps those only.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac NS \text{ if j was drawn, else } 0, \qquad E[A^s] = A
 
-    Without senders nothing is drawn.
+    Without sources nothing is drawn.
 
     Args:
         count: S, 1 to N nodes.

@@ -56,8 +56,8 @@ class Window(Pattern):
         indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
         total = int(indptr[-1])
         start = (low - indptr[:-1]).repeat_interleave(count, output_size=total)
-        senders = torch.arange(total, device=device) + start
-        return Neighborhood(indptr, senders, nodes, validate=False)
+        sources = torch.arange(total, device=device) + start
+        return Neighborhood(indptr, sources, nodes, validate=False)
 
     def mask(self, base: Tensor) -> Tensor:
         """Positions that differ by `size` or less, in the same graph."""

@@ -20,7 +20,7 @@ def image_graph(
     edge_index: Any,
     *,
     weight: Any = None,
-    receiver: int | None = None,
+    target: int | None = None,
     title: str = "",
 ) -> Figure:
     """The edges of a patch or superpixel graph as lines over its image.
@@ -31,27 +31,27 @@ def image_graph(
     Args:
         image: Values 0..1, [C, H, W] with 1 or 3 channels.
         pos: Place (x, y) of each node in pixels, [N, 2].
-        edge_index: Senders and receivers, [2, E].
+        edge_index: Sources and targets, [2, E].
         weight: One number of 0 or more an edge: wider and darker lines weigh more; None draws all
             alike.
-        receiver: Draw only what this node aggregates from, and mark it and them: a line may pass
+        target: Draw only what this node aggregates from, and mark it and them: a line may pass
             over other nodes.
         title: Above the picture.
 
     Raises:
-        ValueError: Shapes that do not fit; a receiver that is no node.
+        ValueError: Shapes that do not fit; a target that is no node.
     """
     pixels, place, edges = np.asarray(image), np.asarray(pos), np.asarray(edge_index)
     if pixels.ndim != 3 or len(pixels) not in (1, 3):
         raise ValueError(f"image: shape {pixels.shape}, expected [1 or 3, H, W]")
-    if receiver is not None and not 0 <= receiver < len(place):
-        raise ValueError(f"receiver: got {receiver}, expected 0..{len(place) - 1}")
+    if target is not None and not 0 <= target < len(place):
+        raise ValueError(f"target: got {target}, expected 0..{len(place) - 1}")
     strength = np.ones(edges.shape[1]) if weight is None else np.asarray(weight, dtype=float)
     if strength.shape != edges.shape[1:]:
         raise ValueError(f"weight: shape {strength.shape}, expected [{edges.shape[1]}]")
     drawn = edges[0] != edges[1]
-    if receiver is not None:
-        drawn &= edges[1] == receiver
+    if target is not None:
+        drawn &= edges[1] == target
     height, width = pixels.shape[1:]
     figure, (axes,) = panels(1, width=6.0, height=6.0 * height / width + 0.6)
     shown = np.broadcast_to(pixels, (3, height, width)).transpose(1, 2, 0)
@@ -61,8 +61,8 @@ def image_graph(
     axes.scatter(
         place[:, 0], place[:, 1], s=size, color=_NODE, edgecolors="white", linewidths=0.5, zorder=3
     )
-    if receiver is not None:
-        at, own = place[edges[0, drawn]], place[receiver]
+    if target is not None:
+        at, own = place[edges[0, drawn]], place[target]
         axes.scatter(at[:, 0], at[:, 1], s=2 * size, color=_EDGE, edgecolors="white", zorder=4)
         axes.scatter(own[0], own[1], s=4 * size, color=_CHOSEN, edgecolors="white", zorder=5)
     axes.set_xlabel("column (pixels)")

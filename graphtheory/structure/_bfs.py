@@ -1,4 +1,4 @@
-"""Breadth-first search kernels on rows of senders; each processes one chunk, without the GIL."""
+"""Breadth-first search kernels on rows of sources; each processes one chunk, without the GIL."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def _pull(indptr, indices, v, front, active, seen, new):
     for w in range(WORDS):
         new[w] = 0
     for e in range(indptr[v], indptr[v + 1]):
-        sender = indices[e]
-        if active[sender]:
+        neighbor = indices[e]
+        if active[neighbor]:
             reached = True
             for w in range(WORDS):
-                new[w] |= front[sender, w]
+                new[w] |= front[neighbor, w]
     if not reached:
         return False
     found = np.uint64(0)
@@ -94,7 +94,7 @@ def _close(indptr, indices, order, component, seen, out, hops):
 def from_sources(indptr, indices, order, component, sources, cutoff, out):
     """Fill out [N, S]: hops from S sources, up to 512, to every node.
 
-    One bit per source: a hop is one OR over each row; only rows with an active sender are written.
+    One bit per source: a hop is one OR over each row; only rows with active neighbors are written.
     """
     num_nodes = len(indptr) - 1
     seen = np.zeros((num_nodes, WORDS), np.uint64)
@@ -224,10 +224,10 @@ def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
         end = level_end[hops]
         for i in range(level_end[hops - 1], level_end[hops]):
             for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
-                sender = indices[e]
-                if mark[sender] != turn:
-                    mark[sender] = turn
-                    queue[end] = sender
+                source = indices[e]
+                if mark[source] != turn:
+                    mark[source] = turn
+                    queue[end] = source
                     end += 1
         level_end[hops + 1] = end
 
@@ -246,7 +246,7 @@ def count_ball(indptr, indices, centers, start, stop, inner, radius, count, mark
 
 
 @njit(cache=True, nogil=True)
-def _emit(words, used, hops_of, senders, distance, at):
+def _emit(words, used, hops_of, sources, distance, at):
     """Write the nodes of a two-level bitmap in ascending order, with their hops; clear it."""
     for block in range(len(used)):
         while used[block] != 0:
@@ -255,16 +255,16 @@ def _emit(words, used, hops_of, senders, distance, at):
             while words[w] != 0:
                 node = 64 * w + _lowest_bit(words[w])
                 words[w] &= words[w] - np.uint64(1)
-                senders[at], distance[at] = node, hops_of[node]
+                sources[at], distance[at] = node, hops_of[node]
                 at += 1
 
 
 @njit(cache=True, nogil=True)
 def fill_ball(
-    indptr, indices, centers, start, stop, inner, radius, ends, senders, distance,
+    indptr, indices, centers, start, stop, inner, radius, ends, sources, distance,
     mark, queue, turn, hops_of, words, used,
 ):  # fmt: skip
-    """Write what `count_ball` counted: rows of senders in ascending order, and their hops.
+    """Write what `count_ball` counted: rows of sources in ascending order, and their hops.
 
     `words` has one bit per node, `used` one bit per nonzero word; both are zero before and after.
     """
@@ -278,4 +278,4 @@ def fill_ball(
                 hops_of[node] = hops
                 words[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
                 used[node >> 12] |= np.uint64(1) << np.uint64((node >> 6) & 63)
-        _emit(words, used, hops_of, senders, distance, ends[c])
+        _emit(words, used, hops_of, sources, distance, ends[c])

@@ -20,7 +20,7 @@ def num_nodes_of(graph: Neighborhood) -> int:
         raise TypeError(f"graph: got {type(graph).__name__}, expected a Neighborhood")
     if graph.num_src != graph.num_dst:
         raise ValueError(
-            f"graph: {graph.num_src} senders and {graph.num_dst} receivers, "
+            f"graph: {graph.num_src} sources and {graph.num_dst} targets, "
             "expected a graph whose nodes are both, not some of its rows"
         )
     return graph.num_dst

@@ -1,4 +1,4 @@
-"""Strongly and weakly connected components, the strong ones ordered: senders before receivers."""
+"""Strongly and weakly connected components, the strong ones ordered: sources before targets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _close(root, count, component, waiting, held):
 def strong_components(indptr, indices):
     """Tarjan's algorithm without recursion: component of each node, int64 [N].
 
-    Row v lists the senders of v. A component is closed after all components that lead to it, so
-    along every edge component[sender] <= component[receiver], with equality inside a component.
+    Row v lists the sources of v. A component is closed after all components that lead to it, so
+    along every edge component[source] <= component[target], with equality inside a component.
     """
     num_nodes = len(indptr) - 1
     component = np.full(num_nodes, -1, np.int64)
@@ -41,13 +41,13 @@ def strong_components(indptr, indices):
                 waiting[held] = v
                 visited, held = visited + 1, held + 1
             if cursor[v] < indptr[v + 1]:
-                sender = indices[cursor[v]]
+                source = indices[cursor[v]]
                 cursor[v] += 1
-                if visit[sender] < 0:
-                    path[depth] = sender
+                if visit[source] < 0:
+                    path[depth] = source
                     depth += 1
-                elif component[sender] < 0:
-                    low[v] = min(low[v], visit[sender])
+                elif component[source] < 0:
+                    low[v] = min(low[v], visit[source])
                 continue
             depth -= 1
             if depth > 0:

@@ -11,7 +11,7 @@ def path_edges(indptr, indices, names, start, stop, out):
     """Fill out[i - start, s, :], i in start..stop-1, with edges of a path from s to i, from i on.
 
     `out` is -1 before. Nodes are visited breadth first, edges in the order of the rows, so that a
-    path is that of the node before its sender and one edge more.
+    path is that of the node before its source and one edge more.
     """
     num_nodes, steps = out.shape[1], out.shape[2]
     mark = np.full(num_nodes, -1, np.int64)

@@ -76,19 +76,19 @@ def sample_rows(start, degree, shares):
 
 
 @njit(cache=True, nogil=True)
-def with_loops(indptr, indices, receivers):
+def with_loops(indptr, indices, targets):
     """(indptr, edges) of rows with their self-loop appended where it is missing.
 
     Edge e of the given rows is numbered e, the self-loop of row i num_edges + i.
     """
-    rows, num_edges = receivers.shape[0], indices.shape[0]
+    rows, num_edges = targets.shape[0], indices.shape[0]
     longer = np.empty(rows + 1, np.int64)
     edges = np.empty(num_edges + rows, np.int64)
     longer[0] = at = 0
     for i in range(rows):
         lacks = True
         for e in range(indptr[i], indptr[i + 1]):
-            lacks &= indices[e] != receivers[i]
+            lacks &= indices[e] != targets[i]
             edges[at] = e
             at += 1
         if lacks:

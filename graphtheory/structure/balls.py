@@ -17,20 +17,20 @@ _AT_ONCE = 64  # balls per chunk of a thread
 
 
 def hop_ball(
-    graph: Neighborhood, radius: int, *, inner: int = 0, receivers: Tensor | None = None
+    graph: Neighborhood, radius: int, *, inner: int = 0, targets: Tensor | None = None
 ) -> tuple[Neighborhood, Tensor]:
     r"""Everything within `radius` hops, with its distance, without a table of all pairs.
 
     .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
 
-    The center n is at distance 0 and belongs to its ball unless `inner` > 0. Senders of a row
+    The center n is at distance 0 and belongs to its ball unless `inner` > 0. Sources of a row
     ascend, each once. A row may be empty when `inner` > 0. Edge weights are dropped.
 
     Args:
         graph: A graph whose nodes both send and receive.
         radius: Hops, 0..254.
         inner: Hops, 0..radius; nearer nodes are left out.
-        receivers: Node ids [R] of the centers, whose balls are the rows; default all nodes.
+        targets: Node ids [R] of the centers, whose balls are the rows; default all nodes.
 
     Returns:
         The neighborhood [R, N], which carries the distances as `.distance`, and the distances:
@@ -39,7 +39,7 @@ def hop_ball(
     Raises:
         TypeError: If `graph` is not a Neighborhood, or a radius is not an integer.
         ValueError: If the graph is bipartite, or a radius is out of range.
-        IndexError: If a receiver does not exist.
+        IndexError: If a target does not exist.
         MemoryError: If the result does not fit into the available memory; the message gives sizes.
 
     Source: section 3.5.1, the distance-1 and distance-2 neighborhoods of S^{n,t}.
@@ -54,9 +54,7 @@ def hop_ball(
     radius = as_hops("radius", radius, 0, MAX_CUTOFF)
     inner = as_hops("inner", inner, 0, radius)
     rows = rows_of(graph)
-    ids = (
-        torch.arange(num_nodes) if receivers is None else as_ids("receivers", receivers, num_nodes)
-    )
+    ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
     centers, balls = ids.numpy(), len(ids)
     pool = pool_of(graph)
     indptr = torch.zeros(balls + 1, dtype=torch.int64)
@@ -71,9 +69,9 @@ def hop_ball(
     torch.cumsum(indptr, 0, out=indptr)
     total = int(indptr[-1])
     require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
-    senders = torch.empty(total, dtype=torch.int64)
+    sources = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
-    out = indptr.numpy(), senders.numpy(), distance.numpy()
+    out = indptr.numpy(), sources.numpy(), distance.numpy()
 
     def fill(a: int, b: int) -> None:
         with pool.scratch() as s:
@@ -81,7 +79,7 @@ def hop_ball(
             _bfs.fill_ball(*rows, centers, a, b, inner, radius, *out, *own)
 
     for_chunks(fill, balls, _AT_ONCE)
-    ball = Neighborhood(indptr, senders, num_nodes, distance=distance, validate=False)
+    ball = Neighborhood(indptr, sources, num_nodes, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 
 

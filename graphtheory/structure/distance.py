@@ -37,11 +37,11 @@ def shortest_path_distance(
     sources: Tensor | None = None,
     pairs: Tensor | None = None,
 ) -> Tensor:
-    r"""Hops of the shortest directed path from a sender to a receiver, saturating at `cutoff`.
+    r"""Hops of the shortest directed path from a source to a target, saturating at `cutoff`.
 
     .. math:: D[n, s] = \min(\mathrm{hops}(s \to n),\ \mathrm{cutoff}), \qquad D[n, n] = 0
 
-    Row n is the receiver, column s the sender, as in `Neighborhood.to_dense`; an undirected graph
+    Row n is the target, column s the source, as in `Neighborhood.to_dense`; an undirected graph
     has a symmetric D. The value `cutoff` means "at least `cutoff` hops". A pair without a path has
     `UNREACHABLE` = 255, whatever the cutoff. Weights, duplicate edges and self-loops change
     nothing. A graph without nodes gives an empty result.
@@ -55,7 +55,7 @@ def shortest_path_distance(
         graph: A graph whose nodes both send and receive.
         cutoff: Hops, 1..254.
         sources: Node ids [S]; columns of D to compute. Default all.
-        pairs: Node ids [2, P], senders in row 0 and receivers in row 1 as in an `edge_index`.
+        pairs: Node ids [2, P], sources in row 0 and targets in row 1 as in an `edge_index`.
 
     Returns:
         uint8 [N, N]; with `sources` [N, S], column k for sources[k]; with `pairs` [P].
@@ -96,7 +96,7 @@ class Reachability(NamedTuple):
 
     strong: np.ndarray
     weak: np.ndarray
-    order: np.ndarray  # nodes by strong component, senders first
+    order: np.ndarray  # nodes by strong component, sources first
 
 
 _known: WeakKeyDictionary[Neighborhood, Reachability] = WeakKeyDictionary()
@@ -118,7 +118,7 @@ _columns: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
 
 
 def columns_of(graph: Neighborhood) -> Rows:
-    """(indptr, indices) of the edges by sender (cached); the arrays of `rows_of` if both are equal.
+    """(indptr, indices) of the edges by source (cached); the arrays of `rows_of` if both are equal.
 
     `Neighborhood.transpose` would also keep a `perm` in 64 bits, which no search reads.
     """
@@ -126,9 +126,9 @@ def columns_of(graph: Neighborhood) -> Rows:
     if found is None:
         indptr, indices = rows = rows_of(graph)
         entries = (np.ones(len(indices), np.int8), indices, indptr)
-        by_sender = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
+        by_source = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
         found = tuple(
-            part.astype(indptr.dtype, copy=False) for part in (by_sender.indptr, by_sender.indices)
+            part.astype(indptr.dtype, copy=False) for part in (by_source.indptr, by_source.indices)
         )
         found = _columns[graph] = rows if all(map(np.array_equal, rows, found)) else found
     return found

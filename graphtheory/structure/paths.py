@@ -13,11 +13,11 @@ from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
 from graphtheory.structure._threads import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 
-_RECEIVERS_AT_ONCE = 16
+_TARGETS_AT_ONCE = 16
 
 
 def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
-    r"""Edges of one shortest path from every sender to every receiver, the receiver's end first.
+    r"""Edges of one shortest path from every source to every target, the target's end first.
 
     .. math:: P[n, s] = (e_1, \dots, e_{\min(d, S)}), \qquad d = \mathrm{hops}(s \to n)
 
@@ -34,7 +34,7 @@ def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
         max_steps: S, edges to keep of each path, 1..254; later ones are left out.
 
     Returns:
-        int16 or int32 [N, N, max_steps]; row n is the receiver, as in `shortest_path_distance`.
+        int16 or int32 [N, N, max_steps]; row n is the target, as in `shortest_path_distance`.
 
     Raises:
         TypeError: If `graph` is not a Neighborhood, or `max_steps` is not an integer.
@@ -66,5 +66,5 @@ def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
     def work(start: int, stop: int) -> None:
         _paths.path_edges(*rows, named, start, stop, out[start:stop])
 
-    for_chunks(work, num_nodes, _RECEIVERS_AT_ONCE)
+    for_chunks(work, num_nodes, _TARGETS_AT_ONCE)
     return found.to(graph.device)

@@ -52,24 +52,24 @@ def resistance_distance(graph: Neighborhood) -> Tensor:
     )  # fmt: skip
     component = _components.weak_components(*rows_of(graph))
     found = np.full((num_nodes, num_nodes), np.inf)
-    sender, receiver = graph.indices.cpu().numpy(), graph.receivers().cpu().numpy()
+    source, target = graph.indices.cpu().numpy(), graph.targets().cpu().numpy()
     order = np.argsort(component, kind="stable")
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
     place = np.empty(num_nodes, np.int64)
-    edge_order = np.argsort(component[receiver], kind="stable")
-    edge_ends = np.searchsorted(component[receiver][edge_order], component[order][starts], "right")
+    edge_order = np.argsort(component[target], kind="stable")
+    edge_ends = np.searchsorted(component[target][edge_order], component[order][starts], "right")
     for k, nodes in enumerate(np.split(order, starts[1:]) if num_nodes else []):
         place[nodes] = np.arange(len(nodes))
         mine = edge_order[(edge_ends[k - 1] if k else 0) : edge_ends[k]]
-        ends = place[sender[mine]], place[receiver[mine]]
+        ends = place[source[mine]], place[target[mine]]
         found[np.ix_(nodes, nodes)] = _of_component(*ends, len(nodes))
     return torch.from_numpy(found).to(graph.device)
 
 
-def _of_component(sender: np.ndarray, receiver: np.ndarray, size: int) -> np.ndarray:
+def _of_component(source: np.ndarray, target: np.ndarray, size: int) -> np.ndarray:
     """Resistances of a connected graph: inv(L + J/n) is the pseudo-inverse of L plus J/n."""
     linked = np.zeros((size, size))
-    linked[sender, receiver] = linked[receiver, sender] = 1
+    linked[source, target] = linked[target, source] = 1
     np.fill_diagonal(linked, 0)
     inverse = np.linalg.inv(np.diag(linked.sum(0)) - linked + 1 / size)
     diagonal = np.diag(inverse)

@@ -17,7 +17,7 @@ class NodeBatch:
     Args:
         x: Features [num_src, F], dense or sparse CSR.
         neighborhood: Who aggregates from whom, num_dst rows.
-        y: Class of each receiver, int64 [num_dst], or its labels, float [num_dst, T].
+        y: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
         mask: Bool [num_dst], the nodes that the loss or the score is computed on.
         test_mask: Bool [num_dst] or None; in evaluation the nodes of the test, scored in the same
             pass and never used to choose anything.

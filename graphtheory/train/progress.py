@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graphtheory.train.watch import EpochRow, Watch
 
 Listener = Callable[[EpochRow], None]
-Epochs = Callable[[int, int], None]
+Epochs = Callable[..., None]  # of a number, of how many, and "step" where it is no epoch
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
 _EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
@@ -28,6 +28,13 @@ def epochs_told_to(listener: Epochs) -> Iterator[None]:
         yield
     finally:
         _EPOCHS.reset(token)
+
+
+def tell_step(step: int, steps: int) -> None:
+    """Tell the listener of `epochs_told_to`, if there is one, of a step of a training by hand."""
+    outer = _EPOCHS.get()
+    if outer is not None:
+        outer(step, steps, "step")
 
 
 def outer_listener(epochs: int) -> Listener | None:

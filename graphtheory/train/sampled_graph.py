@@ -30,7 +30,7 @@ Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
 class SampledGraph(FullGraph):
     """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
 
-    PyG's NeighborLoader draws `num_neighbors[k]` senders for each node that the k-th hop reached;
+    PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
     the pattern, distances included, is computed on what was drawn, and the loss on the nodes that
     the drawing began with, which are the first rows. Every batch is a function of (seed, epoch,
     step), whatever the number of workers.
@@ -38,7 +38,7 @@ class SampledGraph(FullGraph):
     Args:
         data: As for `FullGraph`.
         pattern: Who aggregates from whom, given the sampled graph; None is the sampled graph.
-        num_neighbors: Senders for each hop, -1 for all; one entry for each layer of the model.
+        num_neighbors: Sources for each hop, -1 for all; one entry for each layer of the model.
         batch_size: Labeled nodes in a batch; the last batch may be smaller.
         num_workers: Processes that sample; 0 samples in this one.
         seed: Of order, sampling and pattern, 0 or more.

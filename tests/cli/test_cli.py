@@ -959,6 +959,22 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
     assert "No checkpoint" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--dataste", "Cora"), "option: unknown name '--dataste'; did you mean '--dat"),
+        (("bench", "Cora"), "argument: unknown name 'Cora'; `graphtheory bench --help` lists all"),
+        (("--dataset", "Cora"), "command: unknown name '--dataset'"),
+        (("train", "--seed", "x"), "Error parsing --seed: got 'x', expected a whole number"),
+        (("bench", "--seeds", "1.5"), "Error parsing --seeds: got '1.5', expected a whole number"),
+        (("diagnose", "--share", "half"), "Error parsing --share: got 'half', expected a number"),
+    ],
+)
+def test_a_wrong_word_is_told_in_words(run: Run, words: tuple[str, ...], expected: str) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "") and expected in err
+
+
 def test_a_command_that_there_is_none_of_is_told_in_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -116,6 +116,19 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(
     ]  # fmt: skip
 
 
+def test_what_was_kept_tells_nothing_of_the_rest(
+    capsys: pytest.CaptureFixture[str], now: list[float]
+) -> None:
+    with steps(in_a_file(capsys), "candidate") as tell:
+        for done in range(15):
+            tell("gt", done, 20)
+        tell.before("gt", 15, 20)
+        now[0] += 100
+        tell.epoch(1, 4)
+    err = capsys.readouterr().err.splitlines()
+    assert err[-1] == "candidate 16/20  gt, epoch 1 of at most 4  (32 min left)"
+
+
 def test_the_first_of_many_epochs_tells_no_time(
     capsys: pytest.CaptureFixture[str], now: list[float]
 ) -> None:

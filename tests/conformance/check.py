@@ -52,8 +52,8 @@ GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "random": lambda n: _random(n, n, 3 * n),
     "ids of 32 bits": lambda n: _random(n, n, 3 * n).to_int32(),
     "no edges": lambda n: _random(n, n, 0),
-    "more senders": lambda n: _random(2 * n + 1, n, 3 * n),
-    "more receivers": lambda n: _random(n, 2 * n + 1, 3 * n),
+    "more sources": lambda n: _random(2 * n + 1, n, 3 * n),
+    "more targets": lambda n: _random(n, 2 * n + 1, 3 * n),
     "hub": _hub,
     "clique": lambda n: cliques([n]),
     "blocks": lambda n: bipartite([3] * n, [2] * n),
@@ -131,7 +131,7 @@ def draw_inputs(
         given = normal(nb.num_edges, heads)
     if bias == "masked":
         out = torch.rand(nb.num_edges, heads, generator=generator) < 1 / 3
-        out |= (nb.receivers() == nb.num_dst // 2)[:, None]  # one row loses everyone
+        out |= (nb.targets() == nb.num_dst // 2)[:, None]  # one row loses everyone
         given = given.masked_fill(out, -torch.inf)
     if bias == "large":
         given += 300

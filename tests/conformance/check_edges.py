@@ -98,7 +98,7 @@ def _plain(
     logits = reference.edge_dot(query, key, nb)
     for e in edges:
         if e.query is not None:
-            logits = logits + (e.query[nb.receivers()] * e.per_edge()).sum(-1)
+            logits = logits + (e.query[nb.targets()] * e.per_edge()).sum(-1)
     logits = query.size(2) ** -0.5 * logits
     if bias is not None:
         logits = logits + reference.edge_bias(bias)

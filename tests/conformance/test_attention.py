@@ -149,7 +149,7 @@ def test_a_row_masked_by_minus_infinity(backend: str) -> None:
     nb = cliques([4, 4])
     inputs = draw_inputs(nb, 2, 3, "edges")
     masked = inputs.bias.detach().clone()
-    masked[nb.receivers() == 5] = -torch.inf
+    masked[nb.targets() == 5] = -torch.inf
     masked.requires_grad_()
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, bias=masked, backend=backend)
     assert out[5].eq(0).all()
@@ -165,7 +165,7 @@ def test_nan_stays_where_it_is(backend: str) -> None:
     inputs = draw_inputs(nb, 2, 8)
     before = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend=backend)
     bad = 3
-    touched = nb.receivers()[nb.indices == bad].unique()
+    touched = nb.targets()[nb.indices == bad].unique()
     for name in ("key", "value"):
         poisoned = {n: t.detach().clone() for n, t in inputs.leaves().items()}
         poisoned[name][bad] = torch.nan

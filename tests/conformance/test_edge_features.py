@@ -25,7 +25,7 @@ def run_by(backend: str) -> partial:
     return partial(ops.attention, backend=backend)
 
 
-CASES = [("random", 1), ("random", 63), ("random", 257), ("hub", 63), ("more receivers", 7)]
+CASES = [("random", 1), ("random", 63), ("random", 257), ("hub", 63), ("more targets", 7)]
 CASES += [("no edges", 7), ("clique", 7)]
 
 

@@ -30,9 +30,9 @@ def test_positions_are_the_middles_of_the_patches() -> None:
 
 def test_edges_by_place_stay_within_their_image() -> None:
     batch = patch_graphs(torch.rand(3, 1, 8, 8), 2, Beside(diagonal=True))
-    sender, receiver = batch.edge_index
-    assert torch.equal(sender // 16, receiver // 16)
-    far = (batch.pos[sender] - batch.pos[receiver]).abs().amax(1)
+    source, target = batch.edge_index
+    assert torch.equal(source // 16, target // 16)
+    far = (batch.pos[source] - batch.pos[target]).abs().amax(1)
     assert (far == 2).all() and batch.num_edges == 3 * 84
     shifted = patch_graphs(torch.rand(1, 1, 8, 8), 2, InWindow(2, shift=1)).edge_index
     assert sorted(shifted[0, shifted[1] == 5].tolist()) == [5, 6, 9, 10]
@@ -42,11 +42,11 @@ def test_edges_by_place_stay_within_their_image() -> None:
 def test_nearest_send_to_the_patch() -> None:
     images = torch.rand(2, 3, 8, 8)
     x = nodes_of(images, 2)[1]
-    sender, receiver = Nearest(3)(x, Grid(1, 4, 4))
+    source, target = Nearest(3)(x, Grid(1, 4, 4))
     distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
     for node in range(16):
         wanted = distance[node].topk(3, largest=False).indices
-        assert sorted(sender[receiver == node].tolist()) == sorted(wanted.tolist())
+        assert sorted(source[target == node].tolist()) == sorted(wanted.tolist())
     assert Nearest(9)(x[:4], Grid(1, 2, 2)).shape == (2, 12)  # no more than there are
     half = x.bfloat16().requires_grad_()
     assert Nearest(3)(half, Grid(1, 4, 4)).shape == (2, 48)

@@ -17,11 +17,11 @@ def data():
     return drawn()
 
 
-def test_links_are_distinct_and_lie_by_receiver(data):
-    senders, receivers = data.edge_index
-    code = receivers * 20_000 + senders
+def test_links_are_distinct_and_lie_by_target(data):
+    sources, targets = data.edge_index
+    code = targets * 20_000 + sources
     assert data.edge_index.shape == (2, 200_000) and bool((code[1:] > code[:-1]).all())
-    assert bool((senders != receivers).all()) and is_undirected(data.edge_index, num_nodes=20_000)
+    assert bool((sources != targets).all()) and is_undirected(data.edge_index, num_nodes=20_000)
 
 
 def test_degrees_follow_the_power_law():
@@ -35,10 +35,10 @@ def test_degrees_follow_the_power_law():
 
 
 def test_who_links_and_who_is_labeled_how(data):
-    senders, receivers = data.edge_index
-    within = data.community[senders] == data.community[receivers]
+    sources, targets = data.edge_index
+    within = data.community[sources] == data.community[targets]
     assert float(within.double().mean()) == pytest.approx(0.8, abs=0.04)
-    same = data.y[senders] == data.y[receivers]
+    same = data.y[sources] == data.y[targets]
     assert float(same.double().mean()) == pytest.approx(0.65, abs=0.04)
     share = 0.9 + 0.1 * float((torch.bincount(data.y) / 20_000).square().sum())
     assert float((data.y == data.community).double().mean()) == pytest.approx(share, abs=0.01)

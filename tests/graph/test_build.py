@@ -69,7 +69,7 @@ def test_sizes_of_other_kinds() -> None:
         assert torch.equal(cliques(sizes).indices, expected)
 
 
-def test_senders_ascend_in_a_row() -> None:
+def test_sources_ascend_in_a_row() -> None:
     assert cliques(torch.tensor([2, 0, 3])).indices.tolist() == [0, 1, 0, 1, *[2, 3, 4] * 3]
 
 
@@ -105,9 +105,9 @@ def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
 def test_neighbor_lists_are_rows(
     count: int, k: int, num_src: int | None, dtype: torch.dtype
 ) -> None:
-    senders = torch.randint(num_src or max(count, 1), (count, k), dtype=dtype)
-    nb = neighbor_lists(senders, num_src)
-    edges = torch.stack([senders.flatten().long(), torch.arange(count).repeat_interleave(k)])
+    sources = torch.randint(num_src or max(count, 1), (count, k), dtype=dtype)
+    nb = neighbor_lists(sources, num_src)
+    edges = torch.stack([sources.flatten().long(), torch.arange(count).repeat_interleave(k)])
     same = Neighborhood.from_edge_index(
         edges, num_src=count if num_src is None else num_src, num_dst=count
     )
@@ -118,22 +118,22 @@ def test_neighbor_lists_are_rows(
 
 
 def test_neighbor_lists_are_not_copied() -> None:
-    senders = torch.tensor([[1, 0], [0, 1]])
-    assert neighbor_lists(senders).indices.data_ptr() == senders.data_ptr()
+    sources = torch.tensor([[1, 0], [0, 1]])
+    assert neighbor_lists(sources).indices.data_ptr() == sources.data_ptr()
 
 
 @pytest.mark.parametrize(
-    ("senders", "error", "message"),
+    ("sources", "error", "message"),
     [
-        (torch.tensor([[0, -1]]), IndexError, "senders: entry 1 is -1, expected a node id in 0..0"),
-        (torch.tensor([0, 1]), ValueError, r"senders: shape \(2,\), expected \[num_dst, k\]"),
-        (torch.tensor([[0.0]]), TypeError, "senders: got torch.float32, expected int64 or int32"),
-        ([[0]], TypeError, "senders: got list, expected int64 or int32"),
+        (torch.tensor([[0, -1]]), IndexError, "sources: entry 1 is -1, expected a node id in 0..0"),
+        (torch.tensor([0, 1]), ValueError, r"sources: shape \(2,\), expected \[num_dst, k\]"),
+        (torch.tensor([[0.0]]), TypeError, "sources: got torch.float32, expected int64 or int32"),
+        ([[0]], TypeError, "sources: got list, expected int64 or int32"),
     ],
 )
-def test_bad_neighbor_lists(senders: Any, error: type[Exception], message: str) -> None:
+def test_bad_neighbor_lists(sources: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        neighbor_lists(senders)
+        neighbor_lists(sources)
 
 
 def test_side_by_side_weights_and_distances_are_kept() -> None:
@@ -190,4 +190,4 @@ def test_nodes_and_edges_of_a_whole_union_have_to_fit(monkeypatch: pytest.Monkey
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr("graphtheory.graph.build.fit_int32", lambda *n: asked.append(n) or True)
     union([bipartite([3], [2]), bipartite([1], [4]), bipartite([2], [5])])
-    assert asked == [(11, 20, 6)]  # senders, edges, receivers
+    assert asked == [(11, 20, 6)]  # sources, edges, targets

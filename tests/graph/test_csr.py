@@ -55,8 +55,8 @@ def test_keys_of_any_width_are_sorted(num_keys: int, generator: torch.Generator)
 @pytest.mark.parametrize("entry", [-1, 4, 2**40])
 def test_the_offender_is_named(entry: int) -> None:
     index = torch.tensor([0, 3, entry, entry])
-    with pytest.raises(IndexError, match=rf"sender: entry 2 is {entry}, expected .* 0\.\.3"):
-        check_index("sender", index, 4)
+    with pytest.raises(IndexError, match=rf"source: entry 2 is {entry}, expected .* 0\.\.3"):
+        check_index("source", index, 4)
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_relative_positions_count_rows_then_columns(size: int, dtype: torch.dtyp
 
 
 def divmod_pair(nodes: Neighborhood, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    receivers, senders = nodes.receivers(), nodes.indices
-    return receivers // width - senders // width, receivers % width - senders % width
+    targets, sources = nodes.targets(), nodes.indices
+    return targets // width - sources // width, targets % width - sources % width
 
 
 @pytest.mark.parametrize(

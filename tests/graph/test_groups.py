@@ -31,7 +31,7 @@ def test_every_row_with_edges_has_one_place(pairs: list[tuple[int, int]], look_b
     assert torch.equal(found, has_edges.nonzero().flatten())
     for group in nb.groups():
         real = group.rows < nb.num_dst
-        assert torch.equal(group.rows[real], group.receivers[real])
+        assert torch.equal(group.rows[real], group.targets[real])
 
 
 @given(sizes, st.booleans())
@@ -39,13 +39,13 @@ def test_every_edge_has_one_place_in_its_set(pairs: list[tuple[int, int]], look_
     nb = ragged(pairs, look_back)
     places = []
     for group, edge in zip(nb.groups(), nb.edge_places(), strict=True):
-        receiver = group.receivers.view(group.sets, -1, 1)
-        sender = group.senders.view(group.sets, 1, -1)
-        assert (set_of(nb.sets.dst)[receiver] == set_of(nb.sets.src)[sender]).all()
+        target = group.targets.view(group.sets, -1, 1)
+        source = group.sources.view(group.sets, 1, -1)
+        assert (set_of(nb.sets.dst)[target] == set_of(nb.sets.src)[source]).all()
         exists = (edge < nb.num_edges).view(group.sets, group.dst, group.src)
-        ends = [t.expand_as(exists)[exists] for t in (receiver, sender)]
+        ends = [t.expand_as(exists)[exists] for t in (target, source)]
         edge = edge[edge < nb.num_edges]
-        assert torch.equal(ends[0], nb.receivers()[edge])
+        assert torch.equal(ends[0], nb.targets()[edge])
         assert torch.equal(ends[1], nb.indices[edge])
         if group.padded is not None:
             assert not exists[group.padded[:, None].expand_as(exists)].any()
@@ -80,6 +80,6 @@ def test_groups_are_made_once() -> None:
         groups, places = nb.groups(), nb.edge_places()
     assert nb.groups() is groups
     assert nb.edge_places() is places
-    assert not groups[0].receivers.is_inference()
+    assert not groups[0].targets.is_inference()
     with pytest.raises(AssertionError):
         Neighborhood(nb.indptr, nb.indices).groups()

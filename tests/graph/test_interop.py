@@ -116,7 +116,7 @@ def test_perm_finds_the_given_edge(kind: str) -> None:
 
 
 def given_order(kind: str) -> tuple[Any, Tensor]:
-    """An object, and its edges (senders first) in the order in which it gives edge attributes."""
+    """An object, and its edges (sources first) in the order in which it gives edge attributes."""
     if kind == "edge_index":
         return EDGES, EDGES
     if kind == "EdgeIndex":
@@ -166,7 +166,7 @@ def test_stored_values_pass_their_gradient(kind: str) -> None:
     weight = WEIGHT.clone().requires_grad_()
     nb = neighborhood_from(KINDS[kind](EDGES, weight, NODES, NODES))
     assert nb.weight is not None
-    (nb.weight * nb.receivers()).sum().backward()
+    (nb.weight * nb.targets()).sum().backward()
     assert torch.equal(weight.grad, EDGES[1].float())
 
 
@@ -284,7 +284,7 @@ def test_duplicates_on_the_way_out() -> None:
 
 @pytest.mark.parametrize("to", [interop.to_data, interop.to_networkx])
 def test_two_node_sets_do_not_fit_one(to: Callable[[Neighborhood], Any]) -> None:
-    with pytest.raises(ValueError, match="4 senders and 6 receivers"):
+    with pytest.raises(ValueError, match="4 sources and 6 targets"):
         to(Neighborhood.from_edge_index(EDGES, num_src=4, num_dst=6))
 
 
@@ -298,12 +298,12 @@ def test_two_node_sets_do_not_fit_one(to: Callable[[Neighborhood], Any]) -> None
         (EDGES, {"num_nodes": 3}, IndexError, r"edge_index.*entry 0 is 3"),
         (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
         (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
-        (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 senders"),
+        (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
         (
             scipy.sparse.coo_array((2, 3)),
             {"num_nodes": 2},
             ValueError,
-            "2 receivers, but obj has 3",
+            "2 targets, but obj has 3",
         ),
         (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
         (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
@@ -330,7 +330,7 @@ def test_an_edge_list_is_traced_through() -> None:
     def row_sums(edges: Tensor, weight: Tensor) -> Tensor:
         nb = neighborhood_from(edges, num_nodes=NODES, weight=weight)
         nb = neighborhood_from(nb)
-        return weight.new_zeros(NODES).index_add(0, nb.receivers(), nb.weight)
+        return weight.new_zeros(NODES).index_add(0, nb.targets(), nb.weight)
 
     weight = WEIGHT.clone().requires_grad_()
     out = row_sums(EDGES, weight)

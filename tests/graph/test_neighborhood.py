@@ -45,14 +45,14 @@ def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
     return torch.tensor(rows, dtype=dtype).view(2, -1), num_src, num_dst
 
 
-def test_rows_list_senders_in_the_given_order(nb: Neighborhood) -> None:
+def test_rows_list_sources_in_the_given_order(nb: Neighborhood) -> None:
     assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
     assert nb.indices.tolist() == [2, 1, 2, 0, 3]
     assert nb.perm.tolist() == [0, 2, 3, 1, 4]
     assert nb.weight.tolist() == [1, 3, 4, 2, 5]
     assert (nb.num_src, nb.num_dst, nb.num_edges, nb.device.type) == (4, 4, 5, "cpu")
     assert nb.degree().tolist() == [3, 0, 1, 1]
-    assert nb.receivers().tolist() == [0, 0, 0, 2, 3]
+    assert nb.targets().tolist() == [0, 0, 0, 2, 3]
 
 
 @given(edge_lists())
@@ -115,7 +115,7 @@ def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
     [
         (bipartite([3, 3], [2, 2]), (2, 2, 3), Sets((2, 2), (3, 3))),
         (bipartite([3, 0, 1], [2, 4, 0]), None, Sets((2, 4, 0), (3, 0, 1))),
-        (causal([3, 2]), None, None),  # a sender's receivers are those after it
+        (causal([3, 2]), None, None),  # a source's targets are those after it
         (causal([2, 2]), None, None),
     ],
 )
@@ -167,7 +167,7 @@ def test_ids_of_32_bits(nb: Neighborhood) -> None:
     ):  # fmt: skip
         assert a.dtype == torch.int32 and torch.equal(a.long(), b)
     for a, b in (
-        (narrow.edge_index(), nb.edge_index()), (narrow.receivers(), nb.receivers()),
+        (narrow.edge_index(), nb.edge_index()), (narrow.targets(), nb.targets()),
         (turned.indptr, back.indptr), (turned.edge_index(), back.edge_index()),
         (turned.weight, back.weight), (turned.distance, back.distance),
         (narrow.to_dense(), nb.to_dense()),
@@ -199,9 +199,9 @@ def test_to_moves_every_part(nb: Neighborhood) -> None:
     assert (moved.num_src, moved.num_dst, moved.num_edges) == (4, 4, 5)
     assert cliques([2]).to("meta").blocks == (1, 2, 2)
     ragged = cliques([2, 1])
-    assert ragged.groups()[0].receivers.device.type == "cpu"
+    assert ragged.groups()[0].targets.device.type == "cpu"
     assert ragged.to("meta").sets == ragged.sets == Sets((2, 1), (2, 1))
-    assert ragged.to("meta").groups()[0].receivers.device.type == "meta"
+    assert ragged.to("meta").groups()[0].targets.device.type == "meta"
 
 
 def test_sizes_come_from_the_edges_where_not_given() -> None:
@@ -257,9 +257,9 @@ def test_a_copy_is_the_same_and_as_immutable(
 
 def test_what_is_cached_in_inference_mode_serves_a_backward_pass(nb: Neighborhood) -> None:
     with torch.inference_mode():
-        kept = [nb.receivers(), nb.transpose().indptr]
+        kept = [nb.targets(), nb.transpose().indptr]
     assert not any(t.is_inference() for t in kept)
-    assert nb.receivers() is kept[0]
+    assert nb.targets() is kept[0]
 
 
 def test_compiled_code_reads_makes_and_fills_one() -> None:
@@ -267,12 +267,12 @@ def test_compiled_code_reads_makes_and_fills_one() -> None:
         made = Neighborhood.from_edge_index(edges, 4).replace(weight=edges[0] + 0.5)
         blocks = nb.blocks
         assert blocks is not None and made.weight is not None
-        return nb.receivers().sum() * blocks[1] + made.receivers() * made.weight + made.degree()[0]
+        return nb.targets().sum() * blocks[1] + made.targets() * made.weight + made.degree()[0]
 
     nb = cliques([2, 2])
     found = torch.compile(degrees, fullgraph=True, backend="aot_eager")(nb, EDGES)
     cannot_be_changed(nb)
-    assert torch.equal(nb.receivers(), cliques([2, 2]).receivers())
+    assert torch.equal(nb.targets(), cliques([2, 2]).targets())
     assert torch.equal(found, degrees(cliques([2, 2]), EDGES))
 
 
@@ -351,7 +351,7 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
             "perm: got list, expected int64 or int32",
         ),
         (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
-        (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 receivers and 2 senders"),
+        (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 targets and 2 sources"),
         (
             torch.tensor([0, 1, 4]),
             torch.tensor([0, 1, 0, 1]),
@@ -360,7 +360,7 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
             "not those of complete sets",
         ),
         (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 senders, exp.* 2"),
+        (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 sources, exp.* 2"),
         (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
         (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
     ],
@@ -382,12 +382,12 @@ def test_what_inference_caches_serves_training() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
     value = torch.ones(3, 1, 2, requires_grad=True)
     with torch.inference_mode():
-        nb.receivers()
+        nb.targets()
         nb.transpose()
     weights = torch.ones(3, 1, requires_grad=True)
     aggregate(weights, value, nb).sum().backward()
     assert value.grad is not None and value.grad[:, 0, 0].tolist() == [1, 2, 0]
-    assert not nb.receivers().is_inference()
+    assert not nb.targets().is_inference()
 
 
 def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:

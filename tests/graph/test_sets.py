@@ -16,7 +16,7 @@ counts = st.lists(st.integers(0, 5), max_size=5)
 
 
 def definition(sets: Sets) -> torch.Tensor:
-    """Bool [num_dst, num_src]: set by set, receivers that see senders."""
+    """Bool [num_dst, num_src]: set by set, targets that see sources."""
     first = torch.zeros(sum(sets.dst), sum(sets.src), dtype=torch.bool)
     row = column = 0
     for dst, src in zip(sets.dst, sets.src, strict=True):

@@ -34,10 +34,10 @@ def test_distances_and_biases_of_all_pairs() -> None:
     hops[3], hops[5] = 254, 255
     new = tokens.cliques().replace(distance=tokens.distance(hops))
     dense = torch.full((8, 8), -1)
-    dense[new.receivers(), new.indices] = new.distance.long()
+    dense[new.targets(), new.indices] = new.distance.long()
     inner = dense[tokens.nodes][:, tokens.nodes]
     wanted = torch.full((5, 5), -1)
-    wanted[old.receivers(), old.indices] = torch.where(hops == 254, 253, hops).long()
+    wanted[old.targets(), old.indices] = torch.where(hops == 254, 253, hops).long()
     assert torch.equal(inner, wanted)
     for graph, token in enumerate(tokens.tokens.tolist()):
         mine = tokens.batch == graph

@@ -84,7 +84,7 @@ def test_shared_heads_and_blocks_that_are_listed() -> None:
     order = torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32)
     own = torchs.BlockMask.from_kv_blocks(count, order, BLOCK_SIZE=20, seq_lengths=(40, 40))
     nb = neighborhood_of(own, BATCH, TOKENS, TOKENS)
-    assert torch.equal(nb.indices // 20, nb.receivers() // 20) and nb.num_edges == 2 * 2 * 400
+    assert torch.equal(nb.indices // 20, nb.targets() // 20) and nb.num_edges == 2 * 2 * 400
 
 
 def test_a_mask_is_read_once_and_known_patterns_keep_their_sets() -> None:

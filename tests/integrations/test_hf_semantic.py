@@ -40,10 +40,10 @@ def pixels(height: int = 24, width: int = 24) -> Tensor:
     return torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
 
 
-def plain(layer: nn.Module, query: Tensor, senders: Tensor) -> Tensor:
-    """A layer in which `query` asks `senders`, both [B, T, C] before the norm."""
+def plain(layer: nn.Module, query: Tensor, sources: Tensor) -> Tensor:
+    """A layer in which `query` asks `sources`, both [B, T, C] before the norm."""
     at = layer.attention
-    parts = ((at.q_proj, query), (at.k_proj, senders), (at.v_proj, senders))
+    parts = ((at.q_proj, query), (at.k_proj, sources), (at.v_proj, sources))
     q, k, v = (p(layer.layernorm_before(x)).unflatten(2, (2, 8)).transpose(1, 2) for p, x in parts)
     seen = ((q @ k.transpose(2, 3)) / 8**0.5).softmax(3) @ v
     out = query + at.o_proj(seen.transpose(1, 2).flatten(2))

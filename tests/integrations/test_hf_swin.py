@@ -36,10 +36,10 @@ def pixels(height: int = 32, width: int = 32) -> Tensor:
     return torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
 
 
-def plain(block: Any, query: Tensor, senders: Tensor) -> Tensor:
-    """A block in which `query` asks `senders`, both [B, T, C] before the norm."""
+def plain(block: Any, query: Tensor, sources: Tensor) -> Tensor:
+    """A block in which `query` asks `sources`, both [B, T, C] before the norm."""
     at = block.attention
-    parts = ((at.q_proj, query), (at.k_proj, senders), (at.v_proj, senders))
+    parts = ((at.q_proj, query), (at.k_proj, sources), (at.v_proj, sources))
     q, k, v = (p(block.layernorm_before(x)).unflatten(2, (4, 4)).transpose(1, 2) for p, x in parts)
     seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
     out = query + at.o_proj(seen)

@@ -20,7 +20,7 @@ from graphtheory.integrations.pyg import Kept, Swapped, accelerate
 
 NAMES = ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv"]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-NODES, RECEIVERS, EDGES = 9, 5, 30
+NODES, TARGETS, EDGES = 9, 5, 30
 
 
 class Two(nn.Module):
@@ -150,17 +150,17 @@ def test_a_projected_pair_with_the_flow_reversed_stays_pygs() -> None:
 def test_weighted_sums_take_pairs_matrices_and_hooks(name) -> None:
     sparse = pytest.importorskip("torch_sparse")
     layer = pyg.GINConv(nn.Linear(6, 3)) if name == "GINConv" else getattr(pyg, name)((6, 6), 3)
-    edges = graph(NODES, RECEIVERS).unique(dim=1)
-    x_src, x_dst = torch.randn(NODES, 6), torch.randn(RECEIVERS, 6)
+    edges = graph(NODES, TARGETS).unique(dim=1)
+    x_src, x_dst = torch.randn(NODES, 6), torch.randn(TARGETS, 6)
     weight = torch.rand(edges.size(1)) if name == "GraphConv" else None
-    matrix = sparse.SparseTensor.from_edge_index(edges, weight, (NODES, RECEIVERS)).t()
+    matrix = sparse.SparseTensor.from_edge_index(edges, weight, (NODES, TARGETS)).t()
     calls = [((x_src, x_dst), edges), ((x_src, x_dst), matrix)]
     calls.append(((x_src, None), edges, *([weight] if name == "GraphConv" else ())))
-    wanted = [layer(*call, size=(NODES, RECEIVERS)) for call in calls]
+    wanted = [layer(*call, size=(NODES, TARGETS)) for call in calls]
     report, counts = accelerate(layer), []
     assert report.swapped and not report.kept
     for call, one in zip(calls, wanted, strict=True):
-        torch.testing.assert_close(layer(*call, size=(NODES, RECEIVERS)), one)
+        torch.testing.assert_close(layer(*call, size=(NODES, TARGETS)), one)
     hook = layer.register_message_forward_hook(lambda *args: counts.append(1))
     torch.testing.assert_close(layer(*calls[0]), wanted[0])
     hook.remove()
@@ -176,8 +176,8 @@ def test_weighted_sums_take_pairs_matrices_and_hooks(name) -> None:
 def test_two_sets_of_nodes(name, dtype) -> None:
     options = {} if name == "TransformerConv" else {"add_self_loops": False}
     model = randomized(Bipartite(getattr(pyg, name)((6, 4), 3, heads=2, **options)), dtype)
-    sides = torch.randn(NODES, 6, dtype=dtype), torch.randn(RECEIVERS, 4, dtype=dtype)
-    assert_same_after(model, *sides, graph(NODES, RECEIVERS))
+    sides = torch.randn(NODES, 6, dtype=dtype), torch.randn(TARGETS, 4, dtype=dtype)
+    assert_same_after(model, *sides, graph(NODES, TARGETS))
 
 
 MODELS = {
@@ -234,7 +234,7 @@ def test_to_hetero_models(name) -> None:
     types = [("paper", "cites", "paper")]
     data["paper"].x = torch.randn(NODES, 6)
     if name != "GCNConv":  # PyG's takes no two sets of nodes
-        data["author"].x = torch.randn(RECEIVERS, 4)
+        data["author"].x = torch.randn(TARGETS, 4)
         types += [("author", "writes", "paper"), ("paper", "by", "author")]
     for source, relation, target in types:
         edges = graph(data[source].num_nodes, data[target].num_nodes)

@@ -127,9 +127,9 @@ class Written:
         return x + self.mlp(at, x)
 
     def cross(
-        self, at: str, x: Tensor, senders: Tensor, heads: int, residual: Tensor | None = None
+        self, at: str, x: Tensor, sources: Tensor, heads: int, residual: Tensor | None = None
     ) -> Tensor:
-        query, key = (self.norm(at + "norm1", t) for t in (x, senders))
+        query, key = (self.norm(at + "norm1", t) for t in (x, sources))
         branch = self.attend(
             at, self.map(at + "attn.q", query), self.map(at + "attn.kv", key), heads
         )
@@ -143,8 +143,8 @@ class Written:
         maps = windows.flatten(0, 1).mT.unflatten(2, (7, 7))
         pooled = adaptive_max_pool2d(maps, 3).flatten(2).mT.unflatten(0, (len(x), 4))
         near = [x[:, r : r + 10, c : c + 10].flatten(1, 2) for r, c in product((0, 4), (0, 4))]
-        senders = torch.cat([pooled, torch.stack(near, 1)], 2)
-        tokens = self.cross(at[1], pooled, senders, heads, torch.zeros_like(pooled))
+        sources = torch.cat([pooled, torch.stack(near, 1)], 2)
+        tokens = self.cross(at[1], pooled, sources, heads, torch.zeros_like(pooled))
         tokens, patches = paste(tokens, 3).flatten(1, 2), x.flatten(1, 2)  # row by row
         moved = tokens if first else tokens + self.given.get("layers.2.semantic_token2", 0)
         tokens = self.cross(at[2], moved, torch.cat([tokens, patches], 1), heads)

@@ -285,11 +285,11 @@ def test_semantic_tokens_pool_the_grid_behind_a_stem_of_convolutions() -> None:
     assert torch.equal(model(images), before)
 
 
-def plain(block: Any, query: Tensor, senders: Tensor) -> Tensor:
-    """A block in which `query` asks `senders`, both before the norm."""
+def plain(block: Any, query: Tensor, sources: Tensor) -> Tensor:
+    """A block in which `query` asks `sources`, both before the norm."""
     at = block.attn
     q = at.qkv(block.norm1(query)).chunk(3, 2)[0]
-    _, k, v = at.qkv(block.norm1(senders)).chunk(3, 2)
+    _, k, v = at.qkv(block.norm1(sources)).chunk(3, 2)
     q, k, v = (t.unflatten(2, (HEADS, -1)).transpose(1, 2) for t in (q, k, v))
     seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
     out = query + at.proj(seen)

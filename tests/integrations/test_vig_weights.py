@@ -81,15 +81,15 @@ class Published(nn.Module):
         mlp = {"fc1": conv(dim, 4 * dim), "fc2": conv(4 * dim, dim)}
         return nn.ModuleList([grapher, nn.ModuleDict(mlp)])
 
-    def near(self, y: Tensor, senders: Tensor, grapher: nn.Module, done: int) -> Tensor:
-        """The senders [B, C, N, k] of the nodes y [B, C, N]."""
-        distance = -2 * normalize(y, dim=1).transpose(1, 2) @ normalize(senders, dim=1)
+    def near(self, y: Tensor, sources: Tensor, grapher: nn.Module, done: int) -> Tensor:
+        """The sources [B, C, N, k] of the nodes y [B, C, N]."""
+        distance = -2 * normalize(y, dim=1).transpose(1, 2) @ normalize(sources, dim=1)
         grown, step = (1, done // 4 + 1) if self.reduce else (1 + done / (self.depth - 1), 1)
         if self.reduce:
             distance = distance + grapher.relative_pos
         k = int(K * grown)
         chosen = distance.topk(k * step, dim=2, largest=False).indices[..., ::step]
-        return torch.stack([one[:, rows] for one, rows in zip(senders, chosen, strict=True)])
+        return torch.stack([one[:, rows] for one, rows in zip(sources, chosen, strict=True)])
 
     def forward(self, images: Tensor) -> Tensor:
         x, done, stage = self.stem["convs"](images) + self.pos_embed, 0, 0

@@ -34,7 +34,7 @@ def test_every_layer_has_its_rows_and_sums_to_one() -> None:
 
 
 def test_uniform_attention_has_the_uniform_mass() -> None:
-    even = (1 / NB.degree()[NB.receivers()])[:, None].expand(-1, 4)
+    even = (1 / NB.degree()[NB.targets()])[:, None].expand(-1, 4)
     for row in mass_by_distance([even], NB):
         assert row["mass"] == pytest.approx(row["uniform"])
 
@@ -67,7 +67,7 @@ def test_everything_and_nothing_relevant() -> None:
     assert mass_on(WEIGHTS, NB, ~everything) == 0
 
 
-def test_concentration_needs_a_receiver() -> None:
+def test_concentration_needs_a_target() -> None:
     only_the_empty_row = torch.tensor([False, False, True])
     with pytest.raises(ValueError, match="nodes: none of them has a row"):
         mass_on(WEIGHTS, NB, NB.indices == 1, only_the_empty_row)

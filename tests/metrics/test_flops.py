@@ -71,9 +71,9 @@ class GlobalCost:
     def mlp(self, nodes: int) -> int:
         return 8 * nodes * self.dim**2
 
-    def tokens_to(self, senders: int) -> int:
+    def tokens_to(self, sources: int) -> int:
         m, c = self.tokens, self.dim
-        return 2 * m * c**2 + 2 * senders * c**2 + 2 * m * senders * c + self.mlp(m)
+        return 2 * m * c**2 + 2 * sources * c**2 + 2 * m * sources * c + self.mlp(m)
 
     def deit(self, depth: int = 12) -> int:
         return depth * self.among(self.patches)
@@ -128,8 +128,8 @@ def test_windows_cost_what_the_corrected_formulas_say() -> None:
             super().__init__()
             self.attention = Attention(c, 2)
 
-        def forward(self, x: Tensor, senders: Tensor) -> Tensor:
-            return self.attention(x, of_window, senders=senders)
+        def forward(self, x: Tensor, sources: Tensor) -> Tensor:
+            return self.attention(x, of_window, sources=sources)
 
     found = count_macs(Semantic(), torch.zeros(32, c), torch.zeros(72, c)).total
     assert found == 2 * (2 * (made + n) * c**2 + 2 * n * m * c)
@@ -157,7 +157,7 @@ def test_layers_on_graphs_count_their_edges() -> None:
     x, edges = torch.randn(6, 3), graph.edge_index()
     with_self = 5 + 6
     assert count_macs(GCNConv(3, 4), x, edges).total == 6 * 3 * 4 + with_self * (4 + 1)  # degrees
-    scores = 6 * 8 * 4  # of senders and receivers, as one product of matrices
+    scores = 6 * 8 * 4  # of sources and targets, as one product of matrices
     assert count_macs(GATConv(3, 4, heads=2), x, edges).total == 144 + with_self * 8 + scores
     dense = 2 * 6 * 3 * 8
     assert count_macs(GATv2Conv(3, 4, heads=2), x, edges).total == dense + 2 * with_self * 8

@@ -21,12 +21,12 @@ def unit(**options: object) -> Dumbbell:
     return made
 
 
-def plain(block: Block, query: Tensor, senders: Tensor, residual: Tensor | float) -> Tensor:
+def plain(block: Block, query: Tensor, sources: Tensor, residual: Tensor | float) -> Tensor:
     """[B, M, C] asks [B, K, C]."""
     weight, bias = block.attention.qkv.weight.chunk(3), block.attention.qkv.bias.chunk(3)
     q, k, v = (
         (block.norm1(t) @ w.T + b).unflatten(2, (HEADS, -1)).transpose(1, 2)
-        for t, w, b in zip((query, senders, senders), weight, bias, strict=True)
+        for t, w, b in zip((query, sources, sources), weight, bias, strict=True)
     )
     weights = (q @ k.transpose(2, 3) / math.sqrt(DIM // HEADS)).softmax(3)
     branch = block.attention.out((weights @ v).transpose(1, 2).flatten(2))
@@ -96,8 +96,8 @@ def test_smaller_windows_are_padded_ones_with_masked_rows_and_columns() -> None:
     tokens = []
     for center, (r, c) in zip(own, corners, strict=True):
         near = maps[r : r + 10, c : c + 10][real[r : r + 10, c : c + 10]]
-        senders = torch.cat([center[None], near])[None]
-        tokens.append(plain(blocks[0], center[None, None], senders, center)[0])
+        sources = torch.cat([center[None], near])[None]
+        tokens.append(plain(blocks[0], center[None, None], sources, center)[0])
     first = torch.cat(tokens)[None]
     wanted = plain(blocks[1], first, torch.cat([first, x[None]], 1), first)[0]
     torch.testing.assert_close(made(x, grid), wanted, atol=1e-5, rtol=1e-5)

@@ -46,7 +46,7 @@ def test_weights_follow_the_equations(tiny: Tiny) -> None:
     (conv,) = model.attention_layers()
     expected = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
     ((nb, found),) = attention_maps(model, tiny.x, tiny.edge_index)
-    torch.testing.assert_close(found, expected[nb.receivers(), nb.indices])
+    torch.testing.assert_close(found, expected[nb.targets(), nb.indices])
 
 
 def test_output_follows_the_equations(tiny: Tiny) -> None:
@@ -63,7 +63,7 @@ def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
     maps = attention_maps(model, tiny.x, tiny.graph)
     assert [m.weights.shape for m in maps] == [(maps[0].neighborhood.num_edges, 2)] * 3
     for nb, weight in maps:
-        total = torch.zeros(10, 2).index_add(0, nb.receivers(), weight)
+        total = torch.zeros(10, 2).index_add(0, nb.targets(), weight)
         torch.testing.assert_close(total, torch.ones(10, 2))
 
 
@@ -118,9 +118,7 @@ def test_the_encoding_steers_attention(tiny: Tiny) -> None:
     for z in (0, 1, 2):
         set_table(model, [50.0 * (i == z) for i in range(4)])
         ((nb, weights),) = attention_maps(model, tiny.x, tiny.graph)
-        mass = torch.zeros(10, 2).index_add(
-            0, nb.receivers(), weights * (nb.distance == z)[:, None]
-        )
+        mass = torch.zeros(10, 2).index_add(0, nb.targets(), weights * (nb.distance == z)[:, None])
         torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
 
 
@@ -167,7 +165,7 @@ def test_every_parameter_learns(tiny: Tiny) -> None:
     silent = [
         name
         for name, p in model.named_parameters()
-        # A constant added to all keys of a receiver changes no softmax.
+        # A constant added to all keys of a target changes no softmax.
         if not name.endswith("lin_key.bias") and (p.grad is None or not p.grad.any())
     ]
     assert silent == []
@@ -218,7 +216,7 @@ def test_heads_that_do_not_divide_the_width(heads: int) -> None:
 
 def test_features_that_do_not_fit_the_graph(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3)
-    with pytest.raises(ValueError, match=r"edge_index: has \d+ senders, expected 4"):
+    with pytest.raises(ValueError, match=r"edge_index: has \d+ sources, expected 4"):
         model(tiny.x[:4], tiny.graph)
     with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
         model(tiny.x[:4], tiny.edge_index)

@@ -12,7 +12,7 @@ from tests.models.conftest import Tiny
 
 
 class Sum(nn.Linear):
-    """Adds up the senders' projected features."""
+    """Adds up the sources' projected features."""
 
     def __init__(self, width_in: int, width_out: int, last: bool = False) -> None:
         super().__init__(width_in, width_out, bias=False)

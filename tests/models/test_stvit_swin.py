@@ -41,7 +41,7 @@ def test_images_of_any_size_and_maps_of_each_layer() -> None:
     for found in maps:
         nb = found.neighborhood
         total = torch.zeros(nb.num_dst, found.weights.size(1))
-        total = total.index_add(0, nb.receivers(), found.weights)
+        total = total.index_add(0, nb.targets(), found.weights)
         torch.testing.assert_close(total, torch.ones_like(total))
 
 

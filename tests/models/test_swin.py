@@ -71,14 +71,14 @@ def test_maps_name_the_patches_of_their_grid() -> None:
         r * 16 + c for r in range(4) for c in range(4)
     ]
     shifted, weights = maps[1]
-    total = torch.zeros(512, 2).index_add(0, shifted.receivers(), weights)
+    total = torch.zeros(512, 2).index_add(0, shifted.targets(), weights)
     torch.testing.assert_close(total, torch.ones(512, 2))
     # An image of one color leaves the bias alone to tell patches apart.
     plain = model.attention_maps(torch.zeros(1, 3, 32, 32))[1]
     row = plain.neighborhood.rows(torch.tensor([2 * 16 + 3]))  # at (2, 3) of window rows 2..5
     table = model.stages[0].blocks[1].attention.bias.table
-    senders = row.indices
-    relative = (2 - senders // 16 + 3) * 7 + (3 - senders % 16 + 3)
+    sources = row.indices
+    relative = (2 - sources // 16 + 3) * 7 + (3 - sources % 16 + 3)
     expected = table[relative].softmax(0)
     torch.testing.assert_close(plain.weights[row.perm], expected.detach())
 

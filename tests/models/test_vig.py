@@ -93,7 +93,7 @@ def test_the_graph_of_each_block_is_returned_and_drawn() -> None:
     assert graphs[1].neighborhood.edge_index().shape == (2, 192 * 9)
     for graph in graphs[:2]:
         drawing = graph.drawing(1, 32, 48)
-        figure = plot.image_graph(images[1], **drawing, receiver=40)
+        figure = plot.image_graph(images[1], **drawing, target=40)
         (lines,) = (c for c in figure.axes[0].collections if len(c.get_paths()) > 1)
         assert len(lines.get_segments()) >= 8  # of 9, one of which may be the node itself
         plt.close(figure)

@@ -62,7 +62,7 @@ def test_maps_are_of_each_layer() -> None:
     maps = model.attention_maps(images)
     assert [m.weights.shape for m in maps] == [(2 * 50 * 50, 2)] * 4
     nb = maps[0].neighborhood
-    total = torch.zeros(100, 2).index_add(0, nb.receivers(), maps[-1].weights)
+    total = torch.zeros(100, 2).index_add(0, nb.targets(), maps[-1].weights)
     torch.testing.assert_close(total, torch.ones(100, 2))
     assert model.training
 

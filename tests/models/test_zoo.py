@@ -157,7 +157,7 @@ def test_frozen_query_looks_the_same_way_from_everywhere(name: str, tiny: Tiny) 
     model = built(name, replace(CONFIGS["classic"], frozen_query=True))
     nb = AddSelf()(tiny.graph)
     (_, first), _ = attention_maps(model, tiny.x, nb)
-    torch.testing.assert_close(first, (1 / nb.degree()[nb.receivers()])[:, None].expand(-1, 2))
+    torch.testing.assert_close(first, (1 / nb.degree()[nb.targets()])[:, None].expand(-1, 2))
     frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
     assert frozen == {n for n, _ in model.named_parameters() if "lin_query" in n} != set()
 

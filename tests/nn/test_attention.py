@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import graphtheory.nn as gnn
 from graphtheory import Neighborhood, bipartite, cliques
 from graphtheory.nn import Attention, BucketBias, attention_maps
-from graphtheory.patterns import AllSenders, KHop, TopK
+from graphtheory.patterns import AllSources, KHop, TopK
 
 
 def drawn(layer: nn.Module) -> nn.Module:
@@ -33,12 +33,12 @@ def test_it_is_torchs_multihead_attention_on_a_clique() -> None:
     torch.testing.assert_close(found, weights)
 
 
-def test_senders_may_be_other_nodes() -> None:
-    layer, x, senders = drawn(Attention(8, 2)), torch.randn(2, 8), torch.randn(6, 8)
-    both = torch.cat([x, senders])
+def test_sources_may_be_other_nodes() -> None:
+    layer, x, sources = drawn(Attention(8, 2)), torch.randn(2, 8), torch.randn(6, 8)
+    both = torch.cat([x, sources])
     edges = torch.tensor([[2, 3, 4, 5, 6, 7], [0, 0, 0, 1, 1, 1]])
     whole = layer(both, Neighborhood.from_edge_index(edges, num_nodes=8))[:2]
-    torch.testing.assert_close(layer(x, bipartite([1, 1], [3, 3]), senders=senders), whole)
+    torch.testing.assert_close(layer(x, bipartite([1, 1], [3, 3]), sources=sources), whole)
 
 
 @pytest.mark.parametrize("buckets", [3, 300])
@@ -56,7 +56,7 @@ def test_a_bias_is_read_by_relation_in_output_and_weights(buckets: int) -> None:
     torch.testing.assert_close(layer.weights(x, nb, relation=relation), plain.weights(x, nb))
 
 
-class Shifted(AllSenders):
+class Shifted(AllSources):
     """Softmax of logits with a number more for each edge: the rule is an option, too."""
 
     def __init__(self, more: Tensor) -> None:
@@ -103,14 +103,14 @@ def test_maps_of_layers_that_return_their_weights(house: Any, kind: str, flow: s
     conv = getattr(house, kind)(4, 4, heads=2, concat=False, flow=flow)
     x = torch.randn(4, 4)
     first, second = attention_maps(pyg.Sequential("x, e", [(conv, "x, e -> x")] * 2), x, edges)
-    receivers = first.neighborhood.receivers()
-    sums = torch.zeros(4, 2).index_add(0, receivers, first.weights)
+    targets = first.neighborhood.targets()
+    sums = torch.zeros(4, 2).index_add(0, targets, first.weights)
     torch.testing.assert_close(sums, torch.ones(4, 2))
     ends, alpha = conv(x, edges, return_attention_weights=True)[1]
     if flow == "target_to_source":
         ends = ends.flip(0)
     expected = torch.zeros(4, 4, 2).index_put(tuple(ends.flip(0)), alpha)
-    found = torch.zeros(4, 4, 2).index_put((receivers, first.neighborhood.indices), first.weights)
+    found = torch.zeros(4, 4, 2).index_put((targets, first.neighborhood.indices), first.weights)
     torch.testing.assert_close(found, expected)
     assert not torch.allclose(first.weights, second.weights)
 

@@ -24,13 +24,13 @@ def test_it_is_torchs_encoder_layer_with_the_norm_first() -> None:
     torch.testing.assert_close(block(x.flatten(0, 1), cliques([5, 5])), theirs(x).flatten(0, 1))
 
 
-def test_senders_pass_the_norm_of_the_receivers() -> None:
-    block, x, senders = Block(Attention(8, 2)), torch.randn(2, 8), torch.randn(4, 8)
+def test_sources_pass_the_norm_of_the_targets() -> None:
+    block, x, sources = Block(Attention(8, 2)), torch.randn(2, 8), torch.randn(4, 8)
     nn.init.normal_(block.norm1.weight)
     nb = bipartite([2], [4])
-    x1 = x + block.attention(block.norm1(x), nb, senders=block.norm1(senders))
+    x1 = x + block.attention(block.norm1(x), nb, sources=block.norm1(sources))
     expected = x1 + block.mlp(block.norm2(x1))
-    torch.testing.assert_close(block(x, nb, senders=senders), expected)
+    torch.testing.assert_close(block(x, nb, sources=sources), expected)
 
 
 def test_parts_can_be_left_out() -> None:

@@ -74,7 +74,7 @@ def test_degrees_in_and_out(as_neighborhood) -> None:
 
 def test_degrees_of_a_bipartite_graph_are_refused() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_src=1, num_dst=2)
-    with pytest.raises(ValueError, match="1 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="1 sources and 2 targets"):
         DegreeEmbedding(3, 4)(graph)
     with pytest.raises(ValueError, match="max_degree: got -1"):
         DegreeEmbedding(-1, 4)

@@ -62,12 +62,12 @@ def test_equation_b_224(name, mean) -> None:
     for graph, size in enumerate(sizes):
         total = 0.0
         for n in range(first, first + size):
-            senders = range(first, first + size)
+            sources = range(first, first + size)
             u = [min(int(distance[edge + i]), 2) for i in range(size)]
             edge += size
             logits = torch.stack([(w_k @ x[s]) @ (w_q @ x[n]) + b[u[i]]
-                                  for i, s in enumerate(senders)])  # fmt: skip
-            mixed = sum(p * (w_v @ x[s]) for p, s in zip(logits.softmax(0), senders, strict=True))
+                                  for i, s in enumerate(sources)])  # fmt: skip
+            mixed = sum(p * (w_v @ x[s]) for p, s in zip(logits.softmax(0), sources, strict=True))
             total = total + a @ (w_o @ mixed).relu()
         first += size
         torch.testing.assert_close(found[graph, 0], total / size if mean else total)

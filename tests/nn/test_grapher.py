@@ -22,7 +22,7 @@ def test_the_graph_is_that_of_the_mapped_nodes_and_the_message_runs_on_it() -> N
     assert x.grad is not None and all(p.grad is not None for p in layer.parameters())
 
 
-def test_senders_are_means_of_nodes_with_places() -> None:
+def test_sources_are_means_of_nodes_with_places() -> None:
     layer, grid = (
         Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=2, with_place=True),
         Grid(2, 3, 5),
@@ -32,9 +32,9 @@ def test_senders_are_means_of_nodes_with_places() -> None:
     found = layer.graph(x, grid)
     assert (found.neighborhood.num_dst, found.neighborhood.num_src) == (30, 12)
     maps = x.view(2, 3, 5, DIM)
-    senders = coarser(x, grid, 2).view(2, 2, 3, DIM)
-    torch.testing.assert_close(senders[:, 0, 1], maps[:, :2, 2:4].mean((1, 2)))
-    torch.testing.assert_close(senders[:, 1, 2], maps[:, 2, 4])  # what is left over in the corner
+    sources = coarser(x, grid, 2).view(2, 2, 3, DIM)
+    torch.testing.assert_close(sources[:, 0, 1], maps[:, :2, 2:4].mean((1, 2)))
+    torch.testing.assert_close(sources[:, 1, 2], maps[:, 2, 4])  # what is left over in the corner
     alone = layer(x[15:], Grid(1, 3, 5))
     torch.testing.assert_close(layer(x, grid)[15:], alone)
 
@@ -50,7 +50,7 @@ def test_a_drawing_is_of_one_image_in_pixels(reduce: int) -> None:
     drawn = found.drawing(1, height=20, width=60)
     assert all(torch.equal(drawn[n], t) for n, t in alone.drawing(0, 20, 60).items())
     assert drawn["pos"][:6].tolist()[:4] == [[10, 5], [30, 5], [50, 5], [10, 15]]
-    k = 3 if reduce == 1 else 2  # two senders are all there are
+    k = 3 if reduce == 1 else 2  # two sources are all there are
     assert drawn["edge_index"].shape == (2, 6 * k) and drawn["weight"].shape == (6 * k,)
     if reduce == 2:
         assert drawn["pos"][6:].tolist() == [[20, 10], [50, 10]]

@@ -12,7 +12,7 @@ from graphtheory.nn import (
     SageMessage,
     SumMessage,
 )
-from graphtheory.nn.messages import GroupedLinear, largest_sender
+from graphtheory.nn.messages import GroupedLinear, largest_source
 
 DIM, NODES, K = 8, 11, 4
 KINDS = (MaxRelative, EdgeMessage, SageMessage, SumMessage, AttentionMessage)
@@ -22,9 +22,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.fixture
 def given() -> tuple[Tensor, Tensor, Tensor]:
     draw = torch.Generator().manual_seed(0)
-    x, senders = (torch.randn(n, DIM, generator=draw) for n in (NODES, NODES + 3))
+    x, sources = (torch.randn(n, DIM, generator=draw) for n in (NODES, NODES + 3))
     lists = torch.stack([torch.randperm(NODES + 3, generator=draw)[:K] for _ in range(NODES)])
-    return x, senders, lists
+    return x, sources, lists
 
 
 def made(kind: type[Message]) -> Message:
@@ -45,10 +45,10 @@ def convolved(mix: nn.Sequential, maps: Tensor, training: bool) -> Tensor:
     return nn.functional.gelu(nn.functional.batch_norm(maps, *options))
 
 
-def definition(message: Message, x: Tensor, senders: Tensor, lists: Tensor) -> Tensor:
+def definition(message: Message, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
     """[1, 2 C, N] of x [N, C]."""
     own = x.T[None, :, :, None]
-    near = senders[lists].permute(2, 0, 1)[None]  # [1, C, N, k]
+    near = sources[lists].permute(2, 0, 1)[None]  # [1, C, N, k]
     training = message.training
     if isinstance(message, MaxRelative):
         largest = (near - own).amax(3, keepdim=True)
@@ -60,7 +60,7 @@ def definition(message: Message, x: Tensor, senders: Tensor, lists: Tensor) -> T
     if isinstance(message, SumMessage):
         sums = (1 + message.epsilon) * own + near.sum(3, keepdim=True)
         return convolved(message.mix, sums, training)[..., 0]
-    mapped = convolved(message.map, senders.T[None, :, :, None], training)[0, :, :, 0].T
+    mapped = convolved(message.map, sources.T[None, :, :, None], training)[0, :, :, 0].T
     largest = mapped[lists].permute(2, 0, 1)[None].amax(3, keepdim=True)
     return convolved(message.mix, torch.cat([own, largest], 1), training)[..., 0]
 
@@ -71,10 +71,10 @@ def test_equal_to_the_definition(
     kind: type[Message], training: bool, given: tuple[Tensor, ...]
 ) -> None:
     message = made(kind).train(training)
-    x, senders, lists = given
-    leaves = [x.requires_grad_(), senders.requires_grad_()]
-    wanted = definition(message, x, senders, lists)[0].T
-    found = message(x, senders, lists)
+    x, sources, lists = given
+    leaves = [x.requires_grad_(), sources.requires_grad_()]
+    wanted = definition(message, x, sources, lists)[0].T
+    found = message(x, sources, lists)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     back = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
     leaves += list(message.parameters())
@@ -86,8 +86,8 @@ def test_equal_to_the_definition(
 @every_kind
 def test_weights_tell_who_had_a_part(kind: type[Message], given: tuple[Tensor, ...]) -> None:
     message = made(kind).eval()
-    x, senders, lists = given
-    weights = message.weights(x, senders, lists).view(NODES, K, -1)
+    x, sources, lists = given
+    weights = message.weights(x, sources, lists).view(NODES, K, -1)
     if kind is not SumMessage:
         torch.testing.assert_close(weights.sum(1), torch.ones(NODES, weights.size(2)))
     node = 3
@@ -95,31 +95,31 @@ def test_weights_tell_who_had_a_part(kind: type[Message], given: tuple[Tensor, .
     loud = weights[node].sum(1).argmax()
     moved = []
     for place in (quiet, loud):
-        other = senders.clone()
+        other = sources.clone()
         other[lists[node, place]] -= 1e-3  # a little lower: only the largest features change
-        moved.append((message(x, other, lists) - message(x, senders, lists))[node].abs().sum())
+        moved.append((message(x, other, lists) - message(x, sources, lists))[node].abs().sum())
     assert moved[1] > moved[0] or kind is SumMessage
     assert moved[0] == 0 or weights[node, quiet].sum() > 0
 
 
-def test_the_largest_sender_is_the_first_of_equal_ones() -> None:
+def test_the_largest_source_is_the_first_of_equal_ones() -> None:
     values = torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, 3.0]])
-    assert largest_sender(values, torch.tensor([[2, 0, 1]])).tolist() == [[0, 2]]
+    assert largest_source(values, torch.tensor([[2, 0, 1]])).tolist() == [[0, 2]]
 
 
 def test_attention_is_that_of_the_layer(given: tuple[Tensor, ...]) -> None:
-    message, (x, senders, lists) = made(AttentionMessage).eval(), given
+    message, (x, sources, lists) = made(AttentionMessage).eval(), given
     attention = message.attention
     w, b = attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3)
     q, k, v = (
         (t @ m.T + c).view(-1, 4, DIM // 4)
-        for t, m, c in zip((x, senders, senders), w, b, strict=True)
+        for t, m, c in zip((x, sources, sources), w, b, strict=True)
     )
     weights = ((q[:, None] * k[lists]).sum(3) / (DIM // 4) ** 0.5).softmax(1)  # [N, k, heads]
     seen = attention.out((weights[..., None] * v[lists]).sum(1).flatten(1))
     pairs = torch.stack([x, seen], 2).flatten(1)
-    torch.testing.assert_close(message(x, senders, lists), message.mix(pairs))
-    found = message.weights(x, senders, lists)
+    torch.testing.assert_close(message(x, sources, lists), message.mix(pairs))
+    found = message.weights(x, sources, lists)
     torch.testing.assert_close(found.view(NODES, K, 4), weights)
 
 

@@ -26,15 +26,15 @@ def test_the_nearest_of_normalized_features_and_every_third_of_them() -> None:
 
 
 def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, senders = points(3 * 7), points(3 * 4, seed=1)
-    whole = NearestNeighbors(3)(x, senders, images=3)
+    x, sources = points(3 * 7), points(3 * 4, seed=1)
+    whole = NearestNeighbors(3)(x, sources, images=3)
     for image in range(3):
         alone = NearestNeighbors(3)(
-            x[7 * image : 7 * image + 7], senders[4 * image : 4 * image + 4]
+            x[7 * image : 7 * image + 7], sources[4 * image : 4 * image + 4]
         )
         assert torch.equal(whole[7 * image : 7 * image + 7], alone + 4 * image)
     monkeypatch.setattr(nearest, "_NUMBERS", 30)  # 28 are one image
-    assert torch.equal(NearestNeighbors(3)(x, senders, images=3), whole)
+    assert torch.equal(NearestNeighbors(3)(x, sources, images=3), whole)
 
 
 def test_fewer_nodes_than_asked_for() -> None:

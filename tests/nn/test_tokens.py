@@ -26,12 +26,12 @@ def run(made: SemanticTokens, x: Tensor) -> Tensor:
     return made(x, GRID, OF_PATCHES, OF_BOTH)
 
 
-def plain(block: Block, query: Tensor, senders: Tensor, residual: Tensor) -> Tensor:
+def plain(block: Block, query: Tensor, sources: Tensor, residual: Tensor) -> Tensor:
     """The layer of section 1.2 in plain torch: [B, M, C] asks [B, K, C]."""
     weight, bias = block.attention.qkv.weight.chunk(3), block.attention.qkv.bias.chunk(3)
     q, k, v = (
         (block.norm1(t) @ w.T + b).unflatten(2, (HEADS, -1)).transpose(1, 2)
-        for t, w, b in zip((query, senders, senders), weight, bias, strict=True)
+        for t, w, b in zip((query, sources, sources), weight, bias, strict=True)
     )
     weights = (q @ k.transpose(2, 3) / math.sqrt(DIM // HEADS)).softmax(3)
     out = residual + block.attention.out((weights @ v).transpose(1, 2).flatten(2))
@@ -45,8 +45,8 @@ def test_equal_to_the_formulas_in_plain_torch(residual_of_centers: bool) -> None
     centers = made.centers(x, GRID).view(IMAGES, TOKENS, DIM)
     first = plain(made.blocks[0], centers, patches, centers)
     query = first + made.global_centers
-    senders = torch.cat([first, patches], 1)
-    wanted = plain(made.blocks[1], query, senders, centers if residual_of_centers else query)
+    sources = torch.cat([first, patches], 1)
+    wanted = plain(made.blocks[1], query, sources, centers if residual_of_centers else query)
     torch.testing.assert_close(run(made, x), wanted.flatten(0, 1))
 
 
@@ -54,7 +54,7 @@ def test_global_centers_are_in_the_query_alone() -> None:
     made, seen = layers(), []
     for block in made.blocks:
         block.register_forward_pre_hook(
-            lambda _, args, options: seen.append((args[0], options["senders"])), with_kwargs=True
+            lambda _, args, options: seen.append((args[0], options["sources"])), with_kwargs=True
         )
     run(made, torch.randn(32, DIM).double())
     (_, patches), (query, both) = seen

@@ -23,7 +23,7 @@ def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.fl
 
 def definition(nb, source, target, att, features, matrix, slope):
     """The formula as it stands, with every edge's features spelled out."""
-    z = source[nb.indices] + target[nb.receivers()] + torch.einsum("ef,hfc->ehc", features, matrix)
+    z = source[nb.indices] + target[nb.targets()] + torch.einsum("ef,hfc->ehc", features, matrix)
     return (torch.nn.functional.leaky_relu(z, slope) * att).sum(-1)
 
 

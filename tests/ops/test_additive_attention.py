@@ -26,7 +26,7 @@ def draw(nb: Neighborhood, heads: int, dim: int, parts: str, dtype: torch.dtype)
     out = [torch.randn(s, generator=generator, dtype=dtype) for s in shapes]
     if parts == "barred":
         out[3][torch.rand(nb.num_edges, heads, generator=generator) < 0.3] = -torch.inf
-        out[3][nb.receivers() == 0] = -torch.inf
+        out[3][nb.targets() == 0] = -torch.inf
     return [t.requires_grad_() for t in out]
 
 
@@ -120,7 +120,7 @@ def test_nothing_with_edges_and_features_is_kept() -> None:
     assert kept and max(t.numel() for t in kept) <= max(nb.num_edges * 2, nb.num_src * 64)
 
 
-@pytest.mark.parametrize("graph", ["random", "more senders", "more receivers"])
+@pytest.mark.parametrize("graph", ["random", "more sources", "more targets"])
 def test_second_derivatives(graph: str) -> None:
     nb = GRAPHS[graph](7)
     leaves = draw(nb, 2, 3, "both", torch.float64)
@@ -128,7 +128,7 @@ def test_second_derivatives(graph: str) -> None:
 
 
 def test_second_derivatives_of_weights_that_drop() -> None:
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
     leaves = draw(nb, 2, 3, "edge", torch.float64)
 
     def second(backend: str) -> list[Tensor]:

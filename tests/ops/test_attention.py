@@ -44,8 +44,8 @@ def test_derivatives(backend: str, graph: str, bias: str) -> None:
 
 SECOND = {
     "random": (GRAPHS["random"](4), ["numba_csr", "torch_csr", "reference"]),
-    "more senders": (GRAPHS["more senders"](3), ["numba_csr", "torch_csr", "reference"]),
-    "more receivers": (GRAPHS["more receivers"](3), ["numba_csr", "torch_csr", "reference"]),
+    "more sources": (GRAPHS["more sources"](3), ["numba_csr", "torch_csr", "reference"]),
+    "more targets": (GRAPHS["more targets"](3), ["numba_csr", "torch_csr", "reference"]),
     "equal": (cliques([2, 2]), ["blocks"]),
     "ragged": (cliques([2, 3]), ["blocks"]),
     "causal": (causal([3, 3]), ["blocks"]),
@@ -128,8 +128,8 @@ def test_forces_are_trained_on(backend: str) -> None:
     optimizer = torch.optim.Adam(student.parameters(), lr=0.05)
 
     def forces(model: torch.nn.ModuleList) -> Tensor:
-        senders, receivers = nb.edge_index()
-        apart = (place[senders] - place[receivers]).square().sum(1, keepdim=True)
+        sources, targets = nb.edge_index()
+        apart = (place[sources] - place[targets]).square().sum(1, keepdim=True)
         bias = model[0](apart)
         out = ops.attention(features, features, features, nb, bias=bias, backend=backend)
         energy = model[1](out.flatten(1)).sum()
@@ -261,7 +261,7 @@ def with_bias(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> 
 
 def with_buckets(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Tensor) -> Tensor:
     nb = Neighborhood.from_edge_index(edges, q.size(0))
-    bucket = (nb.receivers() % 2).to(torch.uint8)
+    bucket = (nb.targets() % 2).to(torch.uint8)
     return ops.attention(q, k, v, nb, bias=BucketedBias(bucket, table))
 
 
@@ -364,7 +364,7 @@ def test_ragged_sets_enter_a_compiled_function(first: str, bias: str) -> None:
         eager(*tensors)
     for _ in range(2):
         compare(compiled, eager, *tensors)
-    assert all(type(g.receivers) is Tensor for g in nb.groups())
+    assert all(type(g.targets) is Tensor for g in nb.groups())
 
 
 def test_compiled_code_still_refuses_bad_indices() -> None:

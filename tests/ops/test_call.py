@@ -19,8 +19,8 @@ BUCKET, TABLE = torch.tensor([0, 1, 2], dtype=torch.uint8), torch.zeros(3, 4)
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"query": KEY}, ValueError, r"query: shape \(3, 4, 5\), expected \[2, .*2 receivers"),
-        ({"key": QUERY}, ValueError, r"key: shape \(2, 4, 5\), expected \[3, .*3 senders"),
+        ({"query": KEY}, ValueError, r"query: shape \(3, 4, 5\), expected \[2, .*2 targets"),
+        ({"key": QUERY}, ValueError, r"key: shape \(2, 4, 5\), expected \[3, .*3 sources"),
         ({"value": KEY[:, 0]}, ValueError, r"value: shape \(3, 5\), expected \[3, heads, head_dim"),
         ({"query": [0.0]}, TypeError, "query: got list, expected a tensor"),
         ({"key": KEY.long()}, TypeError, r"key: dtype torch\.int64, expected a floating type"),

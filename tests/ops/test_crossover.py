@@ -23,11 +23,11 @@ def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = 
         (cliques([40, 50]), cliques([50, 51])),
         (causal([30] * 2), causal([31] * 2)),
         (causal([120, 121]), causal([130, 131])),
-        (star([500] * 3), bipartite([4] * 3, [500] * 3)),  # one receiver a set
+        (star([500] * 3), bipartite([4] * 3, [500] * 3)),  # one target a set
         (star([500, 700]), bipartite([4, 4], [500, 700])),
     ],
 )
-def test_long_rows_of_several_receivers(short: Neighborhood, long: Neighborhood) -> None:
+def test_long_rows_of_several_targets(short: Neighborhood, long: Neighborhood) -> None:
     assert not faster(short)
     assert faster(long)
 
@@ -49,7 +49,7 @@ def asked(
     return AttentionCall(query, key, key, nb, buckets if bias else None, 1.0, 0.0, None)
 
 
-def test_loops_of_our_own_run_equal_sets_of_few_senders() -> None:
+def test_loops_of_our_own_run_equal_sets_of_few_sources() -> None:
     assert own_loops_beat_sdpa(asked(cliques([256] * 2)))
     assert not own_loops_beat_sdpa(asked(cliques([257] * 2)))
     assert not own_loops_beat_sdpa(asked(cliques([256] * 2), torch.float16, trained=False))

@@ -114,7 +114,7 @@ def test_k_nearest_on_blocks_says_what_a_gpu_cannot(monkeypatch: pytest.MonkeyPa
     for asked, words in (
         (call(cliques([3, 3]), device="meta", k=2, dtype=torch.float64), "sums .* in float32"),
         (call(cliques([3, 3]), device="meta", k=2, dim=129), "head_dim is 129, .* at most 128"),
-        (call(cliques([1025]), device="meta", k=2), "rows have 1025 senders, .* at most"),
+        (call(cliques([1025]), device="meta", k=2), "rows have 1025 sources, .* at most"),
         (call(GRAPH, device="meta", k=2), "not made of equal complete blocks"),
     ):
         assert dispatch.choose(asked).name == "torch_csr"

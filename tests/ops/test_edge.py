@@ -89,7 +89,7 @@ def test_under_inference_the_same_bits(name: str) -> None:
     assert torch.equal(inferred, getattr(ops, name)(*leaves, nb).detach())
 
 
-@pytest.mark.parametrize("graph", ["random", "more senders", "more receivers"])
+@pytest.mark.parametrize("graph", ["random", "more sources", "more targets"])
 @pytest.mark.parametrize("reduce", ["mean", "max", "min"])
 def test_derivatives_of_reductions(reduce: str, graph: str) -> None:
     nb = GRAPHS[graph](4)
@@ -111,7 +111,7 @@ def test_derivatives_of_reductions(reduce: str, graph: str) -> None:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("graph", ["random", "more senders", "no edges", "hub"])
+@pytest.mark.parametrize("graph", ["random", "more sources", "no edges", "hub"])
 @pytest.mark.parametrize("reduce", ["mean", "max", "min"])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 def test_reductions_of_equal_numbers_by_every_backend(

@@ -71,7 +71,7 @@ def test_attention(
 ) -> None:
     if not kept:
         monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
     for bias in ("none", "edges", "buckets"):
         x = draw_inputs(nb, HEADS, DIM, bias, dtype)
         assert_told(
@@ -90,7 +90,7 @@ def test_attention_with_features_of_edges(
 ) -> None:
     if not kept:
         monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
     for form in FORMS:
         for bias in ("none", "edges", "buckets"):
             given = draw_edges(nb, HEADS, DIM, form, bias, dtype)
@@ -106,7 +106,7 @@ def test_attention_with_features_of_edges(
 
 
 def test_features_that_take_no_gradient() -> None:
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
     given = draw_edges(nb, HEADS, DIM, "by edge", "none", torch.float32)
     x, (e,) = given.inputs, given.edges
     fixed = EdgeFeatures(e.features.detach(), e.query)
@@ -121,7 +121,7 @@ def test_features_that_take_no_gradient() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 def test_primitives(backend: str, dtype: torch.dtype) -> None:
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape).to(dtype).requires_grad_()
@@ -140,7 +140,7 @@ def test_primitives(backend: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 @pytest.mark.parametrize("parts", ["sent", "received", "edge"])
 def test_additive(parts: str, backend: str) -> None:
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape).requires_grad_()
@@ -157,7 +157,7 @@ def test_additive(parts: str, backend: str) -> None:
     assert_told(lambda: (ops.additive_score(value, target, att, nb, backend=backend, **given),))
 
 
-@pytest.mark.parametrize("nb", [cliques([4, 4]), GRAPHS["more senders"](7)])
+@pytest.mark.parametrize("nb", [cliques([4, 4]), GRAPHS["more sources"](7)])
 @pytest.mark.parametrize("bias", ["none", "edges", "buckets"])
 def test_k_nearest(bias: str, nb: Neighborhood) -> None:
     x = draw_inputs(nb, HEADS, DIM, bias)

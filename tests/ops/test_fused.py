@@ -14,7 +14,7 @@ TABLE_FREE = [b for b in BIASES if b in ("none", "edges", "buckets")]
 
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 @pytest.mark.parametrize("bias", TABLE_FREE)
-@pytest.mark.parametrize("graph", ["random", "no edges", "more senders"])
+@pytest.mark.parametrize("graph", ["random", "no edges", "more sources"])
 def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str) -> None:
     nb = GRAPHS[graph](6)
     inputs = draw_inputs(nb, 2, 3, bias)
@@ -38,13 +38,13 @@ def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str
 
 @pytest.mark.parametrize("bias", TABLE_FREE)
 def test_data_as_keys_and_values_needs_no_transposed_structure(bias: str) -> None:
-    def gradients(of_senders: bool) -> tuple[list[torch.Tensor], Neighborhood]:
-        nb = GRAPHS["more senders"](7)
+    def gradients(of_sources: bool) -> tuple[list[torch.Tensor], Neighborhood]:
+        nb = GRAPHS["more sources"](7)
         inputs = draw_inputs(nb, 2, 3, bias)
-        senders = (t.detach().requires_grad_(of_senders) for t in (inputs.key, inputs.value))
+        sources = (t.detach().requires_grad_(of_sources) for t in (inputs.key, inputs.value))
         given = inputs.bias.table if isinstance(inputs.bias, ops.BucketedBias) else inputs.bias
         leaves = [inputs.query, *([] if given is None else [given])]
-        out = ops.attention(inputs.query, *senders, nb, bias=inputs.bias, backend="numba_csr")
+        out = ops.attention(inputs.query, *sources, nb, bias=inputs.bias, backend="numba_csr")
         return list(torch.autograd.grad(out, leaves, inputs.grad)), nb
 
     (found, alone), (wanted, turned) = gradients(False), gradients(True)

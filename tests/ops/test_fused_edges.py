@@ -42,7 +42,7 @@ def test_a_query_of_one_kind_alone(
     backend: str, dtype: torch.dtype, places: tuple[int, ...]
 ) -> None:
     """By edge without, the table with a query; the other way round; neither."""
-    nb = GRAPHS["more receivers"](7)
+    nb = GRAPHS["more targets"](7)
     for bias in ("edges", "buckets"):
         given = without_queries(draw_edges(nb, 3, 5, "both", bias, dtype), *places)
         assert_edges_conform(run_by(backend), nb, given, BACKENDS[backend].tolerance)
@@ -64,7 +64,7 @@ def second(backend: str, graph: str, form: str, bias: str) -> list[Tensor]:
     return [torch.zeros_like(t) if g is None else g for t, g in zip(leaves, found, strict=True)]
 
 
-@pytest.mark.parametrize("graph", ["more senders", "more receivers"])
+@pytest.mark.parametrize("graph", ["more sources", "more targets"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("backend", CSR)
 def test_second_derivatives_where_sources_are_not_targets(
@@ -76,7 +76,7 @@ def test_second_derivatives_where_sources_are_not_targets(
 
 
 def test_weights_that_are_not_kept_change_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    nb = GRAPHS["more senders"](7)
+    nb = GRAPHS["more sources"](7)
     for form in FORMS:
         for bias in ("none", "edges", "buckets"):
             given = draw_edges(nb, 2, 3, form, bias, torch.float64)

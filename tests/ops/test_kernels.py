@@ -15,7 +15,7 @@ TRACED = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")  # with
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("graph", ["random", "no edges", "more receivers"])
+@pytest.mark.parametrize("graph", ["random", "no edges", "more targets"])
 def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> None:
     nb = GRAPHS[graph](6)
     generator = torch.Generator().manual_seed(0)
@@ -33,7 +33,7 @@ def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> 
     checks = {} if dtype != torch.bfloat16 else {"test_utils": TRACED[:2]}
     torch.library.opcheck(ops.edge_dot, (query, key, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate, (weights, key, parts, NAME), **checks)
-    torch.library.opcheck(ops.aggregate_by_sender, (weights, query, parts, NAME), **checks)
+    torch.library.opcheck(ops.aggregate_by_source, (weights, query, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate_max, (weights, key, parts, NAME), **checks)
     torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices, NAME), **checks)
     torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr, NAME), **checks)

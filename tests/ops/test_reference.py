@@ -14,18 +14,18 @@ Matrix = list[list[float]]
 
 
 def one_head(query: Matrix, key: Matrix, value: Matrix, bias: list[float], rows: list[list[int]],
-             senders: list[int]) -> Matrix:  # fmt: skip
-    """Softmax attention by the formula; `rows` holds the edges of each receiver."""
+             sources: list[int]) -> Matrix:  # fmt: skip
+    """Softmax attention by the formula; `rows` holds the edges of each target."""
     out = []
     for i, edges in enumerate(rows):
         total = [0.0] * len(query[i])
         powers = []
         for e in edges:
-            dot = sum(a * b for a, b in zip(query[i], key[senders[e]], strict=True))
+            dot = sum(a * b for a, b in zip(query[i], key[sources[e]], strict=True))
             powers.append(math.exp(dot / math.sqrt(len(query[i])) + bias[e]))
         for e, power in zip(edges, powers, strict=True):
             share = power / sum(powers) if sum(powers) else 0.0
-            total = [t + share * x for t, x in zip(total, value[senders[e]], strict=True)]
+            total = [t + share * x for t, x in zip(total, value[sources[e]], strict=True)]
         out.append(total)
     return out
 
@@ -50,9 +50,7 @@ def test_attention_is_its_formula(graph: str, bias: str) -> None:
 
 def test_it_equals_dense_attention_of_torch() -> None:
     nb = GRAPHS["random"](63)
-    nb = nb.keep(
-        nb.to_dense()[nb.receivers(), nb.indices] == 1
-    )  # dense attention has no duplicates
+    nb = nb.keep(nb.to_dense()[nb.targets(), nb.indices] == 1)  # dense attention has no duplicates
     inputs = draw_inputs(nb, 4, 8, dtype=torch.float64)
     found = definition(inputs.query, inputs.key, inputs.value, nb)
     mask = nb.to_dense().bool()

@@ -278,7 +278,7 @@ def test_a_table_without_a_gradient_changes_no_other() -> None:
 def test_heads_that_share_look_ups(
     heads: int, dtype: torch.dtype, p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nb = bipartite([7] * 70, [31] * 70)  # 31 senders are vectors of 16, 8, 4, 2 and 1
+    nb = bipartite([7] * 70, [31] * 70)  # 31 sources are vectors of 16, 8, 4, 2 and 1
     inputs = draw_inputs(nb, heads, 3, "buckets", dtype)
     assert kernels.heads_together(nb.blocks, inputs.query, inputs.bias.table) == 4
 

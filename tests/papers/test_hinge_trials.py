@@ -58,7 +58,7 @@ def test_first_steps_leave_the_others_alone() -> None:
     assert changed == {"W_O"}
 
 
-def test_batches_hold_different_labeled_nodes_and_fresh_senders() -> None:
+def test_batches_hold_different_labeled_nodes_and_fresh_sources() -> None:
     given, seen = task(), []
 
     def network(x: Tensor, rows: Neighborhood, nodes: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def net(positions: int = 1, trials: int = TRIALS) -> ShallowAttention:
 
 
 def by_hand(model: ShallowAttention, t: int, x: Tensor, n: int, place: int = 0) -> Tensor:
-    """Eq. (3.1) of one node, sender by sender."""
+    """Eq. (3.1) of one node, source by source."""
     heard = [s for s in range(NODES) if abs(s - n) <= 2]
     logits = torch.stack(
         [
@@ -69,10 +69,10 @@ def test_some_rows_and_a_position_each() -> None:
 def test_weights_and_no_attention() -> None:
     model, x = net(), torch.randn(TRIALS * NODES, DIM, generator=drawn(2))
     weights = model.attention(x, graph())
-    rows = torch.zeros(TRIALS * NODES).index_add(0, graph().receivers(), weights[:, 0].detach())
+    rows = torch.zeros(TRIALS * NODES).index_add(0, graph().targets(), weights[:, 0].detach())
     torch.testing.assert_close(rows, torch.ones(TRIALS * NODES))
     even = model.without_attention().attention(x, graph())[:, 0]
-    torch.testing.assert_close(even, 1 / graph().degree()[graph().receivers()].float())
+    torch.testing.assert_close(even, 1 / graph().degree()[graph().targets()].float())
 
 
 def test_gradients_of_a_trial_are_its_own() -> None:
@@ -116,7 +116,7 @@ def test_a_is_fixed_and_of_the_given_size() -> None:
     [
         ("width", lambda: ShallowAttention(3, 3, 0)),
         ("neighborhood", lambda: net()(torch.zeros(15, DIM), graph().rows(torch.arange(4)))),
-        ("receivers", lambda: net()(torch.zeros(15, DIM), graph().rows(torch.arange(3)))),
+        ("targets", lambda: net()(torch.zeros(15, DIM), graph().rows(torch.arange(3)))),
         ("position", lambda: net(2)(torch.zeros(15, DIM), graph())),
         ("distance", lambda: net()(torch.zeros(15, DIM), Neighborhood.from_edge_index(
             torch.zeros(2, 1, dtype=torch.int64), 15))),

@@ -76,8 +76,8 @@ def dense(nb: Neighborhood) -> Tensor:
 
 
 def pairs(nb: Neighborhood) -> set[tuple[float, ...]]:
-    """Every edge as (sender, receiver), with its weight and distance where it has them."""
-    columns = [nb.indices, nb.receivers()]
+    """Every edge as (source, target), with its weight and distance where it has them."""
+    columns = [nb.indices, nb.targets()]
     columns += [c for c in (nb.weight, nb.distance) if c is not None]
     return set(zip(*(c.tolist() for c in columns), strict=True))
 
@@ -182,7 +182,7 @@ def means_what_it_expects(pattern: Pattern, graph: Neighborhood, draws: int = 20
 def carries_distances(pattern: Pattern, graph: Neighborhood) -> None:
     out = pattern(graph, generator=source())
     assert out.distance is not None
-    expected = shortest_path_distance(graph, cutoff=254)[out.receivers(), out.indices]
+    expected = shortest_path_distance(graph, cutoff=254)[out.targets(), out.indices]
     assert torch.equal(out.distance, expected)
 
 

@@ -75,7 +75,7 @@ def test_what_is_no_pattern_is_refused() -> None:
 )
 def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
     two_by_three = bipartite([2], [3])
-    with pytest.raises(ValueError, match="3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="3 sources and 2 targets"):
         pattern(two_by_three)
 
 

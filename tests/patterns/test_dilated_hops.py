@@ -76,5 +76,5 @@ def test_a_whole_number_of_numpy_is_one() -> None:
 
 
 def test_graph_is_square() -> None:
-    with pytest.raises(ValueError, match="3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="3 sources and 2 targets"):
         DilatedHops()(bipartite([2], [3]))

@@ -45,7 +45,7 @@ def test_estimate_agrees_with_the_closed_form(pattern: FastGCN) -> None:
         found.neighborhood.edge_index().unique(dim=1), known.edge_index().unique(dim=1)
     )
     mean = found.neighborhood
-    true = known.to_dense()[mean.receivers(), mean.indices]
+    true = known.to_dense()[mean.targets(), mean.indices]
     assert ((mean.weight - true).abs() <= 4 * found.error + 1e-12).all()
 
 
@@ -58,7 +58,7 @@ def test_moments_by_hand() -> None:
     mean, nb = torch.stack(seen).mean(0), found.neighborhood
     error = torch.stack(seen).std(0) / draws**0.5
     torch.testing.assert_close(nb.to_dense(), mean)
-    torch.testing.assert_close(found.error.float(), error[nb.receivers(), nb.indices])
+    torch.testing.assert_close(found.error.float(), error[nb.targets(), nb.indices])
 
 
 def test_pairs_that_are_no_edges_are_estimated_too() -> None:

@@ -10,14 +10,14 @@ def columns(nb: Neighborhood) -> torch.Tensor:
     return nb.to_dense().square().sum(0)
 
 
-def test_how_often_a_sender_comes_is_in_proportion_to_its_column() -> None:
+def test_how_often_a_source_comes_is_in_proportion_to_its_column() -> None:
     nb, drawn = weighted(GRAPHS["random directed"]), source()
     q = columns(nb) / columns(nb).sum()
     times = torch.zeros(nb.num_src, dtype=torch.float64)
     for _ in range(1500):
         out = FastGCN(count=4)(nb, generator=drawn)
         factor = torch.zeros_like(q)
-        before = nb.to_dense()[out.receivers(), out.indices]
+        before = nb.to_dense()[out.targets(), out.indices]
         factor[out.indices] = out.weight / before
         times += factor * 4 * q  # c_j
     error = (4 * q * (1 - q) / 1500).sqrt()
@@ -66,7 +66,7 @@ def test_weights_that_are_not_finite_are_refused(pattern: Pattern, value: float)
         pattern(nb, generator=source())
 
 
-def test_a_silent_sender_is_never_drawn() -> None:
+def test_a_silent_source_is_never_drawn() -> None:
     weight = torch.tensor([0.0, 1.0])
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)
     assert FastGCN(count=9)(nb, generator=source()).edge_index().tolist() == [[1], [0]]
@@ -78,7 +78,7 @@ def test_bipartite() -> None:
 
 
 def test_more_different_nodes_than_there_are() -> None:
-    with pytest.raises(ValueError, match="count: got 8, expected at most the 7 senders"):
+    with pytest.raises(ValueError, match="count: got 8, expected at most the 7 sources"):
         FastGCN(count=8, replace=False)(GRAPHS["clique"])
     with pytest.raises(ValueError, match="share: got 0"):
         FastGCN(share=0)

@@ -18,7 +18,7 @@ def test_a_limit_begins_a_group() -> None:
     assert group_by_degree(degree, (3, 6)).tolist() == [0, 0, 1, 1, 2]
 
 
-def test_a_node_without_senders_is_in_the_first_group() -> None:
+def test_a_node_without_sources_is_in_the_first_group() -> None:
     assert group_by_degree(torch.tensor([0, 0, 16]), 2).tolist() == [0, 0, 1]
 
 

@@ -8,7 +8,7 @@ from tests.patterns.laws import GRAPHS, pairs
 
 
 def test_ball_by_hand() -> None:
-    # 0 -> 1 -> 2 -> 3: sender, receiver, hops.
+    # 0 -> 1 -> 2 -> 3: source, target, hops.
     path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
     assert pairs(KHop(2)(path)) == {(0, 1, 1), (1, 2, 1), (2, 3, 1), (0, 2, 2), (1, 3, 2)}
 

@@ -8,7 +8,7 @@ CLIQUE = weighted(GRAPHS["clique"])
 SOME = torch.tensor([1, 4])
 
 
-def test_with_all_receivers_it_is_fastgcn() -> None:
+def test_with_all_targets_it_is_fastgcn() -> None:
     for replace in (True, False):
         one = LADIES(count=3, replace=replace)(CLIQUE, generator=source())
         assert pairs(one) == pairs(FastGCN(count=3, replace=replace)(CLIQUE, generator=source()))
@@ -20,10 +20,10 @@ def test_only_rows_in_use_count_and_are_filled() -> None:
     q = square / square.sum()
     mean = torch.zeros(7, 7, dtype=torch.float64)
     for _ in range(1500):
-        out = LADIES(count=3)(CLIQUE, generator=drawn, receivers=SOME)
-        assert set(out.receivers().tolist()) <= {1, 4}
+        out = LADIES(count=3)(CLIQUE, generator=drawn, targets=SOME)
+        assert set(out.targets().tolist()) <= {1, 4}
         factor = torch.zeros(7, dtype=torch.float64)
-        factor[out.indices] = out.weight / CLIQUE.to_dense()[out.receivers(), out.indices]
+        factor[out.indices] = out.weight / CLIQUE.to_dense()[out.targets(), out.indices]
         times += factor * 3 * q
         mean += out.to_dense() / 1500
     error = (3 * q * (1 - q) / 1500).sqrt()
@@ -49,10 +49,10 @@ def test_normalized_rows_sum_to_one_and_their_mean_is_estimated() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"receivers: dtype torch\.bool, expected int64"):
-        LADIES()(CLIQUE, receivers=torch.ones(7, dtype=torch.bool))
-    with pytest.raises(IndexError, match="receivers: entry 0 is 7"):
-        LADIES()(CLIQUE, receivers=torch.tensor([7]))
+    with pytest.raises(TypeError, match=r"targets: dtype torch\.bool, expected int64"):
+        LADIES()(CLIQUE, targets=torch.ones(7, dtype=torch.bool))
+    with pytest.raises(IndexError, match="targets: entry 0 is 7"):
+        LADIES()(CLIQUE, targets=torch.tensor([7]))
     with pytest.raises(ValueError, match="count: got 9 together with share"):
         LADIES(count=9, share=0.5)
     with pytest.raises(TypeError, match="generator: got int"):

@@ -220,7 +220,7 @@ class FirstOnes(Sample):
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
     ) -> Neighborhood:
-        place = torch.arange(neighborhood.num_edges) - neighborhood.indptr[neighborhood.receivers()]
+        place = torch.arange(neighborhood.num_edges) - neighborhood.indptr[neighborhood.targets()]
         return neighborhood.keep(place < self.n)
 
 
@@ -270,7 +270,7 @@ class NotRescaled(DegreeGroups):
 
 @dataclass(frozen=True)
 class RowsForColumns(DegreeGroups):
-    """Scales the receiver's row where the sender's column is meant."""
+    """Scales the target's row where the source's column is meant."""
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
@@ -279,7 +279,7 @@ class RowsForColumns(DegreeGroups):
         groups = self.groups_of(neighborhood)
         of_node = groups.p_star[groups.group]
         return drawn.replace(
-            weight=drawn.weight * of_node[drawn.receivers()] / of_node[drawn.indices]
+            weight=drawn.weight * of_node[drawn.targets()] / of_node[drawn.indices]
         )
 
 

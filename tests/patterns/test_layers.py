@@ -80,20 +80,20 @@ def test_ids_of_32_bits_change_no_layer(sampler: Pattern) -> None:
         assert torch.equal(narrow.edge_index(), wide.edge_index())
 
 
-def test_ladies_goes_down_from_the_receivers_that_are_needed() -> None:
+def test_ladies_goes_down_from_the_targets_that_are_needed() -> None:
     needed = torch.tensor([3])
     low, middle, top = per_layer(
-        LADIES(count=3), AddSelf()(GRAPH), 3, generator=source(), receivers=needed
+        LADIES(count=3), AddSelf()(GRAPH), 3, generator=source(), targets=needed
     )
-    assert top.receivers().unique().tolist() == [3]
-    assert set(middle.receivers().tolist()) <= set(top.indices.tolist())
-    assert set(low.receivers().tolist()) <= set(middle.indices.tolist())
+    assert top.targets().unique().tolist() == [3]
+    assert set(middle.targets().tolist()) <= set(top.indices.tolist())
+    assert set(low.targets().tolist()) <= set(middle.indices.tolist())
 
 
 def test_ladies_behind_other_patterns_still_goes_down() -> None:
     pattern = Compose(Compose(AddSelf(), SymmetricNormalize()), LADIES(count=2))
-    _, top = per_layer(pattern, GRAPH, 2, generator=source(), receivers=torch.tensor([0]))
-    assert top.receivers().unique().tolist() == [0]
+    _, top = per_layer(pattern, GRAPH, 2, generator=source(), targets=torch.tensor([0]))
+    assert top.targets().unique().tolist() == [0]
 
 
 def test_what_is_not_random_is_made_once() -> None:
@@ -133,6 +133,6 @@ def test_what_does_not_fit_is_refused() -> None:
     for wrong in (0, 1.5):
         with pytest.raises(ValueError, match=f"num_layers: got {wrong}, expected at least 1"):
             per_layer(FastGCN(), GRAPH, wrong)
-    with pytest.raises(ValueError, match="3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="3 sources and 2 targets"):
         per_layer(FastGCN(), bipartite([2], [3]), 2)
     assert len(per_layer(FastGCN(), GRAPHS["no nodes"], 2)) == 2

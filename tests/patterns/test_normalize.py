@@ -20,7 +20,7 @@ def test_weighted_degrees() -> None:
     assert SymmetricNormalize()(graph).to_dense().tolist() == [[0.5, 1.0], [0.5, 0.0]]
 
 
-def test_a_sender_that_nothing_leads_to_has_weight_0() -> None:
+def test_a_source_that_nothing_leads_to_has_weight_0() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 2)
     assert SymmetricNormalize()(graph).weight.tolist() == [0.0]
 

@@ -75,10 +75,10 @@ def test_random_pattern_has_the_same_mean(pattern):
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_ladies_draws_for_these_receivers(replace):
+def test_ladies_draws_for_these_targets(replace):
     sampler = LADIES(count=3, replace=replace)
     found = on_rows(sampler, GRAPH, ROWS, generator=source(1))
-    expected = sampler(GRAPH, receivers=ROWS, generator=source(1)).rows(ROWS)
+    expected = sampler(GRAPH, targets=ROWS, generator=source(1)).rows(ROWS)
     torch.testing.assert_close(found.to_dense(), expected.to_dense())
 
 
@@ -102,8 +102,8 @@ def test_what_costs_its_rows_alone(pattern, cheap):
 
 
 @dataclass(frozen=True)
-class EvenSenders(Pattern):
-    """Keeps senders with an even id, and can do so for some rows without a look at the others."""
+class EvenSources(Pattern):
+    """Keeps sources with an even id, and can do so for some rows without a look at the others."""
 
     by_row: ClassVar[bool] = True
 
@@ -122,22 +122,22 @@ class Ring(Pattern):
     def __call__(self, neighborhood, *, generator=None):
         raise AssertionError("applied to the whole graph")
 
-    def on_rows(self, graph, receivers, *, generator=None):
-        places = torch.arange(len(receivers) + 1)
-        return Neighborhood(places, (receivers + 1) % graph.num_dst, graph.num_dst)
+    def on_rows(self, graph, targets, *, generator=None):
+        places = torch.arange(len(targets) + 1)
+        return Neighborhood(places, (targets + 1) % graph.num_dst, graph.num_dst)
 
     def mask(self, base):
         return torch.eye(base.size(0), dtype=torch.bool).roll(1, 1)
 
 
 @pytest.mark.parametrize(
-    "pattern", [EvenSenders(), Ring(), Compose(Ring(), EvenSenders())], ids=repr
+    "pattern", [EvenSources(), Ring(), Compose(Ring(), EvenSources())], ids=repr
 )
 def test_a_pattern_of_the_users_own_costs_its_rows(pattern):
     assert pattern.costs_rows
     expected = pattern.mask(dense(GRAPH))[ROWS]
     assert torch.equal(dense(on_rows(pattern, GRAPH, ROWS)), expected)
-    assert not Compose(EvenSenders(), Ring()).costs_rows
+    assert not Compose(EvenSources(), Ring()).costs_rows
 
 
 def test_layers_on_rows_of_the_users_own_pattern():

@@ -23,7 +23,7 @@ def test_short_rows_stay_whole() -> None:
 
 
 def test_out_of_range() -> None:
-    with pytest.raises(ValueError, match="n: got 0, expected a whole number of senders"):
+    with pytest.raises(ValueError, match="n: got 0, expected a whole number of sources"):
         GraphSAGE(0)
     with pytest.raises(TypeError, match="generator: got int"):
         GraphSAGE(2)(GRAPHS["star"], generator=0)

@@ -21,5 +21,5 @@ def test_sizes_out_of_range(count: int | None, share: float | None, message: str
 def test_size_of_a_sample() -> None:
     assert UniformNodes().size(7) == 4 and UniformNodes(share=0.01).size(7) == 1
     assert UniformNodes(30).size(7) == 30
-    with pytest.raises(ValueError, match="count: got 30, expected at most the 7 senders"):
+    with pytest.raises(ValueError, match="count: got 30, expected at most the 7 sources"):
         UniformNodes(30).size(7, distinct=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops, patterns
-from graphtheory.patterns import AllSenders, ScorePattern, TopK, attention_logits
+from graphtheory.patterns import AllSources, ScorePattern, TopK, attention_logits
 from tests.patterns.laws import kinds_of
 
 # Equal sets, sets of several sizes, causal sets, an empty row and a graph.
@@ -35,7 +35,7 @@ def slow(
 ) -> Tensor:
     """The mask on dense logits, then softmax and sum; what is no edge lies at -inf."""
     logits = torch.full((2, nb.num_dst, nb.num_src), -torch.inf)
-    place = (slice(None), nb.receivers(), nb.indices)
+    place = (slice(None), nb.targets(), nb.indices)
     logits[place] = torch.einsum("nhd,mhd->hnm", q, k)[place] / 3**0.5 + bias.t()
     stays = option.mask(logits.detach())
     some = stays.any(-1, keepdim=True)  # an empty row gives zeros
@@ -82,14 +82,14 @@ def test_every_kind_is_exported(kind: type[ScorePattern]) -> None:
 
 
 def test_the_known_kinds_are_found() -> None:
-    assert {AllSenders, TopK} <= set(kinds_of(ScorePattern))
+    assert {AllSources, TopK} <= set(kinds_of(ScorePattern))
 
 
-def test_all_senders_is_attention_itself() -> None:
+def test_all_sources_is_attention_itself() -> None:
     nb = ROWS["graph"]
     *nodes, bias = drawn(nb)
     expected = ops.attention(*nodes, nb, bias=bias, backend="torch_csr")
-    assert torch.equal(AllSenders()(*nodes, nb, bias=bias, backend="torch_csr"), expected)
+    assert torch.equal(AllSources()(*nodes, nb, bias=bias, backend="torch_csr"), expected)
 
 
 def test_logits_of_a_bias_by_buckets_are_those_of_its_edges() -> None:
@@ -104,7 +104,7 @@ def test_logits_of_a_bias_by_buckets_are_those_of_its_edges() -> None:
 
 @dataclass(frozen=True)
 class OneMore(TopK):
-    """Takes one sender more than its mask says."""
+    """Takes one source more than its mask says."""
 
     def __call__(self, *args: Any, **options: Any) -> Tensor:
         return TopK(int(self.k) + 1)(*args, **options)

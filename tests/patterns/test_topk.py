@@ -19,13 +19,13 @@ def test_k_weights_of_a_row_are_above_zero(name: str) -> None:
     nb, option = ROWS[name], TopK(0.4)
     q, k, _, bias = drawn(nb)
     weights = option.weights(q, k, nb, bias)
-    stay = torch.zeros(nb.num_dst, 2).index_add(0, nb.receivers(), (weights > 0).float())
+    stay = torch.zeros(nb.num_dst, 2).index_add(0, nb.targets(), (weights > 0).float())
     assert stay.tolist() == [[option.count(n)] * 2 for n in nb.degree().tolist()]
 
 
 @pytest.mark.parametrize("option", [TopK(1.0), TopK(9), TopK(10**6)], ids=str)
 @pytest.mark.parametrize("name", ROWS)
-def test_all_senders_are_dense_attention(name: str, option: TopK) -> None:
+def test_all_sources_are_dense_attention(name: str, option: TopK) -> None:
     nb = ROWS[name]
     *nodes, bias = drawn(nb)
     dense = ops.attention(*nodes, nb, bias=bias)
@@ -91,7 +91,7 @@ def test_deit_takes_it() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: TopK(0), ValueError, "k: got 0, expected 1 or more senders"),
+        (lambda: TopK(0), ValueError, "k: got 0, expected 1 or more sources"),
         (lambda: TopK(1.5), ValueError, "k: got 1.5, expected a share in (0, 1]"),
         (lambda: TopK(float("nan")), ValueError, "k: got nan, expected a share in (0, 1]"),
         (lambda: TopK(True), TypeError, "k: got True, expected a count or a share"),

@@ -26,7 +26,7 @@ def test_short_rows_stay_whole() -> None:
 def test_every_subset_is_equally_likely(
     whole_graph: bool, floyd: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Receiver 0 of 4 nodes: 2 of the others, or 2 of all. With 0 by sorting, else by drawing.
+    # Target 0 of 4 nodes: 2 of the others, or 2 of all. With 0 by sorting, else by drawing.
     monkeypatch.setattr(uniform, "_FLOYD", floyd)
     clique = Neighborhood.from_edge_index(both_ways([(0, 1), (0, 2), (0, 3)]), 4)
     drawn, counts = source(), dict[tuple[int, ...], int]()
@@ -104,6 +104,6 @@ def test_draws_without_a_generator_follow_torch() -> None:
 
 
 @pytest.mark.parametrize("n", [0, -3, 2.5])
-def test_number_of_senders_out_of_range(n: int) -> None:
-    with pytest.raises(ValueError, match=f"n: got {n}, expected a whole number of senders"):
+def test_number_of_sources_out_of_range(n: int) -> None:
+    with pytest.raises(ValueError, match=f"n: got {n}, expected a whole number of sources"):
         Sample(n)

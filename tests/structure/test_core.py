@@ -71,14 +71,12 @@ def test_counts_span_several_batches_and_include_the_node_itself():
     graph, _, pattern = random_case(1300, 1800, 3, 2, undirected=False)
     counts = count_by_distance(graph, pattern, 3, max_distance=4)
     ball, distance = hop_ball(graph, 4)
-    senders, receivers = ball.edge_index()
+    sources, targets = ball.edge_index()
     size = torch.zeros(1300, 5, dtype=torch.int32)
-    size.index_put_(
-        (receivers, distance.long()), torch.tensor(1, dtype=torch.int32), accumulate=True
-    )
+    size.index_put_((targets, distance.long()), torch.tensor(1, dtype=torch.int32), accumulate=True)
     assert torch.equal(counts.size, size)
     kind = torch.zeros(1300, 5, 4, dtype=torch.int32)
-    cells = (receivers, distance.long(), pattern[senders])
+    cells = (targets, distance.long(), pattern[sources])
     kind.index_put_(cells, torch.tensor(1, dtype=torch.int32), accumulate=True)
     assert torch.equal(counts.pattern, kind[..., :3])
     assert (counts.size[:, 0] == 1).all()
@@ -162,7 +160,7 @@ def test_bad_arguments_are_named():
         count_by_distance(graph, pattern.int(), 3)
     with pytest.raises(ValueError, match=r"max_distance: got 254, expected hops in 1\.\.253"):
         count_by_distance(graph, pattern, 3, max_distance=254)
-    with pytest.raises(ValueError, match="graph: 3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="graph: 3 sources and 2 targets"):
         count_by_distance(bipartite([2], [3]), pattern, 3)
     counts = count_by_distance(graph, pattern, 3)
     with pytest.raises(ValueError, match=r"label: shape \(9,\), expected \[10\]"):

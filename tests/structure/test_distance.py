@@ -40,27 +40,27 @@ def networkx_table(graph, cutoff):
     theirs.add_nodes_from(range(graph.num_dst))
     theirs.add_edges_from(graph.edge_index().t().tolist())
     table = torch.full((graph.num_dst, graph.num_dst), UNREACHABLE, dtype=torch.uint8)
-    for sender, lengths in nx.all_pairs_shortest_path_length(theirs):
-        for receiver, hops in lengths.items():
-            table[receiver, sender] = min(hops, cutoff)
+    for source, lengths in nx.all_pairs_shortest_path_length(theirs):
+        for target, hops in lengths.items():
+            table[target, source] = min(hops, cutoff)
     return table
 
 
 def scipy_table(graph, cutoff):
     """D[n, s] by scipy."""
-    senders, receivers = graph.edge_index().numpy()
+    sources, targets = graph.edge_index().numpy()
     size = (graph.num_dst, graph.num_dst)
-    matrix = sp.csr_matrix((np.ones(len(senders)), (senders, receivers)), shape=size)
+    matrix = sp.csr_matrix((np.ones(len(sources)), (sources, targets)), shape=size)
     hops = sp.csgraph.shortest_path(matrix, unweighted=True).T
     table = np.where(np.isinf(hops), UNREACHABLE, np.minimum(hops, cutoff))
     return torch.from_numpy(table.astype(np.uint8))
 
 
 def all_pairs_of(num_nodes):
-    receivers, senders = torch.meshgrid(
+    targets, sources = torch.meshgrid(
         torch.arange(num_nodes), torch.arange(num_nodes), indexing="ij"
     )
-    return torch.stack([senders.flatten(), receivers.flatten()])
+    return torch.stack([sources.flatten(), targets.flatten()])
 
 
 edge_lists = st.integers(1, 9).flatmap(
@@ -87,9 +87,9 @@ def test_every_route_agrees_with_networkx_on_any_small_graph(drawn):
     assert torch.equal(columns, expected[:, sources])
     exact = networkx_table(graph, 254)
     ball, distance = hop_ball(graph, cutoff)
-    receivers, senders = (exact <= cutoff).nonzero(as_tuple=True)
-    assert torch.equal(ball.edge_index(), torch.stack([senders, receivers]))
-    assert torch.equal(distance, exact[receivers, senders])
+    targets, sources = (exact <= cutoff).nonzero(as_tuple=True)
+    assert torch.equal(ball.edge_index(), torch.stack([sources, targets]))
+    assert torch.equal(distance, exact[targets, sources])
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -105,7 +105,7 @@ def test_more_sources_than_one_batch_agree_with_scipy(undirected, cutoff):
     assert torch.equal(found, expected[pairs[1], pairs[0]])
 
 
-def test_orientation_is_sender_to_receiver():
+def test_orientation_is_source_to_target():
     graph = graph_of([(0, 1), (1, 2)], 3)
     table = shortest_path_distance(graph)
     assert table[2, 0] == 2 and table[0, 2] == UNREACHABLE
@@ -215,9 +215,9 @@ def test_rings_are_slices_of_the_table(radius, inner):
     graph = random_graph(300, 500, seed=11)
     table = shortest_path_distance(graph, cutoff=254)
     ring, distance = hop_ball(graph, radius, inner=inner)
-    receivers, senders = ((table >= inner) & (table <= radius)).nonzero(as_tuple=True)
-    assert torch.equal(ring.edge_index(), torch.stack([senders, receivers]))
-    assert torch.equal(distance, table[receivers, senders])
+    targets, sources = ((table >= inner) & (table <= radius)).nonzero(as_tuple=True)
+    assert torch.equal(ring.edge_index(), torch.stack([sources, targets]))
+    assert torch.equal(distance, table[targets, sources])
     assert torch.equal(ring.distance, distance)
     if radius == inner:
         assert torch.equal(at_distance(graph, radius).indices, ring.indices)
@@ -228,14 +228,14 @@ def test_balls_of_some_centers_are_rows_of_all(inner):
     graph, centers = random_graph(300, 900, seed=12), torch.tensor([250, 3, 77])
     whole, some = (
         hop_ball(graph, 3, inner=inner)[0],
-        hop_ball(graph, 3, inner=inner, receivers=centers),
+        hop_ball(graph, 3, inner=inner, targets=centers),
     )
     expected = whole.rows(centers)
     assert torch.equal(some[0].indptr, expected.indptr)
     assert torch.equal(some[0].indices, expected.indices)
     assert torch.equal(some[1], expected.distance)
-    with pytest.raises(IndexError, match="receivers"):
-        hop_ball(graph, 3, receivers=torch.tensor([300]))
+    with pytest.raises(IndexError, match="targets"):
+        hop_ball(graph, 3, targets=torch.tensor([300]))
 
 
 def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
@@ -287,7 +287,7 @@ def test_bad_graphs_and_radii_are_named():
     graph = graph_of([(0, 1)], 3)
     with pytest.raises(TypeError, match="graph: got Tensor, expected a Neighborhood"):
         shortest_path_distance(graph.edge_index())
-    with pytest.raises(ValueError, match="graph: 3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="graph: 3 sources and 2 targets"):
         shortest_path_distance(bipartite([2], [3]))
     with pytest.raises(ValueError, match=r"radius: got 255, expected hops in 0\.\.254"):
         hop_ball(graph, 255)

@@ -96,7 +96,7 @@ def test_bad_arguments_are_named(generator):
     graph = graph_of([(0, 1)], 3)
     with pytest.raises(ValueError, match="direction: got 'both', expected 'in' or 'out'"):
         degree_encoding(graph, direction="both")
-    with pytest.raises(ValueError, match="graph: 3 senders and 2 receivers"):
+    with pytest.raises(ValueError, match="graph: 3 sources and 2 targets"):
         centroids(bipartite([2], [3]))
     with pytest.raises(ValueError, match="generator: got None"):
         centroids(graph, num_samples=2)

@@ -22,7 +22,7 @@ def check(edge_index: torch.Tensor, nodes: int, steps: int) -> None:
             length = int(hops[n, s])
             assert known[length:] == [-1] * len(known[length:])
             at = n
-            for edge in known[:length]:  # from the receiver backward
+            for edge in known[:length]:  # from the target backward
                 assert int(edge_index[1, edge]) == at
                 at = int(edge_index[0, edge])
             if length <= steps:

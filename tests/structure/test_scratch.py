@@ -18,7 +18,7 @@ def random_graph(seed):
 def answers(graph):
     centers = torch.tensor([5, 5, 299, 0, 5])
     pairs = torch.randint(300, (2, 400), generator=torch.Generator().manual_seed(1))
-    ball, distance = hop_ball(graph, 3, receivers=centers)
+    ball, distance = hop_ball(graph, 3, targets=centers)
     found = [ball.indptr, ball.indices, distance]
     return [*found, shortest_path_distance(graph, pairs=pairs)]
 
@@ -44,12 +44,12 @@ def test_marks_are_cleared_before_their_numbers_come_again(monkeypatch):
         assert all(map(torch.equal, answers(graph), first))
 
 
-def test_edges_by_sender_are_the_transpose_and_shared_where_they_are_the_same():
+def test_edges_by_source_are_the_transpose_and_shared_where_they_are_the_same():
     graph = random_graph(2)
-    indptr, receivers = columns_of(graph)
+    indptr, targets = columns_of(graph)
     turned = graph.transpose()
     assert indptr.tolist() == turned.indptr.tolist()
-    assert receivers.tolist() == turned.indices.tolist()
+    assert targets.tolist() == turned.indices.tolist()
     both = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     undirected = Neighborhood.from_edge_index(both, 300)
     assert columns_of(undirected) is rows_of(undirected)

@@ -9,8 +9,8 @@ from graphtheory.train import GraphSets
 
 
 def ring(nodes: int, label: int = 0, **changed: Any) -> Data:
-    senders = torch.arange(nodes)
-    edge_index = torch.stack([senders, senders.roll(1)])
+    sources = torch.arange(nodes)
+    edge_index = torch.stack([sources, sources.roll(1)])
     made = {"x": torch.ones(nodes, 2), "edge_index": edge_index, "y": torch.tensor([label])}
     return Data(**made | changed)
 

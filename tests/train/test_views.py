@@ -22,7 +22,7 @@ def test_two_views_of_an_image_differ_and_stay_images(channels: int) -> None:
 
 
 class Seen(nn.Module):
-    """What reaches the encoder: features, and the number of senders."""
+    """What reaches the encoder: features, and the number of sources."""
 
     def forward(self, x: torch.Tensor, neighborhood: Neighborhood) -> torch.Tensor:
         dense = x.to_dense() if x.layout == torch.sparse_csr else x

@@ -137,5 +137,5 @@ class _AttentionSets(SeedBatches):
         if rows.distance is not None and pattern.costs_rows:
             return rows
         # Others may count hops in a graph that an earlier pattern of theirs made.
-        pairs = torch.stack([rows.indices, seeds[rows.receivers()]])
+        pairs = torch.stack([rows.indices, seeds[rows.targets()]])
         return rows.replace(distance=shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF))

@@ -28,7 +28,7 @@ class LayerWiseLoader(NodeLoader):
     of a batch          shape          content
     ==================  =============  ======================================================
     `edge_index`        int64 [2, E]   edges into the seeds first, then edges into those
-                                       senders, and so on
+                                       sources, and so on
     `edge_weight`       [E]            the weights of the draw, whose mean is A* in every layer
     `n_id`, `e_id`      [n], [E]       nodes and edges in the whole graph, seeds first
     `num_sampled_...`   lists          nodes and edges of each hop, as `trim_to_layer` takes them
@@ -167,11 +167,11 @@ def unrolled(
     nodes, parts, first = [seeds], [], 0
     for _ in range(num_layers):
         rows = on_rows(sampler, graph, nodes[-1], generator=generator)
-        senders, place = distinct_ids(rows.indices, rows.num_src)
+        sources, place = distinct_ids(rows.indices, rows.num_src)
         after = first + len(nodes[-1])
         edge = torch.full_like(place, -1) if rows.perm is None else rows.perm
-        parts.append((place + after, rows.receivers() + first, edge, edge_weight(rows)))
-        nodes.append(senders)
+        parts.append((place + after, rows.targets() + first, edge, edge_weight(rows)))
+        nodes.append(sources)
         first = after
     row, col, edge, weight = (torch.cat(part) for part in zip(*parts, strict=True))
     counts = [len(part[0]) for part in parts]

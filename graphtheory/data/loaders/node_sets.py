@@ -18,16 +18,16 @@ from graphtheory.patterns.rows import layers_on_rows
 class NodeSetLoader(SeedLoader):
     r"""Batches of seeds with one sampled, bipartite neighborhood for each layer.
 
-    The top layer's receivers are the seeds; the receivers of every layer below are all nodes of
+    The top layer's targets are the seeds; the targets of every layer below are all nodes of
     the layer above. Nodes are numbered so that each layer's come first in the layer below:
-    ``x[:neighborhoods[k].num_dst]`` are the receivers' own features.
+    ``x[:neighborhoods[k].num_dst]`` are the targets' own features.
 
     ================  ==============  ======================================================
     of a batch        shape           content
     ================  ==============  ======================================================
     `neighborhoods`   list            a `Neighborhood` for each layer, computed first at 0,
                                       with the sampler's weights; the last has a row for
-                                      each seed, the first a sender for each node
+                                      each seed, the first a source for each node
     `n_id`            int64 [n]       the nodes in the whole graph, seeds first
     `input_id`        int64 [S]       the seeds' places in `input_nodes`
     `batch_size`      int             S
@@ -66,7 +66,7 @@ class NodeSetLoader(SeedLoader):
         IndexError: A seed that does not exist.
 
     Source:
-        Zou et al. (2019), algorithm 1; receivers are added to what was drawn, as in their code.
+        Zou et al. (2019), algorithm 1; targets are added to what was drawn, as in their code.
 
     Example:
         >>> from torch_geometric.data import Data

@@ -124,6 +124,6 @@ def _pairs_among(pairs: Neighborhood, nodes: Tensor) -> dict[str, Any]:
     local[nodes] = torch.arange(len(nodes))
     rows = pairs.rows(nodes)
     rows = rows.keep(local[rows.indices] >= 0)
-    index = torch.stack([local[rows.indices], rows.receivers()])
+    index = torch.stack([local[rows.indices], rows.targets()])
     values = (index, rows.distance, torch.arange(len(nodes)), index.size(1))
     return dict(zip(SPD, values, strict=True))

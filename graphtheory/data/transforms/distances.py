@@ -19,8 +19,8 @@ from graphtheory.structure import (
 class AddDistances(BaseTransform):
     """Stores the table of all shortest-path distances (functional name: `add_distances`).
 
-    `distance` is `shortest_path_distance(graph)` row by row: entry receiver * n + sender holds the
-    hops from sender to receiver, 255 where there is no path. In a batch of graphs the tables
+    `distance` is `shortest_path_distance(graph)` row by row: entry target * n + source holds the
+    hops from source to target, 255 where there is no path. In a batch of graphs the tables
     follow each other, which is the order of the edges of `cliques` with the graphs' sizes. One
     byte a pair: for graphs of a few hundred nodes; for larger ones, `AddShortestPathDistance` with
     a radius.
@@ -65,7 +65,7 @@ class AddPaths(BaseTransform):
     What `nn.PathEncoding` reads, in the order of pairs of `AddDistances`.
 
     Args:
-        steps: How many edges of a path are kept, from the receiver on, 1 or more.
+        steps: How many edges of a path are kept, from the target on, 1 or more.
 
     Shapes:
         paths, integers [n * n, steps]: columns of the graph's own edge_index, -1 for none.

@@ -23,9 +23,9 @@ class AddShortestPathDistance(BaseTransform):
     ==================  =========  ==============================================================
     attribute           shape      content
     ==================  =========  ==============================================================
-    `spd_index`         [2, P]     pairs, the sender in row 0 and the receiver in row 1; every
+    `spd_index`         [2, P]     pairs, the source in row 0 and the target in row 1; every
                                    node with itself included
-    `spd_distance`      uint8 [P]  hops from sender to receiver
+    `spd_distance`      uint8 [P]  hops from source to target
     `spd_node_index`    [N]        0..N-1, so that sampled nodes remember who they were
     `spd_num_pairs`     int        P
     ==================  =========  ==============================================================
@@ -82,8 +82,8 @@ class AddShortestPathDistance(BaseTransform):
         )
         table = shortest_path_distance(graph, cutoff=self.cutoff)
         everyone = torch.arange(nodes, device=graph.device)
-        senders, receivers = everyone.repeat(nodes), everyone.repeat_interleave(nodes)
-        return torch.stack([senders, receivers]), table.flatten()
+        sources, targets = everyone.repeat(nodes), everyone.repeat_interleave(nodes)
+        return torch.stack([sources, targets]), table.flatten()
 
     def __repr__(self) -> str:
         reach = f"cutoff={self.cutoff}" if self.radius is None else f"radius={self.radius}"

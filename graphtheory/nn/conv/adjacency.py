@@ -65,9 +65,9 @@ class Adjacency:
             return per_edge
         return torch.zeros_like(per_edge).index_copy(0, self.order.long(), per_edge)
 
-    def receivers(self) -> Tensor:
+    def targets(self) -> Tensor:
         """Target node of each edge in CSR order, int64 [E]."""
-        return outside_inference_mode(self.neighborhood.receivers)
+        return outside_inference_mode(self.neighborhood.targets)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The result of `make`, called once per key for this object."""
@@ -75,14 +75,14 @@ class Adjacency:
             self._made[key] = outside_inference_mode(make)
         return self._made[key]
 
-    def edges_as_senders(self, *, given_order: bool = False) -> Neighborhood:
+    def edges_as_sources(self, *, given_order: bool = False) -> Neighborhood:
         """The neighborhood whose source nodes are the edges, in CSR order or in the given one."""
-        return self.cached(("edges", given_order), lambda: self._edges_as_senders(given_order))
+        return self.cached(("edges", given_order), lambda: self._edges_as_sources(given_order))
 
-    def _edges_as_senders(self, given_order: bool) -> Neighborhood:
+    def _edges_as_sources(self, given_order: bool) -> Neighborhood:
         nb = self.neighborhood
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
-        order, by_edge = ids[:-1], (self.receivers(), ids[:-1])
+        order, by_edge = ids[:-1], (self.targets(), ids[:-1])
         if given_order and self.order is not None:
             order, by_edge = self.order, (self.to_given(by_edge[0]), self.to_given(by_edge[1]))
         out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
@@ -204,7 +204,7 @@ def _build(
     assert order is not None
     if not add_self_loops:
         return Adjacency(nb, order)
-    replaced = (nb.indices == nb.receivers()) & (order < edges.size(1) - loops)
+    replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
     if not torch.compiler.is_compiling() and not bool(replaced.any()):
         return Adjacency(nb, order, edges, loops)
     return Adjacency(nb, order, edges, loops, replaced)
@@ -231,7 +231,7 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
         known = given.sparse_size()
     elif isinstance(given, SparseTensor) or is_torch_sparse_tensor(given):
         known = (given.size(1), given.size(0))
-    for side, have, want in zip(("senders", "receivers"), known, (num_src, num_dst), strict=True):
+    for side, have, want in zip(("sources", "targets"), known, (num_src, num_dst), strict=True):
         if None not in (have, want) and have != want:
             raise ValueError(f"edge_index: has {have} {side}, expected {want} as x has rows")
     if num_dst is None:

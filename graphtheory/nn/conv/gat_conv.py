@@ -112,7 +112,7 @@ class GATConv(GATBase, pyg.GATConv):
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
-        num_dst = on_core.num_receivers(x_src, x_dst, size)
+        num_dst = on_core.num_targets(x_src, x_dst, size)
         adj = read(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )

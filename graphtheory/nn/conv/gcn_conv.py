@@ -105,7 +105,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         one_set = isinstance(x, Tensor)
         x_src = x if isinstance(x, Tensor) else on_core.pair(x, self.flow)[0]
         on_core.check_features("x", x_src, self.lin.in_channels)
-        num_dst = self._receivers(x, size)
+        num_dst = self._targets(x, size)
         args = (edge_index, edge_weight, x_src, num_dst, one_set)
         rows = None
         if self.normalize:
@@ -128,7 +128,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
             edge_weight = edge_index.weight
         return super().forward(x, self.for_messages(edge_index), edge_weight)
 
-    def _receivers(self, x: Any, size: Size) -> int | None:
+    def _targets(self, x: Any, size: Size) -> int | None:
         if isinstance(x, Tensor):
             num_nodes = x.shape[self.node_dim]
             if size is not None and tuple(size) != (num_nodes, num_nodes):
@@ -136,7 +136,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
                     f"size: got {tuple(size)}, expected two times {num_nodes} rows of x"
                 )
             return num_nodes
-        return on_core.num_receivers(x[0], x[1], size)
+        return on_core.num_targets(x[0], x[1], size)
 
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
@@ -203,7 +203,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
             assert back.perm is not None
             sent = _sums(weight[back.perm], back)
         dst, src = _inverse_root(received), _inverse_root(sent)
-        return dst.index_select(0, adj.receivers()) * weight * src.index_select(0, nb.indices)
+        return dst.index_select(0, adj.targets()) * weight * src.index_select(0, nb.indices)
 
     def _sum(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor:
         """Weighted sums along the node axis; further axes become heads of `ops.aggregate`."""

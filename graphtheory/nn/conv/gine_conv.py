@@ -45,10 +45,10 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
         if edge_attr is None or x_src.dim() != 2:
             return None
-        num_dst = on_core.num_receivers(x_src, x_dst, size)
+        num_dst = on_core.num_targets(x_src, x_dst, size)
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
         return ops.aggregate(
-            None, messages, adj.edges_as_senders(given_order=True), reduce
+            None, messages, adj.edges_as_sources(given_order=True), reduce
         ).squeeze(1)

@@ -19,9 +19,9 @@ from graphtheory.nn.bias import bias_of_edges
 from graphtheory.nn.conv.gps_export import clique_edges, dense_attention
 from graphtheory.patterns import attention_logits
 
-_EXTRA_SENDERS = {
-    "add_bias_kv": "adds a learned sender to every graph",
-    "add_zero_attn": "adds a zero sender to every graph",
+_EXTRA_SOURCES = {
+    "add_bias_kv": "adds a learned source to every graph",
+    "add_zero_attn": "adds a zero source to every graph",
 }
 
 
@@ -62,11 +62,11 @@ class GPSConv(pyg.GPSConv):
           has distances.
         - **attn_bias:** floating [P, heads], added to the logits.
         - **neighbors:** a `Neighborhood` that says who attends to whom; None is every pair of nodes
-          of the same graph, receiver by receiver: ``graph.cliques(sizes)``.
+          of the same graph, target by target: ``graph.cliques(sizes)``.
         - **output:** [N, channels].
 
     Raises:
-        ValueError: If `attn_type` is not "multihead" or `attn_kwargs` add senders or sizes of their
+        ValueError: If `attn_type` is not "multihead" or `attn_kwargs` add sources or sizes of their
             own; if `batch` does not ascend, or shapes differ from these.
 
     Source:
@@ -121,7 +121,7 @@ class GPSConv(pyg.GPSConv):
         for option, is_on in added.items():
             if is_on:
                 raise ValueError(
-                    f"attn_kwargs: got {option}=True, expected False: it {_EXTRA_SENDERS[option]}"
+                    f"attn_kwargs: got {option}=True, expected False: it {_EXTRA_SOURCES[option]}"
                 )
         if not attn._qkv_same_embed_dim:
             raise ValueError(
@@ -196,7 +196,7 @@ class GPSConv(pyg.GPSConv):
             return graph_cliques(batch, x.size(0), x.device)
         if (neighbors.num_dst, neighbors.num_src) != (x.size(0), x.size(0)):
             raise ValueError(
-                f"neighbors: {neighbors.num_dst} receivers and {neighbors.num_src} senders, "
+                f"neighbors: {neighbors.num_dst} targets and {neighbors.num_src} sources, "
                 f"expected {x.size(0)} of both as x has rows"
             )
         return neighbors

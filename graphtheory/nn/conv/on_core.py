@@ -146,7 +146,7 @@ def two_features(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor
     return x_src, x_dst
 
 
-def num_receivers(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
+def num_targets(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
     """Number of target nodes; None if neither x nor `size` says."""
     rows = None if x_dst is None else x_dst.size(0)
     if size is None:
@@ -231,5 +231,5 @@ def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
 
 def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
     """Dot products [E, H] of features [E, D] of edges and queries [N_dst, H, D], by head."""
-    senders, edges = features[:, None], adj.edges_as_senders()
-    return torch.cat([ops.edge_dot(q[:, None], senders, edges) for q in edge_query.unbind(1)], 1)
+    sources, edges = features[:, None], adj.edges_as_sources()
+    return torch.cat([ops.edge_dot(q[:, None], sources, edges) for q in edge_query.unbind(1)], 1)

@@ -97,7 +97,7 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         if edge_attr is not None:
             encoded = self.edge_encoder(edge_attr).view(-1, self.F_in)
             there = gather(there, adj) + torch.einsum("ef,tof->eto", encoded, of_edge[0])
-            nb = adj.edges_as_senders(given_order=True)
+            nb = adj.edges_as_sources(given_order=True)
         degree = nb.degree().to(x.dtype)[:, None, None]
         return torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1), degree
 

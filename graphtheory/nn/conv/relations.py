@@ -31,11 +31,11 @@ class Relations:
     def __post_init__(self) -> None:
         # edges by relation, in each by target node as before
         _, order = sort_by_key(self.kinds, self.num_relations)
-        receivers = self.adjacency.receivers()[order]
+        ends = self.adjacency.targets()[order]
         kinds = self.kinds[order]
         new = torch.ones_like(kinds, dtype=torch.bool)
-        new[1:] = (kinds[1:] != kinds[:-1]) | (receivers[1:] != receivers[:-1])
-        object.__setattr__(self, "_sorted", (order, receivers, new))
+        new[1:] = (kinds[1:] != kinds[:-1]) | (ends[1:] != ends[:-1])
+        object.__setattr__(self, "_sorted", (order, ends, new))
 
     @cached_property
     def sources(self) -> Neighborhood:
@@ -48,8 +48,8 @@ class Relations:
     @cached_property
     def targets(self) -> Neighborhood:
         """[N_dst <- P pairs]: the pairs of each target node."""
-        _, receivers, new = self._sorted
-        ends = receivers[new]
+        _, ends, new = self._sorted
+        ends = ends[new]
         ids = torch.arange(len(ends), device=ends.device)
         num_dst = self.adjacency.neighborhood.num_dst
         edges = torch.stack([ids, ends])

@@ -65,7 +65,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
             or not (_is_plain(self.lin_l) and _is_plain(self.lin_r))
         ):
             return None
-        adj = read(edge_index, x_src.size(0), on_core.num_receivers(x_src, x_dst, size))
+        adj = read(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
 
 

@@ -81,7 +81,7 @@ class SparseFeatures(Tensor):
         if self._dense is None:
             nb = self._rows
             out = self._nonzeros.new_zeros(nb.num_dst, nb.num_src)
-            self._dense = out.index_put_((nb.receivers(), nb.indices), self._nonzeros)
+            self._dense = out.index_put_((nb.targets(), nb.indices), self._nonzeros)
             self._version_read = self._dense._version
         return self._dense
 

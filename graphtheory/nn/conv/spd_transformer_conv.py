@@ -226,7 +226,7 @@ class SPDTransformerConv(on_core.OnCore):
         if distance is not None and found is not None:
             found = adj.to_rows(found)
         if found is None:
-            found = (nb.indices != nb.receivers()).to(torch.uint8)
+            found = (nb.indices != nb.targets()).to(torch.uint8)
         return self.bucket_bias(found)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:

@@ -48,7 +48,7 @@ class WeightedSums(OwnPropagate):
         odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
         if odd or (x is not x_src and self.flow != "source_to_target"):
             return None
-        num_dst = on_core.num_receivers(x_src, x_dst, size)
+        num_dst = on_core.num_targets(x_src, x_dst, size)
         edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = None if self.weight_name is None else given[self.weight_name]

@@ -23,7 +23,7 @@ from graphtheory.ops.crossover import blocks_beat_edge_loops, own_loops_beat_sdp
 
 
 class Blocks(Backend):
-    """Attention over sets of nodes of which all, or all that came before, are senders.
+    """Attention over sets of nodes of which all, or all that came before, are sources.
 
     k-nearest attention over equal complete sets runs on kernels for these.
     """
@@ -119,14 +119,14 @@ def _dense(
 
 def _ragged(call: AttentionCall, causal: bool) -> Tensor:
     groups = call.neighborhood.groups()
-    receivers, senders = [g.receivers for g in groups], [g.senders for g in groups]
+    targets, sources = [g.targets for g in groups], [g.sources for g in groups]
     parts = zip(
-        _take(call.query, receivers), _take(call.key, senders), _take(call.value, senders),
+        _take(call.query, targets), _take(call.key, sources), _take(call.value, sources),
         _masks(call, causal), groups, strict=True,
     )  # fmt: skip
-    looks_back = causal and call.bias is None  # hides padded senders from every real receiver
+    looks_back = causal and call.bias is None  # hides padded sources from every real target
     out = [_dense(q, k, v, g.sets, call.scale, mask, looks_back) for q, k, v, mask, g in parts]
-    # What is computed for padded receivers goes to one more row, and from there nowhere.
+    # What is computed for padded targets goes to one more row, and from there nowhere.
     rows = call.query.new_zeros(len(call.query) + 1, *call.query.shape[1:])
     return rows.index_copy(0, torch.cat([g.rows for g in groups]), torch.cat(out))[:-1]
 

@@ -96,7 +96,7 @@ def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tenso
 
 
 def aggregate_max_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of weights ([0] if not asked for) and value; equal edges of a row share it."""
@@ -111,8 +111,8 @@ def aggregate_max_backward(
         hit *= share[rows]
         if of_weights:
             to_weights[:, h] = (hit * x).sum(-1)
-        by_sender = (hit * weights[:, h, None])[perm]
-        to_value[:, h] = _segment(by_sender, t_indptr, "sum")
+        by_source = (hit * weights[:, h, None])[perm]
+        to_value[:, h] = _segment(by_source, t_indptr, "sum")
     return to_weights.to(dtypes[0]), to_value.to(dtypes[1])
 
 
@@ -130,13 +130,13 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H]."""
     found = edge_attention_backward(
-        indptr, indices, t_indptr, receivers, perm, grad, None, query, key, value, None, None, None,
+        indptr, indices, t_indptr, targets, perm, grad, None, query, key, value, None, None, None,
         0, weights, bucket, num_buckets, False, scale, dropout, seed,
     )  # fmt: skip
     return (*found[:3], *found[5:])  # type: ignore[return-value]
@@ -172,7 +172,7 @@ def edge_attention(
 
 
 def edge_attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, grad_sums: Tensor | None, query: Tensor, key: Tensor, value: Tensor,
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
@@ -193,8 +193,8 @@ def edge_attention_backward(
         grad_weights, dropped = grad_weights * factor, weights * factor
     grad_logits = edge_softmax_backward(indptr, weights, grad_weights)
     grad_query = scale * aggregate(indptr, indices, grad_logits, key)
-    grad_key = scale * aggregate(t_indptr, receivers, grad_logits, query, perm)
-    grad_value = aggregate(t_indptr, receivers, dropped, grad, perm)
+    grad_key = scale * aggregate(t_indptr, targets, grad_logits, query, perm)
+    grad_value = aggregate(t_indptr, targets, dropped, grad, perm)
     grad_table = weights.new_zeros(num_buckets, weights.size(1))
     if bucket is not None:
         by_bucket, order = torch.sort(bucket.long(), stable=True)
@@ -263,7 +263,7 @@ def _edge_sums(
     indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor,
     features: Tensor, matrix: Tensor,
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:  # fmt: skip
-    """Some edges at a time: their slice, senders, receivers and sums [edges, H, C]."""
+    """Some edges at a time: their slice, sources, targets and sums [edges, H, C]."""
     num_edges = indices.size(0)
     rows = _rows(indptr, num_edges)
     step = max(1, _BUFFER // max(1, source[0].numel() if len(source) else 1))
@@ -290,7 +290,7 @@ def additive_score(
 
 
 def additive_score_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip

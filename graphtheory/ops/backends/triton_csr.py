@@ -10,9 +10,9 @@ from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call
 
-# What a program of k-nearest attention on blocks holds: features of a head, and senders of a row,
+# What a program of k-nearest attention on blocks holds: features of a head, and sources of a row,
 # of which more than 512 need 80 KiB of shared memory where AMD's GPUs have 64.
-_TOPK_DIM, _TOPK_SENDERS = 128, 512 if torch.version.hip else 1024
+_TOPK_DIM, _TOPK_SOURCES = 128, 512 if torch.version.hip else 1024
 
 
 def triton_objections(device: torch.device) -> list[str]:
@@ -76,6 +76,6 @@ def topk_limits(call: AttentionCall) -> list[str]:
         reasons.append("its sums on a GPU are in float32, which is too little for float64")
     if dim > _TOPK_DIM:
         reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
-    if blocks is not None and blocks[2] > _TOPK_SENDERS:
-        reasons.append(f"rows have {blocks[2]} senders, on a GPU at most {_TOPK_SENDERS}")
+    if blocks is not None and blocks[2] > _TOPK_SOURCES:
+        reasons.append(f"rows have {blocks[2]} sources, on a GPU at most {_TOPK_SOURCES}")
     return reasons

@@ -153,8 +153,8 @@ def _ball(graph: Neighborhood) -> Neighborhood:
     hops = shortest_path_distance(graph, cutoff=3)
     near = (hops <= 2).numpy()
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.from_numpy(near.sum(1)).cumsum(0)])
-    senders, distance = torch.from_numpy(near.nonzero()[1]), torch.from_numpy(hops.numpy()[near])
-    return Neighborhood(indptr, senders, graph.num_src, distance=distance, validate=False)
+    sources, distance = torch.from_numpy(near.nonzero()[1]), torch.from_numpy(hops.numpy()[near])
+    return Neighborhood(indptr, sources, graph.num_src, distance=distance, validate=False)
 
 
 def run(
@@ -198,7 +198,7 @@ def relevant_mass(model: ShallowAttention, graphs: Sequence[Graph]) -> list[dict
     for index, graph in enumerate(graphs):
         rows, ids = graph.ball.rows(graph.labeled), graph.labeled
         weights = model.trial(index).attention(graph.x, rows, ids)
-        own = torch.where(graph.y > 0, 0, 1)[ids][rows.receivers()]  # D_1 for +1, D_2 for -1
+        own = torch.where(graph.y > 0, 0, 1)[ids][rows.targets()]  # D_1 for +1, D_2 for -1
         relevant = graph.pattern[rows.indices] == own
         decisive = graph.pattern[ids] < 2
         masses = {"mass": mass_on(weights, rows, relevant)}

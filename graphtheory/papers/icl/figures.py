@@ -159,10 +159,11 @@ loss in the domain in "steps-6-gpt"."""
 _NO_NORM = replace(_GPT, norm=False)
 _ETAS = {LINEAR: (1.0, 2.0, 4.0, 8.0), ROOT: (0.1, 0.3, 1.0, 3.0)}
 _BOTH = (PromptTest(0.8, 20), PromptTest(0.8, 20, LARGEST_SUM))
-_SUMS = tuple(
+SUMS = tuple(
     PromptTest(0.8, 20, s_1)
     for s_1 in (None, -0.6, 0.0, 0.3, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, LARGEST_SUM)
 )
+"""Tests of figure 6.3a."""
 FIGURES = (
     Figure(
         "steps-6", "step sizes for chapter 6, losses on seeds that no figure uses",
@@ -197,13 +198,13 @@ FIGURES = (
                 replace(LEARNER, delta=0.2, step_size=8.0),
                 replace(LEARNER, scale=ROOT, step_size=1.0),
             ),
-            _SUMS,
+            SUMS,
         ),
         errors, _sums, (sum_decides,), _picture, quick,
     ),
     Figure(
         "fig-6-3a-gpt", "the same of a GPT-2-style network of three layers and two heads",
-        GptErrors((_GPT, _NO_NORM), _SUMS),
+        GptErrors((_GPT, _NO_NORM), SUMS),
         gpt_errors, _sums, (sum_decides,), _picture, quick_gpt,
     ),
 )  # fmt: skip

@@ -14,15 +14,22 @@ from graphtheory.papers.crossing import fewer, size_text
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import (
+    LARGEST_SUM,
     LEARNER,
+    SUMS,
     TEST_OF_E,
     Errors,
+    GptErrors,
     errors,
+    gpt_errors,
     percent,
     quick,
+    quick_gpt,
+    sum_decides,
     tested,
 )
 from graphtheory.papers.icl.figures_methods import domains
+from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
@@ -80,6 +87,16 @@ def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     by_domain = _contexts(grid, measured).items()
     told = [f"{name}: {about} " + fewer(of, "contexts", "alpha'") for name, of in by_domain]
     return Verdict(". ".join(told) + ".")
+
+
+def _of_sums(measured: Measurements) -> Measurements:
+    """Those of figure 6.3a, at its alpha' and length."""
+    return [one for one in measured if PromptTest(one["alpha"], one["length"], one["s_1"]) in SUMS]
+
+
+def _over_contexts(measured: Measurements) -> Measurements:
+    """Those of figure 6.3b, in the domain and at one S_1."""
+    return [one for one in measured if one["s_1"] in (None, LARGEST_SUM)]
 
 
 def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
@@ -182,6 +199,12 @@ def _quick(grid: Growth) -> Growth:
 
 _SHARES = (0.2, 0.4, 0.6, 0.8)
 _LENGTHS = (3, 5, 8, 12, 18, 27, 40, 60)
+_UP_TO_TRAINING = domains(_SHARES, (3, 5, 8, 12, 16, 20))
+_WIDE = GptLearner(
+    tokens="in turn", dim=256, every_context=True, step_size=3e-4, steps=20_000, batch_size=32
+)
+"""Printed: as in figure 6.3a. Not printed: all else, and not searched; a step has a loss at 21
+inputs of each of its prompts."""
 _ALPHAS, _TRAINING = (0.2, 0.3, 0.45, 0.65, 1.0), (1, 2, 3, 5, 8, 12, 18)
 FIGURES = (
     Figure(
@@ -202,6 +225,26 @@ FIGURES = (
             ),
         ),
         _domains_picture, quick,
+    ),
+    Figure(
+        "fig-6-3-gpt", "figures 6.3a and 6.3b of one GPT-2-style network, trained for longer",
+        GptErrors((_WIDE,), tuple(dict.fromkeys((*SUMS, *_UP_TO_TRAINING)))), gpt_errors,
+        Pivot(
+            "test error %", {"error": "test error"},
+            {"domain": "domain", "s_1": "s_1", "alpha": "alpha", "length": "length"},
+            heads=("", "S_1", "alpha'", "contexts"), cell=partial(percent_spread, digits=".1f"),
+            begin=lambda one: [
+                one["domain"], *(f"{one[key]:g}" if one[key] is not None else ""
+                                 for key in ("s_1", "alpha", "length")),
+            ],
+            note="Mean ± standard deviation over networks.",
+        ),
+        (
+            lambda grid, measured: sum_decides(grid, _of_sums(measured)),
+            lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
+        ),
+        lambda grid, measured, title: _domains_picture(grid, _over_contexts(measured), title),
+        quick_gpt,
     ),
     Figure(
         "fig-e-1", "prompt length and steps that training needs, over alpha",

@@ -14,6 +14,7 @@ from graphtheory.papers.hinge_trials import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.world import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
+from graphtheory.train.progress import tell_step
 
 Tokens = Literal["columns", "in turn"]
 
@@ -27,6 +28,8 @@ class GptLearner:
     heads: int = 2  # of each layer
     dim: int = 64  # hidden features of a token
     norm: bool = True  # whether the blocks have layer norms
+    # whether every context is predicted from those before it, too; of tokens "in turn"
+    every_context: bool = False
     step_size: float = 1e-3  # of Adam; it falls to 0 along a cosine
     steps: int = 2000  # T
     batch_size: int = 128  # B, new prompts in every step
@@ -35,11 +38,19 @@ class GptLearner:
     relevant: int = 6  # M1
     blocks: int = 4  # U of condition 6.3.2
 
+    def __post_init__(self) -> None:
+        if self.every_context and self.tokens != "in turn":
+            raise ValueError(
+                f"every_context: tokens are {self.tokens!r}, expected 'in turn': the column of a "
+                "context holds its own output"
+            )
+
     @property
     def family(self) -> str:
         """The learners among which a step size is chosen."""
         norm = "" if self.norm else ", no norm"
-        return f"tokens {self.tokens}, width {self.dim}{norm}"
+        loss = ", loss at every context" if self.every_context else ""
+        return f"tokens {self.tokens}, width {self.dim}{norm}{loss}"
 
     @property
     def name(self) -> str:
@@ -67,19 +78,26 @@ class GptLearner:
 
 
 def train(learner: GptLearner, given: World, seed: int) -> GPT:
-    """Minimize the hinge loss of the query's output over new prompts in every step."""
+    """Minimize the hinge loss over new prompts in every step.
+
+    The loss is that of the query, or the mean over contexts and query; see `GptLearner`.
+    """
     generator = Generator().manual_seed(derive(seed, 62))
     model = learner.model(generator)
     source = given.training(learner.alpha, learner.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=learner.step_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, learner.steps)
-    for _ in range(learner.steps):
+    for step in range(learner.steps):
         prompts = source.sample(learner.batch_size, generator)
-        loss = _hinge(_value(model, learner, prompts), prompts).mean()
+        if learner.every_context:
+            loss = _hinge(model(learner.inputs(prompts))[:, ::2, 0], prompts.y).mean()
+        else:
+            loss = _hinge(_value(model, learner, prompts), prompts.answer).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
+        tell_step(step + 1, learner.steps)
     return model
 
 
@@ -92,7 +110,7 @@ def outcome(
     for prompts, _ in prompts_of(source, 1, count, seed):
         value = _value(model, learner, prompts)
         wrong += float((~(value * prompts.answer > 0)).sum())
-        hinge += float(_hinge(value, prompts).sum())
+        hinge += float(_hinge(value, prompts.answer).sum())
     return Outcome(hinge / count, wrong / count)
 
 
@@ -100,5 +118,5 @@ def _value(model: GPT, learner: GptLearner, prompts: Prompts) -> Tensor:
     return model(learner.inputs(prompts))[:, -1, 0]
 
 
-def _hinge(value: Tensor, prompts: Prompts) -> Tensor:
-    return (1 - value * prompts.answer).clamp(min=0)
+def _hinge(value: Tensor, answer: Tensor) -> Tensor:
+    return (1 - value * answer).clamp(min=0)

@@ -24,11 +24,11 @@ def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
     r""":math:`\|A - B\|_\infty`, of matrices with the same or with different edges.
 
     Raises:
-        ValueError: Other numbers of receivers or senders.
+        ValueError: Other numbers of targets or sources.
     """
     shapes = [(nb.num_dst, nb.num_src) for nb in (first, second)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"second: {shapes[1]} receivers and senders, expected {shapes[0]}")
+        raise ValueError(f"second: {shapes[1]} targets and sources, expected {shapes[0]}")
     code, value = (torch.cat(parts) for parts in zip(*map(_codes, (first, second)), strict=True))
     value[first.num_edges :] *= -1
     return _largest_row(*_summed(code, value, first))
@@ -64,13 +64,13 @@ def deviation(
 
 
 def influence(neighborhood: Neighborhood) -> Tensor:
-    r"""What each sender sends, float64 [num_src]: column sums :math:`\sum_i A_{ij}`."""
+    r"""What each source sends, float64 [num_src]: column sums :math:`\sum_i A_{ij}`."""
     weight = _weights(neighborhood)
     return weight.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, weight)
 
 
 class InfluenceChange(NamedTuple):
-    """Influence of each sender, float64 [num_src] each."""
+    """Influence of each source, float64 [num_src] each."""
 
     before: Tensor  # column sums of A
     after: Tensor  # column sums of A*
@@ -81,10 +81,10 @@ def influence_change(original: Neighborhood, effective: Neighborhood) -> Influen
     """Which nodes gain and which lose influence when A* takes the place of A.
 
     Raises:
-        ValueError: Other numbers of senders.
+        ValueError: Other numbers of sources.
     """
     if original.num_src != effective.num_src:
-        raise ValueError(f"effective: {effective.num_src} senders, expected {original.num_src}")
+        raise ValueError(f"effective: {effective.num_src} sources, expected {original.num_src}")
     before, after = influence(original), influence(effective)
     same = (before == 0) & (after == 0)
     return InfluenceChange(before, after, torch.where(same, 1.0, after / before))
@@ -97,7 +97,7 @@ def _weights(neighborhood: Neighborhood) -> Tensor:
 
 
 def _codes(neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
-    code = neighborhood.receivers() * neighborhood.num_src + neighborhood.indices
+    code = neighborhood.targets() * neighborhood.num_src + neighborhood.indices
     return code, _weights(neighborhood).clone()
 
 

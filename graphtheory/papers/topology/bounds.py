@@ -9,7 +9,7 @@ from graphtheory.graph import Neighborhood
 
 
 def group_degrees(neighborhood: Neighborhood, group: Tensor) -> Tensor:
-    """d_l: mean number of senders in the rows of each group, float64 [L].
+    """d_l: mean number of sources in the rows of each group, float64 [L].
 
     `group` holds that of each node, int64 [N], from 0, none of them empty.
     """

@@ -58,7 +58,7 @@ class SamplingDiagnosis:
     """Effective adjacency of one sampler on one graph, A the GCN's matrix with self-loops."""
 
     dataset: str = "karate"  # name of a graph
-    # name of a sampler, one of `SAMPLERS`; LADIES draws for all receivers
+    # name of a sampler, one of `SAMPLERS`; LADIES draws for all targets
     sampling: str = "degree-groups"
     root: Path | None = None  # folder with the raw files; not needed for embedded sets
     share: float = 0.5  # part of the nodes that is drawn
@@ -68,7 +68,7 @@ class SamplingDiagnosis:
     draws: int = 20
     tolerance: float = 0.1  # tau of (5.10) and (D.17), whose constants are taken as 1
     seed: int = 0  # of the draws, and of the synthetic graph
-    neighbors: int = 10  # senders a row that graphsage draws
+    neighbors: int = 10  # sources a row that graphsage draws
 
     @cached_property
     def name(self) -> str:
@@ -174,14 +174,14 @@ class SamplingDiagnosis:
 
 def _error_of_norm(star: Neighborhood, error: Tensor) -> float:
     """Standard error of the largest row sum, at most: the sum of those of its entries."""
-    rows, weight = star.receivers(), edge_weight(star).double().abs()
+    rows, weight = star.targets(), edge_weight(star).double().abs()
     size = error.new_zeros(star.num_dst).index_add(0, rows, weight)
     total = error.new_zeros(star.num_dst).index_add(0, rows, error)
     return float(total[size.argmax()])
 
 
 def _error_of_ratio(star: Neighborhood, error: Tensor | None, before: Tensor) -> Tensor:
-    """Standard error of each sender's ratio, at most; infinite of one that no draw brought."""
+    """Standard error of each source's ratio, at most; infinite of one that no draw brought."""
     if error is None:
         return torch.zeros_like(before)
     total = torch.zeros_like(before).index_add(0, star.indices, error)

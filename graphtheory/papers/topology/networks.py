@@ -75,9 +75,9 @@ class SampledGCNs:
         needed, neighborhoods = [nodes], list[Neighborhood]()
         for _ in range(NUM_LAYERS):
             rows = _scaled(adjacency.rows(needed[0]), factor)
-            senders, local = rows.indices.unique(return_inverse=True)
-            needed.insert(0, senders)
-            own = Neighborhood(rows.indptr, local, len(senders), weight=rows.weight, validate=False)
+            sources, local = rows.indices.unique(return_inverse=True)
+            needed.insert(0, sources)
+            own = Neighborhood(rows.indptr, local, len(sources), weight=rows.weight, validate=False)
             neighborhoods.insert(0, own)
         layers = (
             partial(self._hidden, self._sizes(needed[1]), self._w, self._b_1),

@@ -50,7 +50,7 @@ def score_dots(
 def influence_over_degree(rows: Rows, *, title: str = "") -> Figure:
     """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
 
-    Rows hold degree (senders of the node), median, q20, q80 (column sum of A* over that of A,
+    Rows hold degree (sources of the node), median, q20, q80 (column sum of A* over that of A,
     dimensionless), and optionally series (name of a line).
 
     Source: the columns of A* in eq. (5.6) of Li (2024).

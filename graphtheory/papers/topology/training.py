@@ -188,7 +188,7 @@ class _Run:
         if self.algorithm.one_draw:
             return [self.sampler(self.adjacency, generator=self.generator)] * NUM_LAYERS
         return per_layer(
-            self.sampler, self.adjacency, NUM_LAYERS, generator=self.generator, receivers=batch
+            self.sampler, self.adjacency, NUM_LAYERS, generator=self.generator, targets=batch
         )
 
     def _weights(self, scale: float) -> dict[str, Tensor]:

@@ -27,9 +27,9 @@ SETS = [
 
 
 def pairs_of(batch):
-    """Global (sender, receiver) of each pair, in order."""
+    """Global (source, target) of each pair, in order."""
     ids, rows = batch.n_id, batch.neighborhood
-    return list(zip(ids[rows.indices].tolist(), ids[rows.receivers()].tolist(), strict=True))
+    return list(zip(ids[rows.indices].tolist(), ids[rows.targets()].tolist(), strict=True))
 
 
 def all_hops(data):
@@ -44,11 +44,11 @@ def test_every_distance_is_that_of_the_whole_graph(data, sets):
     hops, found = all_hops(data), 0
     for batch in AttentionSetLoader(data, sets, batch_size=7, shuffle=True, seed=5):
         pairs = pairs_of(batch)
-        expected = [hops[sender].get(receiver, UNREACHABLE) for sender, receiver in pairs]
+        expected = [hops[source].get(target, UNREACHABLE) for source, target in pairs]
         assert batch.neighborhood.distance.tolist() == expected
         assert batch.neighborhood.num_dst == batch.batch_size
         assert batch.n_id[: batch.batch_size].tolist() == batch.input_id.tolist()
-        needed = sorted({sender for sender, _ in pairs} - set(batch.input_id.tolist()))
+        needed = sorted({source for source, _ in pairs} - set(batch.input_id.tolist()))
         assert batch.n_id[batch.batch_size :].tolist() == needed
         assert torch.equal(batch.x, data.x[batch.n_id])
         found += len(pairs)
@@ -69,17 +69,17 @@ def test_sample_has_the_rows_that_the_pattern_says(data):
         seeds = batch.n_id[: batch.batch_size]
         size = mask[seeds].sum(1).sub(1).clamp(max=3) + 1
         assert torch.equal(batch.neighborhood.degree(), size)
-        assert all(mask[receiver, sender] for sender, receiver in pairs_of(batch))
+        assert all(mask[target, source] for source, target in pairs_of(batch))
 
 
 def test_anchors_are_shared_within_a_batch_only(data):
     drawn = []
     for batch in AttentionSetLoader(data, SharedAnchors(7, with_self=False), batch_size=10):
         heard = {}
-        for sender, receiver in pairs_of(batch):
-            heard.setdefault(receiver, []).append(sender)
+        for source, target in pairs_of(batch):
+            heard.setdefault(target, []).append(source)
         assert len(heard) == 10 and len({tuple(row) for row in heard.values()}) == 1
-        drawn.append(tuple(heard[receiver]))
+        drawn.append(tuple(heard[target]))
     assert all(len(set(anchors)) == 7 for anchors in drawn) and len(set(drawn)) == 4
 
 

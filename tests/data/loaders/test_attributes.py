@@ -43,7 +43,7 @@ def test_as_many_edges_as_nodes(load):
 @pytest.mark.parametrize("radius", [2, None])
 def test_distances_of_the_transform_come_out_right(data, load, radius):
     data = AddShortestPathDistance(radius)(data)
-    table = shortest_path_distance(neighborhood_from(data))  # [receiver, sender]
+    table = shortest_path_distance(neighborhood_from(data))  # [target, source]
     for batch in load(data, batch_size=9, shuffle=True):
         here = table[batch.n_id][:, batch.n_id]
         pairs = pair_neighborhood(batch)

@@ -46,7 +46,7 @@ def through(layers, x):
 
 
 def renumbered(n_id, layer):
-    """What a reader finds by going through the edges one at a time: global (sender, receiver)."""
+    """What a reader finds by going through the edges one at a time: global (source, target)."""
     pairs = []
     for row in range(layer.num_dst):
         for edge in range(int(layer.indptr[row]), int(layer.indptr[row + 1])):
@@ -55,7 +55,7 @@ def renumbered(n_id, layer):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_numbering_puts_receivers_first_and_names_exactly_the_nodes_needed(data, sampler):
+def test_numbering_puts_targets_first_and_names_exactly_the_nodes_needed(data, sampler):
     edges = set(zip(*data.edge_index.tolist(), strict=True))
     loader = NodeSetLoader(data, sampler, 3, batch_size=7, shuffle=True, seed=2)
     seen = []
@@ -67,7 +67,7 @@ def test_numbering_puts_receivers_first_and_names_exactly_the_nodes_needed(data,
             assert layer.num_dst == len(needed)
             pairs = renumbered(batch.n_id, layer)
             assert set(pairs) <= edges
-            needed += sorted({sender for sender, _ in pairs} - set(needed))
+            needed += sorted({source for source, _ in pairs} - set(needed))
             assert batch.n_id[: layer.num_src].tolist() == needed
         assert batch.n_id.tolist() == needed and batch.num_nodes == len(needed)
         assert torch.equal(batch.x, data.x[needed]) and torch.equal(batch.y, data.y[needed])

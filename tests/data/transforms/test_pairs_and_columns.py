@@ -46,9 +46,9 @@ def random_data(num_nodes, num_edges, seed, *, undirected=True):
 
 
 def dense(pairs):
-    """Distances [receiver, sender], 200 where there is no pair."""
+    """Distances [target, source], 200 where there is no pair."""
     table = torch.full((pairs.num_dst, pairs.num_src), 200, dtype=torch.uint8)
-    table[pairs.receivers(), pairs.indices] = pairs.distance
+    table[pairs.targets(), pairs.indices] = pairs.distance
     return table
 
 
@@ -107,8 +107,8 @@ def test_batches_of_graphs_are_right(workers, radius, two_threads):
         tables = [dense(pair_neighborhood(transform(g))) for g in graphs[start : start + 3]]
         expected = block_diagonal(tables)
         assert torch.equal(dense(pair_neighborhood(batch)), expected)
-        senders, receivers = batch.spd_index  # as they are, for a layer that takes pairs
-        assert torch.equal(expected[receivers, senders], batch.spd_distance)
+        sources, targets = batch.spd_index  # as they are, for a layer that takes pairs
+        assert torch.equal(expected[targets, sources], batch.spd_distance)
         assert len(batch.spd_distance) == int((expected != 200).sum())
     again = Batch.from_data_list([transform(g) for g in graphs]).to_data_list()
     assert torch.equal(

@@ -27,8 +27,8 @@ def test_distances_follow_the_edges_of_cliques(rings) -> None:
     everyone = cliques(torch.tensor([7, 3, 10]))
     whole = shortest_path_distance(neighborhood_from(batch), cutoff=4)
     assert batch.distance.dtype == torch.uint8
-    assert torch.equal(batch.distance, whole[everyone.receivers(), everyone.indices])
-    assert not torch.equal(batch.distance, whole[everyone.indices, everyone.receivers()])
+    assert torch.equal(batch.distance, whole[everyone.targets(), everyone.indices])
+    assert not torch.equal(batch.distance, whole[everyone.indices, everyone.targets()])
 
 
 def test_the_given_set_stays_and_what_is_not_replaced_is_shared(rings) -> None:

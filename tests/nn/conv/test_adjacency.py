@@ -14,7 +14,7 @@ def edge_index(make_graph):
 
 
 def rows(adj):
-    """Receivers and senders with the given order of the edges put back."""
+    """Targets and sources with the given order of the edges put back."""
     return adj.to_given(adj.neighborhood.edge_index().T).T
 
 
@@ -115,8 +115,8 @@ def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
         assert not torch.equal(rows(first), edge_index)
 
 
-def test_edges_as_senders_know_their_transpose(edge_index) -> None:
-    edges = read(edge_index, 6, 6).edges_as_senders()
+def test_edges_as_sources_know_their_transpose(edge_index) -> None:
+    edges = read(edge_index, 6, 6).edges_as_sources()
     known = edges.transpose()
     plain = Neighborhood(edges.indptr, edges.indices, edges.num_src).transpose()
     for name in ("indptr", "indices", "perm"):
@@ -131,7 +131,7 @@ def test_edges_as_senders_know_their_transpose(edge_index) -> None:
         (torch.rand(2, 3), TypeError, "edge_index: dtype torch.float32, expected int64 or int32"),
         (torch.zeros(3, 2).long(), ValueError, "edge_index: shape .3, 2., .* transpose it"),
         (torch.tensor([[0], [6]]), IndexError, r"edge_index\[1\]: entry 0 is 6, .* in 0..5"),
-        (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 senders, expected 6 as x has"),
+        (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 sources, expected 6 as x has"),
     ],
 )
 @pytest.mark.parametrize("add_self_loops", [True, False])

@@ -58,7 +58,7 @@ def test_equals_pyg_on_two_node_sets(
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("in_channels", [5, (5, 3)])
-def test_receivers_without_features_equal_pyg(
+def test_targets_without_features_equal_pyg(
     make_graph, assert_same, in_channels, add_self_loops
 ) -> None:
     graph = make_graph(0, 7, 4, 20)
@@ -131,7 +131,7 @@ def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> Non
             torch.testing.assert_close(out, wanted, msg=lambda m, form=form: f"{form}: {m}")
 
 
-def test_forms_know_the_number_of_receivers(make_graph, sparse_forms) -> None:
+def test_forms_know_the_number_of_targets(make_graph, sparse_forms) -> None:
     edge_index = make_graph(5, 6, 4, 20).simple()
     conv, x = GATConv((5, 3), 4), (torch.randn(6, 5), None)
     wanted = conv(x, edge_index, size=(6, 4))
@@ -212,7 +212,7 @@ def test_a_weight_stored_in_a_sparse_tensor_is_no_row_of_features(make_graph) ->
         GATConv(4, 3, edge_dim=2)(x, adj)
 
 
-def test_means_of_self_loops_on_more_receivers_than_senders(make_graph) -> None:
+def test_means_of_self_loops_on_more_targets_than_sources(make_graph) -> None:
     """PyG's layer fails there."""
     graph = make_graph(8, 3, 6, 25)
     conv = GATConv((5, 5), 4, edge_dim=2).double()

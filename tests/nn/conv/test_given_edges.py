@@ -20,7 +20,7 @@ def test_messages_keep_the_given_order(flow, make_graph) -> None:
     )
     factor = graph.features(20, 2, 3)
     torch.testing.assert_close(gather(x, adj), x[src])
-    sums = ops.aggregate(None, messages, adj.edges_as_senders(given_order=True))
+    sums = ops.aggregate(None, messages, adj.edges_as_sources(given_order=True))
     torch.testing.assert_close(sums, scatter(messages, dst, 0, 7))
     (gather(x, adj) * factor).sum().backward()
     torch.testing.assert_close(x.grad, scatter(factor, src, 0, 7))

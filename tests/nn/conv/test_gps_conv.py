@@ -126,7 +126,7 @@ def test_distance_and_given_bias_are_added_to_the_logits() -> None:
     ).view(-1, 3, 2, 4).unbind(1)  # fmt: skip
     rows = []
     for i in range(len(x)):
-        mine = nb.receivers() == i
+        mine = nb.targets() == i
         logits = torch.einsum("hd,shd->sh", query[i], key[nb.indices[mine]]) / 2 + both[mine]
         rows.append(torch.einsum("sh,shd->hd", logits.softmax(0), value[nb.indices[mine]]))
     h = x + plain.attn.out_proj(torch.stack(rows).flatten(1))
@@ -155,9 +155,7 @@ def test_weights_of_attention() -> None:
     _, ours = pair("gcn")
     x, edges, batch, _ = draw()
     found = ours.attention_map(x, edges, batch)
-    sums = (
-        torch.zeros(len(x), 2).double().index_add(0, found.neighborhood.receivers(), found.weights)
-    )
+    sums = torch.zeros(len(x), 2).double().index_add(0, found.neighborhood.targets(), found.weights)
     torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
@@ -214,7 +212,7 @@ def test_wrong_input_is_refused_in_words() -> None:
         biased(x, edges, batch, distance=torch.zeros(2, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"attn_bias: shape \(35,\), expected \[35, 1\]"):
         layer(x, edges, batch, attn_bias=torch.zeros(35))
-    with pytest.raises(ValueError, match="neighbors: 2 receivers and 2 senders, expected 9"):
+    with pytest.raises(ValueError, match="neighbors: 2 targets and 2 sources, expected 9"):
         layer(x, edges, batch, neighbors=cliques([2]))
 
 

@@ -393,7 +393,7 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
 
 
 class Sorted(Two):
-    """A model that sorts its edges by receiver."""
+    """A model that sorts its edges by target."""
 
     def forward(self, x, edge_index):
         return super().forward(x, Neighborhood.from_edge_index(edge_index, num_nodes=6))
@@ -643,5 +643,5 @@ def test_other_flow_needs_an_edge_list(name, edge_index) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_graphs_of_another_size_are_named(name, edge_index) -> None:
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
-    with pytest.raises(ValueError, match="edge_index: has 6 senders, expected 7 as x has rows"):
+    with pytest.raises(ValueError, match="edge_index: has 6 sources, expected 7 as x has rows"):
         getattr(drop_in, name)(5, 4)(torch.randn(7, 5), nb)

@@ -20,7 +20,7 @@ def test_pairs_and_shares(make_graph) -> None:
                 wanted.append((r, i, sorted(src[members].tolist())))
                 shares[members] = 1 / int(members.sum())
     of_target = torch.empty(len(wanted), dtype=torch.long)
-    of_target[found.targets.indices] = found.targets.receivers()
+    of_target[found.targets.indices] = found.targets.targets()
     relation = torch.arange(5).repeat_interleave(torch.tensor(found.counts))
     rows = found.sources.indices.split(found.sources.degree().tolist())
     got = [

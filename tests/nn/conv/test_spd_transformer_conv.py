@@ -26,10 +26,10 @@ def definition(conv, x_src, x_dst, edge_index, distance, edge_attr=None):
     rows = []
     for n in range(x_dst.size(0)):
         edges = (edge_index[1] == n).nonzero().flatten()
-        senders = edge_index[0, edges]
+        sources = edge_index[0, edges]
         per_head = []
         for h in range(heads):
-            keys, values = key[senders, h], value[senders, h]
+            keys, values = key[sources, h], value[sources, h]
             if edge_attr is not None:
                 of_edges = conv.lin_edge(edge_attr[edges]).view(-1, heads, dim)[:, h]
                 keys, values = keys + of_edges, values + of_edges
@@ -123,8 +123,8 @@ def test_with_edge_features_it_is_the_transformer_of_pyg(make_graph) -> None:
     wanted, (_, weights) = theirs(x, graph.edge_index, edge_attr, return_attention_weights=True)
     torch.testing.assert_close((out, alpha), (wanted, weights))
     seen = conv.attention_map(x, graph.edge_index, edge_attr=edge_attr)
-    receivers = graph.edge_index[1].argsort(stable=True)
-    torch.testing.assert_close(seen.weights, weights[receivers])
+    targets = graph.edge_index[1].argsort(stable=True)
+    torch.testing.assert_close(seen.weights, weights[targets])
 
 
 def test_a_bias_alone_cannot_tell_nodes_apart_and_vectors_in_the_values_can() -> None:

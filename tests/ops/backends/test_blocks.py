@@ -48,7 +48,7 @@ def test_equal_sets_are_one_call_without_a_mask_or_a_copy(
     assert nb._groups is None
 
 
-def test_equal_sets_of_few_senders_go_to_loops_of_our_own(calls: Calls) -> None:
+def test_equal_sets_of_few_sources_go_to_loops_of_our_own(calls: Calls) -> None:
     dense(cliques([5] * 3))
     assert not calls
 
@@ -79,7 +79,7 @@ def test_stars_of_one_size_class_are_one_call(calls: Calls) -> None:
 def test_a_row_barred_by_its_bias_is_empty(nb: Neighborhood, row: int, trained: bool) -> None:
     inputs = draw_inputs(nb, 2, 4, "edges")
     barred = inputs.bias.detach().clone()
-    barred[nb.receivers() == row] = -torch.inf
+    barred[nb.targets() == row] = -torch.inf
     barred.requires_grad_(trained)
     nodes = [inputs.query, inputs.key, inputs.value]
     leaves = [*nodes, barred] if trained else nodes
@@ -106,7 +106,7 @@ def test_nan_stays_in_its_set(nb: Neighborhood) -> None:
     out = ops.attention(*leaves, nb, backend="blocks")
     clean = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="blocks")
     assert torch.equal(out[others], clean[others])
-    seen = nb.receivers()[nb.indices == bad]
+    seen = nb.targets()[nb.indices == bad]
     assert out[seen].isnan().all()
     grads = torch.autograd.grad(out, leaves, inputs.grad)
     true = torch.autograd.grad(clean, [inputs.query, inputs.key, inputs.value], inputs.grad)

@@ -41,7 +41,7 @@ def test_whom_the_networks_hear() -> None:
     for network, distances in ((core.GT, {1, 2}), (GCN, {1})):
         rows = graph.candidates(network)
         assert rows.distance is not None and set(rows.distance.tolist()) == distances
-        assert set(rows.receivers().tolist()) == set(graph.labeled.tolist())
+        assert set(rows.targets().tolist()) == set(graph.labeled.tolist())
 
 
 def test_no_more_links_than_there_are_nodes() -> None:

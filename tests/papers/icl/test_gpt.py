@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import pytest
 import torch
 
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.world import PromptTest, World, world
+from graphtheory.train.progress import epochs_told_to
 from tests.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)
@@ -37,6 +39,26 @@ def test_a_network_learns() -> None:
     model.reset_parameters(torch.Generator().manual_seed(0))
     start = icl_gpt.outcome(model, learner, source, 300, 1)
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
+
+
+def test_a_loss_at_every_context_learns_to_answer_shorter_prompts() -> None:
+    learner = replace(SMALL, tokens="in turn", steps=80, batch_size=64, length=8, step_size=1e-2)
+    given = own_world(learner)
+    short = given.test(PromptTest(0.8, 3))
+    error = [
+        icl_gpt.outcome(icl_gpt.train(each, given, 0), each, short, 500, 1).error
+        for each in (learner, replace(learner, every_context=True))
+    ]
+    assert error[1] < error[0] - 0.05
+    with pytest.raises(ValueError, match=r"every_context: tokens are 'columns', expected 'in turn"):
+        replace(SMALL, every_context=True)
+
+
+def test_steps_are_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    with epochs_told_to(lambda *at: told.append(at)):
+        icl_gpt.train(SMALL, own_world(SMALL), 0)
+    assert told == [(1, 2, "step"), (2, 2, "step")]
 
 
 def test_outputs_that_are_no_numbers_are_errors() -> None:

@@ -49,7 +49,7 @@ def test_attention_is_among_the_tokens_of_a_set() -> None:
     )
     weights, inside, ids = ShallowViT(net(1)).attention(x, rows)
     assert ids.tolist() == [7, 6, 5, 4, 3, 2, 1, 0] and inside.num_edges == 32
-    sums = torch.zeros(8).index_add(0, inside.receivers(), weights[:, 0].detach())
+    sums = torch.zeros(8).index_add(0, inside.targets(), weights[:, 0].detach())
     torch.testing.assert_close(sums, torch.ones(8))
 
 

@@ -14,9 +14,9 @@ from graphtheory.patterns import DegreeGroups, GraphSAGE, KHop, UniformNodes
 
 def matrix(rows: list[list[float]]) -> Neighborhood:
     dense = torch.tensor(rows, dtype=torch.float64)
-    receivers, senders = dense.nonzero().t()
-    weight = dense[receivers, senders]
-    return Neighborhood.from_edge_index(torch.stack([senders, receivers]), len(rows), weight=weight)
+    targets, sources = dense.nonzero().t()
+    weight = dense[targets, sources]
+    return Neighborhood.from_edge_index(torch.stack([sources, targets]), len(rows), weight=weight)
 
 
 A = matrix([[1, -2, 0], [0, 0, 4], [0.5, 0, 0]])
@@ -86,9 +86,9 @@ def test_deviation_shrinks_with_the_sample(symmetric: bool, generator: torch.Gen
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"second: \(2, 3\) receivers and senders"):
+    with pytest.raises(ValueError, match=r"second: \(2, 3\) targets and sources"):
         infinity_distance(A, bipartite([2], [3]))
-    with pytest.raises(ValueError, match="effective: 2 senders, expected 3"):
+    with pytest.raises(ValueError, match="effective: 2 sources, expected 3"):
         influence_change(A, bipartite([2], [2]))
     with pytest.raises(ValueError, match="draws: got 1, expected at least 2"):
         deviation(UniformNodes(), A, A, draws=1)

@@ -21,7 +21,7 @@ def adjacency(generator: Generator) -> Neighborhood:
 
 def dense_of(nb: Neighborhood) -> torch.Tensor:
     dense = torch.zeros(nb.num_dst, nb.num_src)
-    dense[nb.receivers(), nb.indices] = nb.weight
+    dense[nb.targets(), nb.indices] = nb.weight
     return dense
 
 

@@ -1,7 +1,7 @@
 """The largest weighted value of each row and feature, and its gradient: loops over whole rows.
 
-Backward, a loop over receivers counts the edges that have the largest value, and divides the
-gradient among them; a loop over senders adds up what each of these edges brings. Which edges they
+Backward, a loop over targets counts the edges that have the largest value, and divides the
+gradient among them; a loop over sources adds up what each of these edges brings. Which edges they
 are is asked again by the same product, so nothing by edge is kept.
 """
 
@@ -95,7 +95,7 @@ def divide(turns, chunks, indptr, indices, weights, value, out, grad, share, to_
 
 
 @part
-def _sender_rows(first, last, indptr, receivers, perm, weights, value, out, share, to_value):
+def _source_rows(first, last, indptr, targets, perm, weights, value, out, share, to_value):
     heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
     asked = first_to_ask_for(indptr[first], value)
     for j in range(first, last):
@@ -103,21 +103,21 @@ def _sender_rows(first, last, indptr, receivers, perm, weights, value, out, shar
         clear(to_value, j * width, width)
         for t in range(low, high):
             while asked < min(t + AHEAD, high):
-                warm(receivers, asked, asked + AHEAD, out, width)
-                warm(receivers, asked, asked + AHEAD, share, width)
+                warm(targets, asked, asked + AHEAD, out, width)
+                warm(targets, asked, asked + AHEAD, share, width)
                 asked += AHEAD
             e = edge_of(perm, t)
             for h in range(heads):
-                own, i = (j * heads + h) * dim, (receivers[t] * heads + h) * dim
+                own, i = (j * heads + h) * dim, (targets[t] * heads + h) * dim
                 add_hits(to_value, own, weights[e, h], value, own, out, i, share, i, dim)
 
 
-def gather(turns, chunks, indptr, receivers, perm, weights, value, out, share, to_value):
-    """Write the gradient of the values: of each sender's edges that have the largest value."""
+def gather(turns, chunks, indptr, targets, perm, weights, value, out, share, to_value):
+    """Write the gradient of the values: of each source's edges that have the largest value."""
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        _sender_rows(first, last, indptr, receivers, perm, weights, value, out, share, to_value)
+        _source_rows(first, last, indptr, targets, perm, weights, value, out, share, to_value)
         chunk = next_chunk(turns)
 
 
@@ -131,7 +131,7 @@ def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tenso
 
 
 def aggregate_max_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of weights ([0] if not asked for) and value; equal edges of a row share it."""
@@ -144,6 +144,6 @@ def aggregate_max_backward(
     calls.run(divide, work, chunks, indptr, indices, *shared)
     chunks = calls.chunks_of(t_indptr, weights)
     gathered = weights, value, out, share, to_value
-    calls.run(gather, work, chunks, t_indptr, receivers, perm, *gathered)
+    calls.run(gather, work, chunks, t_indptr, targets, perm, *gathered)
     to_weights = to_weights if of_weights else to_weights.flatten()
     return to_weights.to(dtypes[0]), to_value.to(dtypes[1])

@@ -1,4 +1,4 @@
-"""Kernels of attention: forward, merging of chunks, and the backward pass over receivers.
+"""Kernels of attention: forward, merging of chunks, and the backward pass over targets.
 
 Forward, every slot of a tile is a softmax of its own over the edges it meets (running maximum, sum
 and weighted sum of values); the slots of a row are merged when the row ends, and the chunks of a
@@ -143,7 +143,7 @@ def merge(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def receivers(
+def targets(
     rows, starts, indptr, count, grad_query,
     grad, out, norm, weights, grad_logits,
     indices, query, key, value, bias, bucket, table, seed,

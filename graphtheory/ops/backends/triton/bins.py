@@ -27,7 +27,7 @@ EQUAL = 64
 # Numbers of a tile, 32 for each thread of 4 warps: as float32 the gathered key, the gathered value
 # and the running sum take 96 registers of a thread, and two loads of 16 kB are under way a program.
 _NUMBERS = 4096
-# All heads share a program as long as a node has no more numbers than this: a sender's row is read
+# All heads share a program as long as a node has no more numbers than this: a source's row is read
 # in one piece of at least 256 bytes, its index once, and [E, H] is written in whole sectors.
 _FEATURES = 256
 _MOST_EDGES = 64

@@ -19,12 +19,12 @@ from graphtheory.ops.backends.triton.parts import (
 
 @triton.jit(do_not_specialize=SIZES)
 def dot(
-    receivers, indices, edges, query, key, out,
+    targets, indices, edges, query, key, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write <query[i, h], key[j, h]> of B edges."""
-    edge, live, i, j = ends(receivers, indices, edges, B)
+    edge, live, i, j = ends(targets, indices, edges, B)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
     k = gather(key, j, live, column, exists, HEADS * DIM, ACC)

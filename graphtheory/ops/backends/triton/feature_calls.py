@@ -24,8 +24,8 @@ from graphtheory.ops.backends.triton.launch import (
     over_logits,
     over_rows,
     plain,
-    receivers,
     sum_type,
+    targets,
 )
 from graphtheory.ops.dropout import dropout_factor
 
@@ -94,7 +94,7 @@ def attention(
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums."""
-    rows, parts = receivers(indptr, indices.size(0)), _parts(features, row, num_rows)
+    rows, parts = targets(indptr, indices.size(0)), _parts(features, row, num_rows)
     logits = _dot(rows, indices, query, key)
     if edge_query is not None:
         _add_dots(rows, parts, edge_query, logits)
@@ -114,7 +114,7 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, senders_rows: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, grad_sums: Tensor, query: Tensor, key: Tensor, value: Tensor,
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
@@ -125,7 +125,7 @@ def attention_backward(
 
     What is absent, or not asked for by `of_features`, gets [0].
     """
-    rows, parts = receivers(indptr, indices.size(0)), _parts(features, row, num_rows)
+    rows, parts = targets(indptr, indices.size(0)), _parts(features, row, num_rows)
     shape, acc = (query.size(1), query.size(2)), weights.dtype
     up = _dot(rows, indices, grad, value)
     _add_dots(rows, parts, grad_sums, up)
@@ -138,7 +138,7 @@ def attention_backward(
     )
     args = [*plain(indices, None, logits, key), None, None, scale]
     over_rows(sum_kernels.weighted, indptr, shape, [of_query, None], args, ACC=acc)
-    args = [*plain(senders_rows, perm, logits, query, dropped, grad), scale]
+    args = [*plain(sources_rows, perm, logits, query, dropped, grad), scale]
     over_rows(sum_kernels.weighted, t_indptr, shape, [of_key, of_value], args, ACC=acc)
     of_asked = of_edges = weights.new_empty(0)
     if edge_query is not None:

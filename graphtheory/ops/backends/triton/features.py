@@ -39,12 +39,12 @@ def _of_edges(given, row, edge, live, C: tl.constexpr, DIM: tl.constexpr, ACC: t
 
 @triton.jit(do_not_specialize=SIZES)
 def dots(
-    receivers, edges, query, given, row, out,
+    targets, edges, query, given, row, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Add <query[i, h], features of e> to out[e, h] of B edges."""
-    edge, live, i, _ = ends(receivers, receivers, edges, B)
+    edge, live, i, _ = ends(targets, targets, edges, B)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
     f = _of_edges(given, row, edge, live, C, DIM, ACC)
@@ -75,7 +75,7 @@ def sums(
 
 @triton.jit(do_not_specialize=SIZES)
 def slopes(
-    receivers, edges, logits, query, weights, grad, out, scale: tl.float64,
+    targets, edges, logits, query, weights, grad, out, scale: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
@@ -86,7 +86,7 @@ def slopes(
     edge = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     live, at = edge < edges, tl.arange(0, C)
     mask = live[:, None] & (at < DIM)[None, :]
-    i = tl.load(receivers + edge, mask=live, other=0).to(tl.int64)
+    i = tl.load(targets + edge, mask=live, other=0).to(tl.int64)
     total = tl.zeros((B, C), ACC)
     for h in range(HEADS):
         place = (i[:, None] * HEADS + h) * DIM + at[None, :]

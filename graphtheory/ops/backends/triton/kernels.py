@@ -5,9 +5,9 @@ edges, 16 to 64 a step for all heads: keys are gathered, dotted and soft-maxed, 
 added up in float32. Saved are the output and, of each row, the largest logit and the log of the sum
 of exponentials less it, [num_dst, 2, H].
 
-Backward, a first pass over receivers computes the weights again, the gradient of the query, and for
+Backward, a first pass over targets computes the weights again, the gradient of the query, and for
 every edge the gradient of its logit and its kept weight, two arrays [E, H]. A second pass over
-senders, by the cached transposed structure, gathers query and gradient with those two and adds up
+sources, by the cached transposed structure, gathers query and gradient with those two and adds up
 the gradients of key and value. A bias table's gradient is added up by fixed shares of the edges.
 
 With H heads of D numbers of b bytes, F = H D b: forward reads 2 F bytes an edge, backward 4 F, and
@@ -40,8 +40,8 @@ from graphtheory.ops.backends.triton.launch import (
     over_long,
     over_rows,
     plain,
-    receivers,
     sum_type,
+    targets,
 )
 from graphtheory.ops.backends.triton.score import score as additive_score
 from graphtheory.ops.backends.triton.score import score_backward as additive_score_backward
@@ -88,7 +88,7 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, senders_rows: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, norm: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
@@ -109,8 +109,8 @@ def attention_backward(
         *plain(grad, out, norm), weights, grad_logits,
         *plain(indices, query, key, value, bias, bucket, table), *numbers,
     ]  # fmt: skip
-    over_rows(attention_kernels.receivers, indptr, shape, [grad_query], args, **constants)
-    args = [*plain(senders_rows, perm, grad_logits, query, weights, grad), scale]
+    over_rows(attention_kernels.targets, indptr, shape, [grad_query], args, **constants)
+    args = [*plain(sources_rows, perm, grad_logits, query, weights, grad), scale]
     over_rows(sum_kernels.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
     grad_table = by_bucket(bucket, grad_logits, num_buckets)
     if bias is None:
@@ -123,7 +123,7 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
     edges, heads = indices.size(0), query.size(1)
     out = query.new_empty(edges, heads)
     indices, query, key = (t.detach().contiguous() for t in (indices, query, key))
-    args = [receivers(indptr, edges), indices, edges, query, key, out]
+    args = [targets(indptr, edges), indices, edges, query, key, out]
     shape = (heads, query.size(2))
     over_edges(edge_kernels.dot, edges, shape, query, args, ACC=sum_type(query, key))
     return out

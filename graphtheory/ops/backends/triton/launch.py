@@ -147,8 +147,8 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
         )  # fmt: skip
 
 
-def receivers(indptr: Tensor, edges: int) -> Tensor:
-    """Receiver of each edge, without waiting for the device."""
+def targets(indptr: Tensor, edges: int) -> Tensor:
+    """Target of each edge, without waiting for the device."""
     ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
     return torch.repeat_interleave(ids, indptr.diff(), output_size=edges)
 

@@ -52,12 +52,12 @@ def entries(indices, perm, start, stop, offset, B: tl.constexpr):
 
 
 @triton.jit
-def ends(receivers, senders, edges, B: tl.constexpr):
-    """The edges of this program, [1, B]: edge, whether it is one, its receiver and its sender."""
+def ends(targets, sources, edges, B: tl.constexpr):
+    """The edges of this program, [1, B]: edge, whether it is one, its target and its source."""
     edge = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[None, :]
     live = edge < edges
-    i = tl.load(receivers + edge, mask=live, other=0).to(tl.int64)
-    j = tl.load(senders + edge, mask=live, other=0).to(tl.int64)
+    i = tl.load(targets + edge, mask=live, other=0).to(tl.int64)
+    j = tl.load(sources + edge, mask=live, other=0).to(tl.int64)
     return edge, live, i, j
 
 

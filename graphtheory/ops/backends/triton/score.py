@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton.launch import over_edges, over_rows, receivers, sum_type
+from graphtheory.ops.backends.triton.launch import over_edges, over_rows, sum_type, targets
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     ends,
@@ -30,12 +30,12 @@ from graphtheory.ops.backends.triton.parts import (
 
 @triton.jit(do_not_specialize=SIZES)
 def scores(
-    senders, receivers, edges, source, target, att, out, slope: tl.float64,
+    sources, targets, edges, source, target, att, out, slope: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write <att[h], leaky(source[j, h] + target[i, h])> of B edges."""
-    edge, live, i, j = ends(receivers, senders, edges, B)
+    edge, live, i, j = ends(targets, sources, edges, B)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     z = gather(source, j, live, column, exists, HEADS * DIM, ACC)
     z += gather(target, i, live, column, exists, HEADS * DIM, ACC)
@@ -85,27 +85,27 @@ def score(
     edges, (heads, dim) = indices.size(0), att.shape
     out = source.new_empty(edges, heads)
     indices, *nodes = (t.detach().contiguous() for t in (indices, source, target, att))
-    args = [indices, receivers(indptr, edges), edges, *nodes, out, slope]
+    args = [indices, targets(indptr, edges), edges, *nodes, out, slope]
     over_edges(scores, edges, (heads, dim), source, args, ACC=sum_type(*nodes))
     return out
 
 
 def score_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, senders_rows: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features and matrix."""
     acc = sum_type(grad, source, target, att)
-    grad, source, target, att, indices, senders_rows, perm = (
-        t.detach().contiguous() for t in (grad, source, target, att, indices, senders_rows, perm)
+    grad, source, target, att, indices, sources_rows, perm = (
+        t.detach().contiguous() for t in (grad, source, target, att, indices, sources_rows, perm)
     )
     of_source, of_target = torch.empty_like(source), torch.empty_like(target)
     of_att = torch.empty_like(target, dtype=acc)  # [num_dst, H, C]: a row's share
     shape = (att.size(0), att.size(1))
     args = [indices, None, grad, target, source, att, slope]
     over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc)
-    args = [senders_rows, perm, grad, source, target, att, slope]
+    args = [sources_rows, perm, grad, source, target, att, slope]
     over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc)
     return (
         of_source, of_target, of_att.sum(0).to(att.dtype),

@@ -1,8 +1,8 @@
 """Kernels of k-nearest attention on equal complete blocks, and their calls.
 
-A program of the forward pass holds the logits of some rows with all their senders, chooses from
+A program of the forward pass holds the logits of some rows with all their sources, chooses from
 them, and adds up values. The backward pass computes the logits again, once by rows and once by
-senders, so that no sum has two programs. What is done to a row is in `topk_row`. Sums are in
+sources, so that no sum has two programs. What is done to a row is in `topk_row`. Sums are in
 float32.
 """
 
@@ -34,10 +34,10 @@ SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of thes
 # Logits that a program holds, 16 for each thread of 8 warps: in as many registers again go their
 # places in the order of numbers, and what the products need.
 _LOGITS, _WARPS = 4096, 8
-# Features of a head in one product. So many of all senders' keys or values are shared at a time:
-# rows of up to 512 senders need 48 KiB for it, of up to 1024 need 80.
+# Features of a head in one product. So many of all sources' keys or values are shared at a time:
+# rows of up to 512 sources need 48 KiB for it, of up to 1024 need 80.
 _DIMS = 16
-_SENDERS, _RECEIVERS = 32, 32  # of a step of the pass by senders
+_SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -88,7 +88,7 @@ def _weights_and_gradient(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def receivers(
+def targets(
     of_query, of_logits, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
@@ -118,13 +118,13 @@ def receivers(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def senders(
+def sources(
     of_key, of_value, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of N keys and values, M receivers a step."""
+    """Write the gradients of N keys and values, M targets a step."""
     b, head, j = part(src, HEADS, N)
     column, there, at = b * src + j, j < src, head * DIM
     sum_key, sum_value = tl.zeros((N, C), ACC), tl.zeros((N, C), ACC)
@@ -194,12 +194,12 @@ def attention_backward(
     given: list[Any] = plain(grad, facts, query, key, value, bias, bucket, table) + numbers
     programs, tile = _rows_of(query, blocks)
     launch(
-        receivers, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
+        targets, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
         *given, **constants, **tile, warps=_WARPS,
     )  # fmt: skip
     launch(
-        senders, (count * heads * ceiling(src, _SENDERS),), query, of_key, of_value, means, dst,
-        src, *given, M=_RECEIVERS, N=_SENDERS, DIMS=_DIMS, C=max(power(dim), 16), **constants,
+        sources, (count * heads * ceiling(src, _SOURCES),), query, of_key, of_value, means, dst,
+        src, *given, M=_TARGETS, N=_SOURCES, DIMS=_DIMS, C=max(power(dim), 16), **constants,
         warps=_WARPS,
     )  # fmt: skip
     if table is None:

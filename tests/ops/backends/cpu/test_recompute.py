@@ -21,7 +21,7 @@ NODES, HUB, EDGES, HEADS, DIM = 900, 2500, 7000, 3, 5
 
 
 def graph() -> Neighborhood:
-    """A row and a sender over several chunks, rows without edges, the rest at random."""
+    """A row and a source over several chunks, rows without edges, the rest at random."""
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(NODES, (2, EDGES), generator=generator)
     edges[1] += edges[1] % 10 == 0  # nobody speaks to these
@@ -81,9 +81,9 @@ def test_weights_computed_again_are_those_that_are_kept(
         assert (a - b).abs().max() <= error * a.abs().max()
 
 
-def one_row(senders: int = 6000) -> Neighborhood:
+def one_row(sources: int = 6000) -> Neighborhood:
     """A row over several chunks of which everybody is the same node."""
-    ends = torch.stack([torch.zeros(senders, dtype=torch.int64), torch.ones(senders).long()])
+    ends = torch.stack([torch.zeros(sources, dtype=torch.int64), torch.ones(sources).long()])
     return Neighborhood.from_edge_index(ends, num_dst=3, num_src=1)
 
 

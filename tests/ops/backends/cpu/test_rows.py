@@ -20,7 +20,7 @@ from graphtheory.ops.backends.cpu.vector import lanes
 
 INDPTR = np.array([0, 0, 3, 4, 6])
 INDICES = np.array([2, 0, 2, 1, 3, 3])
-T_INDPTR, RECEIVERS, PERM = np.array([0, 1, 2, 4, 6]), np.array([1, 2, 1, 1, 3, 3]), np.array(
+T_INDPTR, TARGETS, PERM = np.array([0, 1, 2, 4, 6]), np.array([1, 2, 1, 1, 3, 3]), np.array(
     [1, 3, 0, 2, 4, 5]
 )  # fmt: skip
 BUCKET = np.array([0, 1, 1, 0, 2, 1])
@@ -48,7 +48,7 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
         lambda: (none(*EDGES), none(CHUNKS, 6)),
     ),
     "aggregate": (
-        (T_INDPTR, RECEIVERS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),
+        (T_INDPTR, TARGETS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),
         lambda: (none(*NODES), np.full(CHUNKS, -2), np.zeros((CHUNKS, 2, 3))),
     ),
 }

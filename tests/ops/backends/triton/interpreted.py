@@ -58,7 +58,7 @@ def attend(
 
 
 def graph(in_degrees: list[int], num_src: int, hub: float = 0.2) -> Neighborhood:
-    """Rows of these lengths; a share of the edges leaves from sender 0, the others from any."""
+    """Rows of these lengths; a share of the edges leaves from source 0, the others from any."""
     generator = torch.Generator().manual_seed(0)
     dst = torch.repeat_interleave(torch.arange(len(in_degrees)), torch.tensor(in_degrees).long())
     src = torch.randint(max(num_src, 1), dst.shape, generator=generator)
@@ -69,8 +69,8 @@ def graph(in_degrees: list[int], num_src: int, hub: float = 0.2) -> Neighborhood
 
 GRAPHS = {
     "every bin": lambda: graph([9, 0, 1, 2, 2, 5, 0, 3, 1], 9),  # loops, duplicates, two hubs
-    "more senders": lambda: graph([2, 6, 1], 8),
-    "more receivers": lambda: graph([1, 0, 4, 1, 1, 0, 6], 2),
+    "more sources": lambda: graph([2, 6, 1], 8),
+    "more targets": lambda: graph([1, 0, 4, 1, 1, 0, 6], 2),
     "equal rows": lambda: graph([3] * 5, 5),
     "no edges": lambda: graph([0] * 3, 3),
     "no nodes": lambda: graph([], 0),
@@ -99,7 +99,7 @@ def test_the_graph_of_every_bin_has_every_bin() -> None:
     for indptr in (nb.indptr, nb.transpose().indptr):
         plan = bins.plan(indptr)
         assert [(b.width, b.chunk) for b in plan.bins] == [(0, 4), (1, 0), (2, 0), (0, 0)]
-    assert (nb.indices == nb.receivers()).any()
+    assert (nb.indices == nb.targets()).any()
     assert len(nb.edge_index().unique(dim=1).T) < nb.num_edges
 
 
@@ -177,7 +177,7 @@ def test_attention_sorts_rows_once_a_structure(monkeypatch: pytest.MonkeyPatch) 
         return bins._plan(indptr)
 
     monkeypatch.setattr(bins.plan, "_compute", plan)
-    nb = GRAPHS["more senders"]()
+    nb = GRAPHS["more sources"]()
     inputs = draw_inputs(nb, 1, 2)
     for _ in range(2):
         outputs_and_gradients(attend, nb, inputs)
@@ -214,7 +214,7 @@ def test_sums_by_bucket_in_many_shares() -> None:
 
 
 def test_attention_is_a_proper_torch_op() -> None:
-    nb = GRAPHS["more senders"]()
+    nb = GRAPHS["more sources"]()
     inputs, t = draw_inputs(nb, 2, 3, "buckets"), nb.transpose()
     nodes = (inputs.query, inputs.key, inputs.value)
     parts = [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
@@ -268,7 +268,7 @@ def primitives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", HERE)
 def test_primitives(name: str, dtype: torch.dtype) -> None:
-    for graph in ("every bin", "more senders", "equal rows", "no edges"):
+    for graph in ("every bin", "more sources", "equal rows", "no edges"):
         nb = GRAPHS[graph]()
         leaves = draw(name, nb, 7, dtype)
         exact = [t.detach().double().requires_grad_() for t in leaves]

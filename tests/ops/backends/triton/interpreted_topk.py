@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:overflow encountered in subtract:RuntimeWarning"),
 ]
 
-BLOCKS = {  # count, receivers, senders; rows in one program and in some, senders in steps and not
+BLOCKS = {  # count, targets, sources; rows in one program and in some, sources in steps and not
     "one edge": (1, 1, 1),
     "small": (2, 5, 7),
     "a tile": (2, 17, 32),
@@ -54,8 +54,8 @@ def even_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
 
 
-def blocks(count: int, receivers: int, senders: int) -> Neighborhood:
-    return bipartite([receivers] * count, [senders] * count)
+def blocks(count: int, targets: int, sources: int) -> Neighborhood:
+    return bipartite([targets] * count, [sources] * count)
 
 
 def attend(

@@ -33,7 +33,7 @@ def attention(tokens: int, dim: int, dtype: torch.dtype, bias: str, dropout: flo
     topk.attention_backward(*given)
 
 
-LONG = 80 * 1024  # what rows of more than 512 senders need: NVIDIA's GPUs since 8.0 have 99 KiB
+LONG = 80 * 1024  # what rows of more than 512 sources need: NVIDIA's GPUs since 8.0 have 99 KiB
 CASES = {
     "image": (197, 64, torch.float32, "buckets", 0.1, 4, SHARED),
     "longest row, widest head": (1024, 128, torch.bfloat16, "edges", 0.0, 3, LONG),

@@ -53,7 +53,7 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, bias: Tensor | None, table: Tensor | None,
@@ -71,21 +71,21 @@ def attention_backward(
         backward = partial(recompute.attention_backward, bias=bias, table=table)
     nodes = widened(grad, query, key, value, saved)
     of_query, of_key, of_value, logits, of_table = backward(
-        indptr, indices, t_indptr, receivers, perm, *nodes, bucket, num_buckets, scale, dropout,
+        indptr, indices, t_indptr, targets, perm, *nodes, bucket, num_buckets, scale, dropout,
         drawn,
     )  # fmt: skip
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), logits, of_table
 
 
 def _backward_of_whole_rows(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     of_query, of_key, of_value, logits = (empty(t.shape, t) for t in (query, key, value, weights))
     tables = calls.tables_of(weights, calls.chunks_of(indptr, weights), num_buckets)
     run_whole(
-        whole.backward, weights, value, indptr, indices, t_indptr, receivers, perm, grad, query,
+        whole.backward, weights, value, indptr, indices, t_indptr, targets, perm, grad, query,
         key, value, weights, calls.buckets(bucket), calls.number(scale, grad),
         calls.number(1.0, grad), dropout, seed, logits, of_query, tables, of_key, of_value,
         passes=2 if t_indptr.numel() else 1,
@@ -94,7 +94,7 @@ def _backward_of_whole_rows(
 
 
 def _backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
@@ -104,6 +104,6 @@ def _backward(
     of_query = sums(indptr, indices, logits, key, scale=scale)
     of_key, of_value = (t.new_empty(t.shape) for t in (key, value))
     if t_indptr.numel():
-        of_key = sums(t_indptr, receivers, logits, query, perm, scale)
-        of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, *drop)
+        of_key = sums(t_indptr, targets, logits, query, perm, scale)
+        of_value = sums(t_indptr, targets, weights, grad, perm, 1.0, *drop)
     return of_query, of_key, of_value, logits, of_table

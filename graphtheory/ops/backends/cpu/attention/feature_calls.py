@@ -79,7 +79,7 @@ def _queries(edge_query: Tensor | None, like: Tensor) -> Tensor:
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, grad_sums: Tensor, query: Tensor, key: Tensor, value: Tensor,
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
@@ -108,7 +108,7 @@ def attention_backward(
         calls.run(loops.slopes, work, chunks, indptr, *given, of_edges)
     of_key, of_value = (t.new_empty(t.shape) for t in (key, value))
     if t_indptr.numel():
-        of_key = sums(t_indptr, receivers, logits, query, perm, scale)
-        of_value = sums(t_indptr, receivers, weights, grad, perm, 1.0, *drop)
+        of_key = sums(t_indptr, targets, logits, query, perm, scale)
+        of_value = sums(t_indptr, targets, weights, grad, perm, 1.0, *drop)
     nodes = (t.to(dtype) for t in (of_query, of_key, of_value))
     return (*nodes, of_asked, of_edges, logits, of_table)

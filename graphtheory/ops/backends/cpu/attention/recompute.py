@@ -32,7 +32,7 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, norm: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: int,
     *, bias: Tensor | None, table: Tensor | None,
@@ -50,18 +50,18 @@ def attention_backward(
     carried, rest, *carry = calls.room_to_carry(chunks, query, query, query, facts)
     sums = (of_query, facts, rest)
     calls.run(
-        backward.by_receiver, work, chunks, indptr, indices, *nodes, norm, *given, *sums, carried,
+        backward.by_target, work, chunks, indptr, indices, *nodes, norm, *given, *sums, carried,
         *carry,
     )  # fmt: skip
     calls.run_merge(backward.merge_queries, carried, *carry, norm, numbers[0], *sums)
     logits = grad.new_empty(0, heads) if bias is None else empty(bias.shape, grad)
-    chunks = calls.chunks_of(t_indptr, receivers)
+    chunks = calls.chunks_of(t_indptr, targets)
     tables = calls.tables_of(logits, chunks, num_buckets)
     if t_indptr.numel():
         carried, *carry = calls.room_to_carry(chunks, key, value)
         outs = (of_key, of_value, logits, tables, carried, *carry)
-        graph = (t_indptr, receivers, perm)
-        calls.run(backward.by_sender, work, chunks, *graph, *nodes, facts, *given, *outs)
+        graph = (t_indptr, targets, perm)
+        calls.run(backward.by_source, work, chunks, *graph, *nodes, facts, *given, *outs)
         calls.run_merge(merge, carried, carry[0], of_key)
         calls.run_merge(merge, carried, carry[1], of_value)
     return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, logits)

@@ -1,9 +1,9 @@
-"""The backward pass over tiles: one pass over receivers and one over senders; see `tiles`.
+"""The backward pass over tiles: one pass over targets and one over sources; see `tiles`.
 
 The gradient of a logit is w * (g - m), g being that of its kept weight w and m the sum of w * g
-over the row. The pass over receivers has both sums that the gradient of a query is made of, those
-of w * g * key and w * key, and m by the end of a row; for the pass over senders m is a fact of the
-receiver, like its norm.
+over the row. The pass over targets has both sums that the gradient of a query is made of, those
+of w * g * key and w * key, and m by the end of a row; for the pass over sources m is a fact of the
+target, like its norm.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def settle_query(of_query, rest, facts, i, spare, norm, scale):
 
 
 @part
-def _receiver_chunk(
+def _target_chunk(
     chunk, chunks, indptr, indices, query, key, value, grad, norm, bias, bucket, table, scale, p,
     seed, of_query, facts, rest, carried, carry, carry_rest, carry_facts, tile, flow,
 ):  # fmt: skip
@@ -112,7 +112,7 @@ def _receiver_chunk(
             settle_query(of_query, rest, facts, i, chunk, norm, scale)
 
 
-def by_receiver(
+def by_target(
     turns, chunks, indptr, indices, query, key, value, grad, norm, bias, bucket, table, scale, p,
     seed, of_query, facts, rest, carried, carry, carry_rest, carry_facts,
 ):  # fmt: skip
@@ -127,7 +127,7 @@ def by_receiver(
     )
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _receiver_chunk(
+        _target_chunk(
             chunk, chunks, indptr, indices, query, key, value, grad, norm, bias, bucket, table,
             scale, p, seed, of_query, facts, rest, carried, carry, carry_rest, carry_facts, tile,
             flow,
@@ -154,44 +154,44 @@ def merge_queries(
 
 
 @part
-def weigh(low, high, perm, receivers, facts, p, seed, tile, flow):
+def weigh(low, high, perm, targets, facts, p, seed, tile, flow):
     """Of logits make weights, and of gradients of the kept weights those of the logits."""
     heads = facts.shape[2]
     for t in range(low, high):
-        subtract(tile, (t - low) * heads, facts, 3 * heads * receivers[t], heads)
+        subtract(tile, (t - low) * heads, facts, 3 * heads * targets[t], heads)
     exp(tile, 0, (high - low) * heads)
     if p > 0:
         drop(low, high, heads, perm, p, seed, flow)
     for t in range(low, high):
-        share, here = (3 * receivers[t] + 1) * heads, (t - low) * heads
+        share, here = (3 * targets[t] + 1) * heads, (t - low) * heads
         multiply(tile, here, facts, share, heads)
         softmax_slope(flow, here, tile, here, facts, share + heads, heads)
 
 
 @part
-def sender_part(
-    of_key, of_value, at, j, low, high, asked, chunk, of_logits, tables, receivers, perm, query,
+def source_part(
+    of_key, of_value, at, j, low, high, asked, chunk, of_logits, tables, targets, perm, query,
     key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
 ):  # fmt: skip
-    """Write to of_key[at] and of_value[at] what entries low..high-1 of sender j bring."""
+    """Write to of_key[at] and of_value[at] what entries low..high-1 of source j bring."""
     heads, width, one = key.shape[1], key.shape[1] * key.shape[2], tile.dtype.type(1)
     clear(of_key, at * width, width)
     clear(of_value, at * width, width)
     while low < high:
         mid = min(low + AHEAD, high)
         while asked < mid + AHEAD:
-            warm(receivers, asked, asked + AHEAD, query, width)
-            warm(receivers, asked, asked + AHEAD, grad, width)
-            warm(receivers, asked, asked + AHEAD, facts, 3 * heads)
+            warm(targets, asked, asked + AHEAD, query, width)
+            warm(targets, asked, asked + AHEAD, grad, width)
+            warm(targets, asked, asked + AHEAD, facts, 3 * heads)
             asked += AHEAD
-        dots(low, mid, receivers, key, j, query, tile)
-        dots(low, mid, receivers, value, j, grad, flow)
+        dots(low, mid, targets, key, j, query, tile)
+        dots(low, mid, targets, value, j, grad, flow)
         finish(low, mid, heads, perm, bias, bucket, table, scale, tile)
-        weigh(low, mid, perm, receivers, facts, p, seed, tile, flow)
-        spread(low, mid, receivers, flow, scale, query, of_key, at)
+        weigh(low, mid, perm, targets, facts, p, seed, tile, flow)
+        spread(low, mid, targets, flow, scale, query, of_key, at)
         if p > 0:
             drop(low, mid, heads, perm, p, seed, tile)
-        spread(low, mid, receivers, tile, one, grad, of_value, at)
+        spread(low, mid, targets, tile, one, grad, of_value, at)
         if of_logits.shape[0] > 0:
             for t in range(low, mid):
                 put(of_logits, perm[t] * heads, one, flow, (t - low) * heads, heads)
@@ -204,8 +204,8 @@ def sender_part(
 
 
 @part
-def _sender_chunk(
-    chunk, chunks, t_indptr, receivers, perm, query, key, value, grad, facts, bias, bucket, table,
+def _source_chunk(
+    chunk, chunks, t_indptr, targets, perm, query, key, value, grad, facts, bias, bucket, table,
     scale, p, seed, of_key, of_value, of_logits, tables, carried, carry_key, carry_value, tile,
     flow,
 ):  # fmt: skip
@@ -218,23 +218,23 @@ def _sender_chunk(
         clear(tables, chunk * tables.shape[1], tables.shape[1])
     if first > 0 and low < high:
         carried[chunk] = first - 1
-        asked = sender_part(
+        asked = source_part(
             carry_key, carry_value, chunk, first - 1, low, high, asked, chunk, of_logits, tables,
-            receivers, perm, query, key, value, grad, facts, bias, bucket, table, scale, p, seed,
+            targets, perm, query, key, value, grad, facts, bias, bucket, table, scale, p, seed,
             tile, flow,
         )  # fmt: skip
     for j in range(first, t_indptr.shape[0] - 1):
         if t_indptr[j] + j >= end:
             break
         low, high = cut(t_indptr, j, begin, end)
-        asked = sender_part(
-            of_key, of_value, j, j, low, high, asked, chunk, of_logits, tables, receivers, perm,
+        asked = source_part(
+            of_key, of_value, j, j, low, high, asked, chunk, of_logits, tables, targets, perm,
             query, key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
         )  # fmt: skip
 
 
-def by_sender(
-    turns, chunks, t_indptr, receivers, perm, query, key, value, grad, facts, bias, bucket, table,
+def by_source(
+    turns, chunks, t_indptr, targets, perm, query, key, value, grad, facts, bias, bucket, table,
     scale, p, seed, of_key, of_value, of_logits, tables, carried, carry_key, carry_value,
 ):  # fmt: skip
     """Write the gradients of key, value and, if there is room, logits, and a table a chunk."""
@@ -244,8 +244,8 @@ def by_sender(
     )
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _sender_chunk(
-            chunk, chunks, t_indptr, receivers, perm, query, key, value, grad, facts, bias, bucket,
+        _source_chunk(
+            chunk, chunks, t_indptr, targets, perm, query, key, value, grad, facts, bias, bucket,
             table, scale, p, seed, of_key, of_value, of_logits, tables, carried, carry_key,
             carry_value, tile, flow,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Attention on whole rows: one loop forward, one backward, over receivers and then over senders.
+"""Attention on whole rows: one loop forward, one backward, over targets and then over sources.
 
 Fewer launches than the loops of `attention.rows` take, and what a row computes for its edges is
 still in the cache when it is used. A hub is not shared out: its row belongs to one chunk. The
@@ -59,27 +59,27 @@ def forward(
 
 
 @part
-def sum_senders(
-    chunk, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale, one, p, seed,
+def sum_sources(
+    chunk, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale, one, p, seed,
     of_key, of_value,
 ):  # fmt: skip
-    """The part of `backward` of the senders of a chunk."""
+    """The part of `backward` of the sources of a chunk."""
     size = query.shape[1] * query.shape[2]
     for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
         low, high = t_indptr[j], t_indptr[j + 1]
         clear(of_key, j * size, size)
         clear(of_value, j * size, size)
-        add_entries(of_key, j, low, high, receivers, perm, logits, scale, 0.0, 0, query)
-        add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
+        add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, 0, query)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
 
 
 def backward(
-    turns, chunks, indptr, indices, t_indptr, receivers, perm, grad, query, key, value, weights,
+    turns, chunks, indptr, indices, t_indptr, targets, perm, grad, query, key, value, weights,
     bucket, scale, one, p, seed, logits, of_query, tables, of_key, of_value,
 ):  # fmt: skip
     """Write the gradients of logits and query, and a table of each chunk; `one` is 1.
 
-    In a second pass, if there are senders, those of key and value.
+    In a second pass, if there are sources, those of key and value.
     """
     mean = np.empty(weights.shape[1], logits.dtype)
     chunk = take_chunk(turns)
@@ -93,8 +93,8 @@ def backward(
         chunk = next_chunk(turns)
     wait_for(turns, chunks)
     while chunk < 2 * chunks and t_indptr.shape[0] > 0:
-        sum_senders(
-            chunk - chunks, chunks, t_indptr, receivers, perm, query, grad, logits, weights, scale,
+        sum_sources(
+            chunk - chunks, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale,
             one, p, seed, of_key, of_value,
         )  # fmt: skip
         chunk = next_chunk(turns)

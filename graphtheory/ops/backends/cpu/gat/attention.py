@@ -1,4 +1,4 @@
-"""Loops of scores that are leaky sums of a sender's, a receiver's and an edge's number.
+"""Loops of scores that are leaky sums of a source's, a target's and an edge's number.
 
 The conventions are those of `attention.rows`; node arrays are [N, H] here. `received` and `edge`
 may have no rows. An edge whose own value is -inf is excluded.
@@ -91,7 +91,7 @@ def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out
 def rows_loop(
     turns, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
 ):  # fmt: skip
-    """Replace the gradient of the scores by that of the sums, and add it up by receiver."""
+    """Replace the gradient of the scores by that of the sums, and add it up by target."""
     (received, of_row), (edge, of_edge) = of_none(received, grad), of_none(edge, grad)
     total = np.empty(grad.shape[1], grad.dtype)
     chunk = take_chunk(turns)
@@ -115,7 +115,7 @@ def sum_columns(first, last, t_indptr, perm, grad, of_sent):
 
 
 def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
-    """Add up the gradient of the sums by sender."""
+    """Add up the gradient of the sums by source."""
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
@@ -142,8 +142,8 @@ def forward(
 
 
 @part
-def sum_senders(
-    first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
+def sum_sources(
+    first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
     """The first pass of `backward` over rows first..last-1."""
     (_, heads, dim), one = value.shape, weights.dtype.type(1)
@@ -151,28 +151,28 @@ def sum_senders(
         low, high = t_indptr[j], t_indptr[j + 1]
         for t in range(low, high):
             for h in range(heads):
-                at_i, at_j = (receivers[t] * heads + h) * dim, (j * heads + h) * dim
+                at_i, at_j = (targets[t] * heads + h) * dim, (j * heads + h) * dim
                 flow[perm[t], h] = dot(grad, at_i, value, at_j, dim)
         clear(of_value, j * heads * dim, heads * dim)
-        add_entries(of_value, j, low, high, receivers, perm, weights, one, p, seed, grad)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
 
 
 def backward(
-    turns, chunks, indptr, indices, t_indptr, receivers, perm, sent, received, edge, slope, value,
+    turns, chunks, indptr, indices, t_indptr, targets, perm, sent, received, edge, slope, value,
     grad, weights, nothing, no_bucket, p, seed, flow, of_value, of_sent, of_received,
 ):  # fmt: skip
     """Whole rows: three passes, each of which needs what the one before wrote.
 
     The gradients of the kept weights go to `flow`, with those of the values; then that of the sums
-    takes their place, added up by receiver; then by sender.
+    takes their place, added up by target; then by source.
     """
     (received, of_row), (edge, of_edge) = of_none(received, flow), of_none(edge, flow)
     each = np.empty(flow.shape[1], flow.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        sum_senders(
-            first, last, t_indptr, receivers, perm, value, grad, weights, p, seed, flow, of_value
+        sum_sources(
+            first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
         )
         chunk = next_chunk(turns)
     wait_for(turns, chunks)
@@ -227,7 +227,7 @@ def attention(
 
 
 def attention_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     weights: Tensor, slope: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -240,13 +240,13 @@ def attention_backward(
     if rows_stay_whole(indices, value):
         flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
         run_whole(
-            backward, weights, value, indptr, indices, t_indptr, receivers, perm, *options, value,
+            backward, weights, value, indptr, indices, t_indptr, targets, perm, *options, value,
             grad, weights, calls.NO_ROWS[value.dtype], calls.NO_BUCKETS, dropout, drawn, flow,
             of_value, of_sent, of_received, passes=3,
         )  # fmt: skip
     else:
         work, chunks = 8 * weights.numel(), calls.chunks_of(indptr, weights)
-        of_value = primitives.sums(t_indptr, receivers, weights, grad, perm, 1.0, dropout, drawn)
+        of_value = primitives.sums(t_indptr, targets, weights, grad, perm, 1.0, dropout, drawn)
         flow = primitives.dot(indptr, indices, grad, value)  # so far the gradient of the weights
         primitives.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
         calls.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)

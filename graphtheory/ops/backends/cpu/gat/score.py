@@ -111,7 +111,7 @@ def rows_loop(
     turns, chunks, indptr, indices, grad, source, target, att, features, matrix, slope,
     grad_target, grad_att, grad_features, grad_matrix,
 ):  # fmt: skip
-    """Pass over receivers: all gradients but that of source; att and matrix one table a chunk."""
+    """Pass over targets: all gradients but that of source; att and matrix one table a chunk."""
     term, flow = np.zeros(att.shape[1], grad.dtype), np.empty(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
@@ -127,7 +127,7 @@ def rows_loop(
 
 @part
 def flow_columns(
-    first, last, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+    first, last, t_indptr, targets, perm, grad, source, target, att, features, matrix,
     slope, grad_source, term,
 ):  # fmt: skip
     """The part of `columns_loop` of rows first..last-1."""
@@ -136,9 +136,9 @@ def flow_columns(
     for j in range(first, last):
         grad_source[j] = zero
         for t in range(t_indptr[j], t_indptr[j + 1]):
-            i, e = receivers[t], perm[t]
+            i, e = targets[t], perm[t]
             if far:
-                warm(receivers, t + AHEAD, t + AHEAD + 1, target, size)
+                warm(targets, t + AHEAD, t + AHEAD + 1, target, size)
             for h in range(heads):
                 if features.shape[1] > 0:
                     edge_term(term, features, matrix, e, h)
@@ -152,16 +152,16 @@ def flow_columns(
 
 
 def columns_loop(
-    turns, chunks, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+    turns, chunks, t_indptr, targets, perm, grad, source, target, att, features, matrix,
     slope, grad_source,
 ):  # fmt: skip
-    """Pass over senders, by the transposed structure: the gradient of source."""
+    """Pass over sources, by the transposed structure: the gradient of source."""
     term = np.zeros(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
         flow_columns(
-            first, last, t_indptr, receivers, perm, grad, source, target, att, features, matrix,
+            first, last, t_indptr, targets, perm, grad, source, target, att, features, matrix,
             slope, grad_source, term,
         )  # fmt: skip
         chunk = next_chunk(turns)
@@ -190,7 +190,7 @@ def score(
 
 
 def score_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, receivers: Tensor, perm: Tensor,
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -204,7 +204,7 @@ def score_backward(
     work = 2 * _work(indices, matrix)
     edges = (out_target, out_att, out_features, out_matrix)
     calls.run(rows_loop, work, chunks, indptr, indices, *options, *edges)
-    turned = (t_indptr, receivers, perm)
+    turned = (t_indptr, targets, perm)
     calls.run(columns_loop, work, calls.chunks_of(*turned[:2]), *turned, *options, out_source)
     out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]
