@@ -89,16 +89,20 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, learner.steps)
     for step in range(learner.steps):
         prompts = source.sample(learner.batch_size, generator)
-        if learner.every_context:
-            loss = _hinge(model(learner.inputs(prompts))[:, ::2, 0], prompts.y).mean()
-        else:
-            loss = _hinge(_value(model, learner, prompts), prompts.answer).mean()
+        loss = loss_of(model, learner, prompts)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
         tell_step(step + 1, learner.steps)
     return model
+
+
+def loss_of(model: GPT, learner: GptLearner, prompts: Prompts) -> Tensor:
+    """What training minimizes on these prompts."""
+    if learner.every_context:
+        return _hinge(model(learner.inputs(prompts))[:, ::2, 0], prompts.y).mean()
+    return _hinge(_value(model, learner, prompts), prompts.answer).mean()
 
 
 @torch.no_grad()

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
 
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
+from graphtheory.papers.icl.figures_alpha import FIGURES
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.world import PromptTest, World, world
 from graphtheory.train.progress import epochs_told_to
@@ -41,17 +43,30 @@ def test_a_network_learns() -> None:
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
 
 
-def test_a_loss_at_every_context_learns_to_answer_shorter_prompts() -> None:
-    learner = replace(SMALL, tokens="in turn", steps=80, batch_size=64, length=8, step_size=1e-2)
-    given = own_world(learner)
-    short = given.test(PromptTest(0.8, 3))
-    error = [
-        icl_gpt.outcome(icl_gpt.train(each, given, 0), each, short, 500, 1).error
-        for each in (learner, replace(learner, every_context=True))
+def test_a_loss_at_every_context_is_the_mean_over_inputs() -> None:
+    learner = replace(SMALL, tokens="in turn", every_context=True)
+    prompts = own_world(learner).test(TESTS[0]).sample(5, torch.Generator().manual_seed(0))
+    said = torch.randn(5, 7, 1, generator=torch.Generator().manual_seed(1))
+    wanted = [
+        max(0.0, 1 - float(said[p, 2 * i, 0]) * float(prompts.y[p, i]))
+        for p in range(5)
+        for i in range(4)
     ]
-    assert error[1] < error[0] - 0.05
+    found = icl_gpt.loss_of(lambda tokens: said, learner, prompts)
+    assert float(found) == pytest.approx(fmean(wanted), rel=1e-6)
+    query = icl_gpt.loss_of(lambda tokens: said, replace(learner, every_context=False), prompts)
+    assert float(query) == pytest.approx(fmean(wanted[3::4]), rel=1e-6)
     with pytest.raises(ValueError, match=r"every_context: tokens are 'columns', expected 'in turn"):
         replace(SMALL, every_context=True)
+
+
+def test_one_training_serves_both_figures() -> None:
+    figure = {figure.id: figure for figure in FIGURES}["fig-6-3-gpt"]
+    learners = tuple(replace(each, dim=8, depth=1, steps=2) for each in figure.grid.learners)
+    grid = replace(figure.grid, learners=learners, prompts=20, seeds=1)
+    report = figure.report(grid, grid.measure(figure.run))
+    assert "on unseen tasks" in report.verdict and "contexts at alpha'" in report.verdict
+    assert len(report.rows) == len(grid.tests) == len(set(grid.tests))
 
 
 def test_steps_are_told() -> None:
