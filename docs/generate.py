@@ -156,11 +156,14 @@ def _title(page: Path) -> str:
 
 
 def _lead(page: Path) -> str:
-    """The first paragraph of prose, on one line."""
+    """The first sentences of the first paragraph of prose, on one line."""
     for block in page.read_text(encoding="utf-8").split("\n\n"):
         if re.match(r"[A-Z`\[*]", block):
             text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(block.split()))
-            return text if len(text) < 200 else text[:197].rsplit(" ", 1)[0] + " ..."
+            first, *rest = re.split(r"(?<=[.:])\s+(?=[A-Z`*])", text)
+            while rest and len(first) + len(rest[0]) < 250:
+                first += f" {rest.pop(0)}"
+            return first
     return ""
 
 

@@ -155,6 +155,7 @@ class Diagnose(Command):
         from graphtheory.papers.topology.diagnosis import (
             SAMPLERS,
             SamplingDiagnosis,
+            sampling_page,
             sampling_picture,
             sampling_tables,
         )
@@ -185,7 +186,8 @@ class Diagnose(Command):
         write_json(out / "sampling.json", found)
         screen.result({"folder": out, **found})
         save(sampling_picture(rows), out / "influence.png")
-        screen.say(f"Written to {out}: sampling.json, sampling.csv and influence.png.")
+        sampling_page(rows, screen.command, here).save(out / "report.html")
+        screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
 
 
 def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from graphtheory.bench.node_benchmark import Run
 from graphtheory.bench.options import ignores
 from graphtheory.bench.search import Judged
 from graphtheory.bench.summary import best_of, difference_table, summaries
-from graphtheory.bench.table import Table, counted, pairs
+from graphtheory.bench.table import Table, counted
 from graphtheory.report.page import Page
 
 
@@ -136,23 +136,15 @@ class BenchmarkReport(Comparison):
             page.table(search_table(self.search_log, self.measure))
 
     def _setting(self, page: Page) -> None:
-        b, here = self.benchmark, self.environment
-        limits = {self.benchmark.trial(model)[1:] for model in b.models}
-        page.section("How to reproduce").code(self.command)
-        page.table(
-            pairs(
-                "",
-                [
-                    ("data set", self.name),
-                    ("split", self.split),
-                    ("seeds", f"0..{b.seeds - 1}"),
-                    ("epochs, patience", "; ".join(f"{e}, {p}" for e, p in sorted(limits))),
-                    ("device", here.device),
-                    ("commit", here.commit or "not from a checkout"),
-                    *here.versions.items(),
-                ],
-            )
-        )
+        b = self.benchmark
+        limits = {b.trial(model)[1:] for model in b.models}
+        setting = [
+            ("data set", self.name),
+            ("split", self.split),
+            ("seeds", f"0..{b.seeds - 1}"),
+            ("epochs, patience", "; ".join(f"{e}, {p}" for e, p in sorted(limits))),
+        ]
+        page.how_to_reproduce(self.command, self.environment, setting)
 
 
 def epoch_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:

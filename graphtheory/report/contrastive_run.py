@@ -8,7 +8,7 @@ from dataclasses import asdict
 from graphtheory import plot
 from graphtheory.bench.contrastive import ContrastiveRecipe
 from graphtheory.bench.rows import Environment
-from graphtheory.bench.table import Table, pairs
+from graphtheory.bench.table import Table
 from graphtheory.report.page import Page
 
 
@@ -45,8 +45,5 @@ def contrastive_page(
     ]
     page.folded(Table("Every epoch", ("epoch", "training loss", "s"), rows, words=0))
     here = Environment.here()
-    page.section("How to reproduce").code(command)
-    machine = [("device", here.device), ("commit", here.commit or "not from a checkout")]
-    setting = [("seed", seed), *asdict(recipe).items()]
-    page.table(pairs("", [*setting, *machine, *here.versions.items()]))
+    page.how_to_reproduce(command, here, [("seed", seed), *asdict(recipe).items()])
     return page

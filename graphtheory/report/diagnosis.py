@@ -194,9 +194,7 @@ def diagnosis_page(
     page.section("Tables")
     for table in tables(rows, printed):
         page.table(table)
-    page.section("How to reproduce").code(command)
-    here = [("device", environment.device), ("commit", environment.commit)]
-    page.table(pairs("", [*here, *environment.versions.items()]))
+    page.how_to_reproduce(command, environment)
     return page
 
 

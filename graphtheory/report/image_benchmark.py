@@ -13,7 +13,7 @@ from graphtheory.bench.measure import ACCURACY
 from graphtheory.bench.node_benchmark import Run
 from graphtheory.bench.rows import Environment, Row
 from graphtheory.bench.summary import difference_table, differences, rows, summaries
-from graphtheory.bench.table import Table, counted, pairs
+from graphtheory.bench.table import Table, counted
 from graphtheory.report.benchmark import epoch_rows
 from graphtheory.report.page import Page
 
@@ -137,14 +137,15 @@ class ImageReport:
         ]
 
     def _setting(self, page: Page) -> None:
-        trial, here = self.benchmark.image_trial(self.first), self.environment
-        page.section("How to reproduce").code(self.command)
         seeds = ("seeds", f"0..{self.benchmark.seeds - 1}")
-        page.table(pairs("", [("data", self.title), seeds, *recipe_rows(trial, here)]))
+        setting = recipe_rows(self.benchmark.image_trial(self.first))
+        page.how_to_reproduce(
+            self.command, self.environment, [("data", self.title), seeds, *setting]
+        )
 
 
-def recipe_rows(trial: ImageTrial, environment: Environment) -> list[tuple[str, object]]:
-    """How networks were trained and on what, as names and values."""
+def recipe_rows(trial: ImageTrial) -> list[tuple[str, object]]:
+    """How networks were trained, as names and values."""
     recipe = asdict(trial.recipe)
     augment = recipe.pop("augment")
     return [
@@ -152,7 +153,4 @@ def recipe_rows(trial: ImageTrial, environment: Environment) -> list[tuple[str, 
         *augment.items(),
         ("batch size", trial.batch_size),
         ("drop path", trial.drop_path),
-        ("device", environment.device),
-        ("commit", environment.commit or "not from a checkout"),
-        *environment.versions.items(),
     ]

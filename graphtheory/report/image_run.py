@@ -9,7 +9,7 @@ from typing import Any
 from graphtheory import plot
 from graphtheory.bench.image_trial import ImageOutcome, ImageTrial
 from graphtheory.bench.rows import Environment
-from graphtheory.bench.table import Table, pairs
+from graphtheory.bench.table import Table
 from graphtheory.report.image_benchmark import recipe_rows
 from graphtheory.report.page import Page
 
@@ -73,12 +73,11 @@ def run_page(
         page.section("The first test image")
     for name, figure in pictures.items():
         page.picture(figure, _CAPTIONS[name])
-    page.section("How to reproduce").code(command)
     cost = [
         ("seed", seed), ("parameters", f"{outcome.parameters:,}"),
         ("10^9 multiply-accumulates an image", f"{outcome.gmacs:.4f}"),
         ("seconds an epoch", f"{fit.seconds_per_epoch:.2f}"),
     ]  # fmt: skip
     network = asdict(trial.network).items()
-    page.table(pairs("", [*cost, *network, *recipe_rows(trial, here)]))
+    page.how_to_reproduce(command, here, [*cost, *network, *recipe_rows(trial)])
     return page

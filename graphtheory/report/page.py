@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory import plot
+from graphtheory.bench.rows import Environment
 from graphtheory.disk import replace_file
-from graphtheory.report.table import Table
+from graphtheory.report.table import Table, pairs
 
 
 def asset(name: str) -> str:
@@ -74,6 +75,14 @@ class Page:
     def drawing(self, svg: str, caption: str) -> None:
         """An SVG element as it is, whose titles a browser shows under the pointer."""
         self._parts.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
+
+    def how_to_reproduce(
+        self, command: str, here: Environment, setting: Iterable[tuple[str, object]] = ()
+    ) -> None:
+        """The last section: what was typed, under which settings, where and with which versions."""
+        where = [("device", here.device), ("commit", here.commit or "not from a checkout")]
+        self.section("How to reproduce").code(command)
+        self.table(pairs("", [*setting, *where, *here.versions.items()]))
 
     def html(self) -> str:
         """The whole document."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from graphtheory import plot
 from graphtheory.bench.measure import Measure
 from graphtheory.bench.rows import Environment
-from graphtheory.bench.table import Table, pairs
+from graphtheory.bench.table import Table
 from graphtheory.report.page import Page
 
 if TYPE_CHECKING:
@@ -50,8 +50,5 @@ def graph_run_page(
     ]  # fmt: skip
     columns = ("epoch", "training loss", "validation loss", "validation", "s")
     page.folded(Table("Every epoch", columns, rows, words=0))
-    here = Environment.here()
-    page.section("How to reproduce").code(command)
-    machine = [("device", here.device), ("commit", here.commit or "not from a checkout")]
-    page.table(pairs("", [*setting, *machine, *here.versions.items()]))
+    page.how_to_reproduce(command, Environment.here(), setting)
     return page

@@ -772,7 +772,7 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     assert code == 0 and "norm of A*, closed form" in out and "loses most" in out
     folder = tmp_path / "runs/diagnose-karate-degree-groups"
     written = {file.name for file in folder.iterdir()}
-    assert written == {"sampling.json", "sampling.csv", "influence.png"}
+    assert written == {"report.html", "sampling.json", "sampling.csv", "influence.png"}
     rows = json.loads((folder / "sampling.json").read_text())["rows"]
     kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
     assert kept == pytest.approx([1, 0.5, 0.25])

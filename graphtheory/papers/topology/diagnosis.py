@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.bench.diagnose import both_ways, load_graph
-from graphtheory.bench.rows import Row
+from graphtheory.bench.rows import Environment, Row
 from graphtheory.data import graphs
 from graphtheory.graph import Neighborhood
 from graphtheory.papers.topology import adjacency, bounds
@@ -31,6 +31,7 @@ from graphtheory.patterns import (
 )
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
+from graphtheory.report.page import Page
 from graphtheory.report.table import Table, pairs
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
@@ -204,6 +205,24 @@ def sampling_picture(rows: Sequence[Row]) -> Any:
         if r.name == "influence"
     ]
     return influence_over_degree(curve, title=f"{p['dataset']}, {p['sampling']}")
+
+
+def sampling_page(rows: Sequence[Row], command: str, here: Environment) -> Page:
+    """Tables and picture as a page."""
+    p = rows[0].parameters
+    page = Page(
+        f"{p['dataset']}: what sampling by {p['sampling']} makes of the graph",
+        "A sampler replaces the adjacency matrix A by a random one, A^s, whose mean A* is what a "
+        "network learns on: how far A* and the draws are from A, and which nodes gain or lose.",
+    )
+    page.section("Picture").picture(
+        sampling_picture(rows), "Influence of each node, its column sum in A* over that in A."
+    )
+    page.section("Tables")
+    for table in sampling_tables(rows):
+        page.table(table)
+    page.how_to_reproduce(command, here)
+    return page
 
 
 def _norms(rows: Sequence[Row]) -> Table:
