@@ -105,9 +105,9 @@ def additive_score(
     .. math:: s_{e,h} = \Big\langle a_h,\, \operatorname{leaky}\big(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
 
-    At 0 the slope is `negative_slope`. A tensor with an edge axis and a feature axis is never built
-    on a CPU, nor on a GPU with Triton and no features of edges, and otherwise only in parts;
-    second derivatives build one.
+    At 0 the slope is `negative_slope`. Without features of edges no tensor has both an edge axis
+    and a feature axis on a CPU, nor on a GPU with Triton; with them, and otherwise, such a tensor
+    is computed in parts. Second derivatives build a whole one.
 
     Args:
         source: u, one vector per source node and head.

@@ -7,6 +7,7 @@ from graphtheory import Neighborhood
 from graphtheory.ops.additive import _score, additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import torch_csr
+from graphtheory.ops.backends.cpu.gat import score as cpu_score
 from graphtheory.ops.call import Call
 from graphtheory.ops.kernels import structure
 
@@ -56,6 +57,8 @@ def test_every_backend_equals_the_definition(
     backend, edge_dim, poisoned_memory, monkeypatch
 ) -> None:
     monkeypatch.setattr(torch_csr, "_BUFFER", 50)  # several parts, the last one short
+    monkeypatch.setattr(cpu_score, "_AT_ONCE", 50)  # parts of 5 edges, which cut rows
+    monkeypatch.setattr(cpu_score, "_TOGETHER", 2)
     nb, tensors = case(1, 8, 9, 33, 2, 5, edge_dim)
     wanted = definition(nb, *tensors, 0.3)
     score = call(nb, tensors, 0.3, backend)
@@ -102,8 +105,9 @@ def test_lower_precision_is_summed_in_single(dtype) -> None:
         assert error < max(torch.finfo(dtype).eps, 1e-5)
 
 
-def test_same_bits_for_any_number_of_threads(two_threads) -> None:
-    nb, tensors = case(5, 300, 400, 20_000, 4, 16, 3, torch.float32)
+@pytest.mark.parametrize("edge_dim", [3, 64])
+def test_same_bits_for_any_number_of_threads(edge_dim, two_threads) -> None:
+    nb, tensors = case(5, 300, 400, 20_000, 4, 16, edge_dim, torch.float32)
     results = []
     for threads in (1, 2, 2):
         torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ from graphtheory.ops.fused import sum_type
 
 
 class NumbaCSR(CSRBackend):
-    """Every operation on a CPU; no tensor has both an edge axis and a feature axis."""
+    """Every operation on a CPU; no whole tensor has both an edge and a feature axis."""
 
     name = "numba_csr"
     module = "graphtheory.ops.backends.cpu.kernels"

@@ -1,10 +1,12 @@
 """Loops of the additive score, plain functions that `launch` compiles, and their calls.
 
-The sum of an edge lives in registers: nothing has both an edge axis and a feature axis. The
-conventions are those of `attention.rows`; the matrix of edge features is [heads, edge_dim, dim].
+Nothing has both an edge axis and a feature axis but the terms of edge features, features @ matrix,
+which one product gives for some edges at a time. The conventions are those of `attention.rows`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -18,32 +20,21 @@ from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import warm
 from graphtheory.ops.backends.precision import widened
 
-
-@part
-def edge_term(out, features, matrix, e, h):
-    """Write out = features[e] @ matrix[h]."""
-    for c in range(out.shape[0]):
-        out[c] = features[e, 0] * matrix[h, 0, c]
-    for f in range(1, features.shape[1]):
-        for c in range(out.shape[0]):
-            out[c] += features[e, f] * matrix[h, f, c]
+_AT_ONCE = 2**18  # numbers of the terms that one product gives: 1 MiB of float32
+_TOGETHER = 256  # edges over which one product sums
 
 
 @part
-def edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix):
-    """Add the gradients of features[e] and matrix[h], given that of the term."""
-    for f in range(features.shape[1]):
-        total = flow.dtype.type(0)
-        for c in range(flow.shape[0]):
-            total += flow[c] * matrix[h, f, c]
-        grad_features[e, f] += total
-        for c in range(flow.shape[0]):
-            grad_matrix[h, f, c] += flow[c] * features[e, f]
+def copy_term(terms, e, h, term):
+    """The term of an edge and head, or what `term` holds, zeros, where edges have no features."""
+    if terms.shape[0] > 0:
+        for c in range(term.shape[0]):
+            term[c] = terms[e, h, c]
 
 
 @part
 def score_rows(
-    first, last, indptr, indices, source, target, att, features, matrix, slope, out, term
+    first, last, indptr, indices, source, target, att, terms, slope, out, term
 ):  # fmt: skip
     """The part of `score_loop` of rows first..last-1; `term` is room for a head's features."""
     (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
@@ -54,8 +45,7 @@ def score_rows(
             if far:
                 warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
             for h in range(heads):
-                if features.shape[1] > 0:
-                    edge_term(term, features, matrix, e, h)
+                copy_term(terms, e, h, term)
                 total = zero
                 for c in range(dim):
                     z = source[j, h, c] + target[i, h, c] + term[c]
@@ -63,106 +53,93 @@ def score_rows(
                 out[e, h] = total
 
 
-def score_loop(
-    turns, chunks, indptr, indices, source, target, att, features, matrix, slope, out
-):  # fmt: skip
-    """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + features[e] @ matrix[h])>."""
+def score_loop(turns, chunks, indptr, indices, source, target, att, terms, slope, out):
+    """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + terms[e, h])>."""
     term = np.zeros(att.shape[1], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(
-            first, last, indptr, indices, source, target, att, features, matrix, slope, out, term
-        )
+        score_rows(first, last, indptr, indices, source, target, att, terms, slope, out, term)
         chunk = next_chunk(turns)
 
 
 @part
 def flow_rows(
-    first, last, indptr, indices, grad, source, target, att, features, matrix, slope,
-    grad_target, grad_att, grad_features, grad_matrix, term, flow,
+    first, last, indptr, indices, grad, source, target, att, terms, slope,
+    grad_target, grad_att, term,
 ):  # fmt: skip
     """The part of `rows_loop` of rows first..last-1, with the tables of a chunk."""
     (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     for i in range(first, last):
-        grad_target[i] = zero
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             if far:
                 warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
-            for f in range(features.shape[1]):
-                grad_features[e, f] = zero
             for h in range(heads):
-                if features.shape[1] > 0:
-                    edge_term(term, features, matrix, e, h)
+                copy_term(terms, e, h, term)
                 up = grad[e, h]
                 for c in range(dim):
                     z = source[j, h, c] + target[i, h, c] + term[c]
                     g = up * (one if z > zero else slope)
                     grad_att[h, c] += g * z
-                    flow[c] = g * att[h, c]
-                    grad_target[i, h, c] += flow[c]
-                if features.shape[1] > 0:
-                    edge_term_backward(flow, features, matrix, e, h, grad_features, grad_matrix)
+                    flow = g * att[h, c]
+                    grad_target[i, h, c] += flow
+                    if terms.shape[0] > 0:
+                        terms[e, h, c] = flow
 
 
 def rows_loop(
-    turns, chunks, indptr, indices, grad, source, target, att, features, matrix, slope,
-    grad_target, grad_att, grad_features, grad_matrix,
+    turns, chunks, indptr, indices, grad, source, target, att, terms, slope, grad_target, grad_att
 ):  # fmt: skip
-    """Pass over targets: all gradients but that of source; att and matrix one table a chunk."""
-    term, flow = np.zeros(att.shape[1], grad.dtype), np.empty(att.shape[1], grad.dtype)
+    """Pass over targets: add their gradients, write those of the terms over the terms.
+
+    That of att has one table a chunk.
+    """
+    term = np.zeros(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         grad_att[chunk] = 0
-        grad_matrix[chunk] = 0
         flow_rows(
-            first, last, indptr, indices, grad, source, target, att, features, matrix, slope,
-            grad_target, grad_att[chunk], grad_features, grad_matrix[chunk], term, flow,
+            first, last, indptr, indices, grad, source, target, att, terms, slope,
+            grad_target, grad_att[chunk], term,
         )  # fmt: skip
         chunk = next_chunk(turns)
 
 
 @part
 def flow_columns(
-    first, last, t_indptr, targets, perm, grad, source, target, att, features, matrix,
-    slope, grad_source, term,
+    first, last, t_indptr, targets, perm, grad, source, target, att, terms, slope, grad_source,
+    term,
 ):  # fmt: skip
     """The part of `columns_loop` of rows first..last-1."""
     (heads, dim), size, far = att.shape, att.size, target.nbytes > FAR
     zero, one = grad.dtype.type(0), grad.dtype.type(1)
     for j in range(first, last):
-        grad_source[j] = zero
         for t in range(t_indptr[j], t_indptr[j + 1]):
-            i, e = targets[t], perm[t]
+            i = targets[t]
             if far:
                 warm(targets, t + AHEAD, t + AHEAD + 1, target, size)
             for h in range(heads):
-                if features.shape[1] > 0:
-                    edge_term(term, features, matrix, e, h)
-                up = grad[e, h]
+                copy_term(terms, t, h, term)
+                up = grad[perm[t], h]
                 for c in range(dim):
                     z = source[j, h, c] + target[i, h, c] + term[c]
                     grad_source[j, h, c] += up * (one if z > zero else slope)
-        for h in range(heads):
-            for c in range(dim):
-                grad_source[j, h, c] *= att[h, c]
 
 
 def columns_loop(
-    turns, chunks, t_indptr, targets, perm, grad, source, target, att, features, matrix,
-    slope, grad_source,
+    turns, chunks, t_indptr, targets, perm, grad, source, target, att, terms, slope, grad_source
 ):  # fmt: skip
-    """Pass over sources, by the transposed structure: the gradient of source."""
+    """Pass over sources, by the transposed structure: add their gradients divided by att."""
     term = np.zeros(att.shape[1], grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
         flow_columns(
-            first, last, t_indptr, targets, perm, grad, source, target, att, features, matrix,
-            slope, grad_source, term,
+            first, last, t_indptr, targets, perm, grad, source, target, att, terms, slope,
+            grad_source, term,
         )  # fmt: skip
         chunk = next_chunk(turns)
 
@@ -171,9 +148,39 @@ def _real(slope: float, like: Tensor) -> np.floating:
     return np.float64(slope) if like.dtype == torch.float64 else np.float32(slope)
 
 
-def _work(indices: Tensor, matrix: Tensor) -> int:
+def _parts(indptr: Tensor, num_edges: int, width: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Rows, edges and row pointers of parts; one part where edges have no features, `width` 0."""
+    if not width or not num_edges:
+        yield slice(0, len(indptr) - 1), slice(0, num_edges), indptr
+        return
+    size = max(1, _AT_ONCE // width)
+    for start in range(0, num_edges, size):
+        stop = min(start + size, num_edges)
+        low = int(torch.searchsorted(indptr, start, right=True)) - 1
+        high = int(torch.searchsorted(indptr, stop))
+        local = indptr[low : high + 1].clamp(start, stop) - start
+        yield slice(low, high), slice(start, stop), local
+
+
+def _terms(features: Tensor, matrix: Tensor) -> Tensor:
+    """The terms of edges, features @ matrix, [E, H, C]; nothing where there are no features."""
     heads, edge_dim, dim = matrix.shape
-    return 2 * indices.size(0) * heads * dim * (1 + edge_dim)
+    if not edge_dim:
+        return features.new_empty(0, heads, dim)
+    return (features @ _flat(matrix)).view(len(features), heads, dim)
+
+
+def _flat(matrix: Tensor) -> Tensor:
+    """[heads, edge_dim, dim] as [edge_dim, heads * dim]."""
+    heads, edge_dim, dim = matrix.shape
+    return matrix.transpose(0, 1).reshape(edge_dim, heads * dim)
+
+
+def _over_edges(features: Tensor, flow: Tensor) -> Tensor:
+    """features.T @ flow, in groups of edges: one product would be cut where threads are many."""
+    whole = len(features) - len(features) % _TOGETHER
+    each, other = (t[:whole].view(-1, _TOGETHER, t.size(1)) for t in (features, flow))
+    return torch.bmm(each.mT, other).sum(0) + features[whole:].T @ flow[whole:]
 
 
 def score(
@@ -182,10 +189,13 @@ def score(
 ) -> Tensor:  # fmt: skip
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
-    tensors = widened(source, target, att, features, matrix)
-    out = empty((indices.size(0), att.size(0)), tensors[0])
-    work, chunks = _work(indices, matrix), calls.chunks_of(indptr, indices)
-    calls.run(score_loop, work, chunks, indptr, indices, *tensors, _real(slope, out), out)
+    source, target, att, features, matrix = widened(source, target, att, features, matrix)
+    out = empty((indices.size(0), att.size(0)), source)
+    for rows, edges, ptr in _parts(indptr, len(indices), matrix.size(1) and att.numel()):
+        ids, terms = indices[edges], _terms(features[edges], matrix)
+        work, chunks = 2 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
+        given = (ptr, ids, source, target[rows], att, terms, _real(slope, out))
+        calls.run(score_loop, work, chunks, *given, out[edges])
     return out.to(dtype)
 
 
@@ -196,15 +206,32 @@ def score_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features and matrix."""
     inputs = (source, target, att, features, matrix)
-    grad, *tensors = widened(grad, *inputs)
-    out_source, out_target, _, out_features, _ = (empty(t.shape, t) for t in tensors)
-    chunks = calls.chunks_of(indptr, indices)
-    out_att, out_matrix = (grad.new_empty(chunks, *t.shape) for t in (att, matrix))
-    options = (grad, *tensors, _real(slope, grad))
-    work = 2 * _work(indices, matrix)
-    edges = (out_target, out_att, out_features, out_matrix)
-    calls.run(rows_loop, work, chunks, indptr, indices, *options, *edges)
-    turned = (t_indptr, targets, perm)
-    calls.run(columns_loop, work, calls.chunks_of(*turned[:2]), *turned, *options, out_source)
-    out = (out_source, out_target, out_att.sum(0), out_features, out_matrix.sum(0))
+    grad, source, target, att, features, matrix = widened(grad, *inputs)
+    out_source, out_target, out_att, out_matrix = map(
+        torch.zeros_like, (source, target, att, matrix)
+    )
+    out_features = empty(features.shape, features)
+    heads, edge_dim, dim = matrix.shape
+    width, real = edge_dim and att.numel(), _real(slope, grad)
+    flat = _flat(matrix)
+    of_flat = torch.zeros_like(flat)
+    for rows, edges, ptr in _parts(indptr, len(indices), width):
+        ids, terms = indices[edges], _terms(features[edges], matrix)
+        work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
+        tables = grad.new_empty(chunks, heads, dim)
+        given = (ptr, ids, grad[edges], source, target[rows], att, terms, real)
+        calls.run(rows_loop, work, chunks, *given, out_target[rows], tables)
+        out_att += tables.sum(0)
+        if edge_dim:
+            flow = terms.flatten(1)
+            torch.mm(flow, flat.T, out=out_features[edges])
+            of_flat += _over_edges(features[edges], flow)
+    for rows, edges, ptr in _parts(t_indptr, len(targets), width):
+        ids, at = targets[edges], perm[edges]
+        terms = _terms(features[at] if edge_dim else features, matrix)
+        work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
+        there = (source[rows], target, att, terms, real)
+        calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
+    out_matrix = of_flat.view(edge_dim, heads, dim).transpose(0, 1)
+    out = (out_source.mul_(att), out_target, out_att, out_features, out_matrix)
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]
