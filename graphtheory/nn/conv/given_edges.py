@@ -1,4 +1,4 @@
-"""Values of source nodes in the order of the given edges, gathered by `ops`."""
+"""Values of source nodes by edge, gathered by `ops`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,37 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv.adjacency import Adjacency
 
 
-def gather(value: Tensor, adj: Adjacency) -> Tensor:
-    """Values [E, ...] of the source node of each given edge; gradients are sums over rows."""
-    nb = adj.cached("gather", lambda: _edges_as_targets(adj))
+def gather(value: Tensor, adj: Adjacency, *, given_order: bool = True) -> Tensor:
+    """Values [E, ...] of the source node of each edge; gradients are sums over rows."""
+    nb = adj.cached(("gather", given_order), lambda: _edges_as_targets(adj, given_order))
     return ops.aggregate(None, value.flatten(1)[:, None], nb).view(-1, *value.shape[1:])
 
 
-def _edges_as_targets(adj: Adjacency) -> Neighborhood:
+def _edges_as_targets(adj: Adjacency, given_order: bool) -> Neighborhood:
     nb = adj.neighborhood
     ids = torch.arange(nb.num_edges + 1, device=nb.device)
-    return Neighborhood(ids, adj.to_given(nb.indices), nb.num_src, validate=False)
+    indices = adj.to_given(nb.indices) if given_order else nb.indices
+    return Neighborhood(ids, indices, nb.num_src, validate=False)
+
+
+def pay_by_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:
+    """Whether W f, [E, H, C], is smaller than W^T q, [N_dst, H, D]: few edges, wide features.
+
+    Never while a program is traced, which takes any number of edges.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    num_edges, edge_dim = features.shape
+    return num_edges * head_dim < num_dst * edge_dim
+
+
+def with_edges(
+    key: Tensor, value: Tensor, of_edges: Tensor, adj: Adjacency
+) -> tuple[Tensor, Tensor, Neighborhood]:
+    """k_j + W f and v_j + W f of every edge, [E, H, C], and the rows whose sources are edges.
+
+    W f is in the order of the given edges.
+    """
+    of_edges = adj.to_rows(of_edges).view(-1, *key.shape[1:])
+    key, value = (gather(one, adj, given_order=False) + of_edges for one in (key, value))
+    return key, value, adj.edges_as_sources()

@@ -203,12 +203,12 @@ def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
     return edge_attr
 
 
-def features_in_rows(edge_attr: Tensor | None, adj: Adjacency, linear: Any) -> Tensor | None:
-    """`edge_attr` as [E, edge_dim] in CSR order; needed if, and only if, there is a linear map."""
+def checked_features(edge_attr: Tensor | None, adj: Adjacency, linear: Any) -> Tensor | None:
+    """`edge_attr` as [E, edge_dim]; needed if, and only if, there is a linear map."""
     check_given(edge_attr, linear)
     if edge_attr is None:
         return None
-    return adj.to_rows(edge_features(edge_attr, adj.num_given, linear.in_channels))
+    return edge_features(edge_attr, adj.num_given, linear.in_channels)
 
 
 def check_given(edge_attr: Tensor | None, linear: Any) -> None:

@@ -15,6 +15,7 @@ from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias, bias_of_edges
 from graphtheory.nn.conv import on_core, spd_messages
 from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read, with_given_edges
+from graphtheory.nn.conv.given_edges import pay_by_edge, with_edges
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
@@ -172,9 +173,18 @@ class SPDTransformerConv(on_core.OnCore):
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
         p = self.dropout if self.training else 0.0
-        edges, matrix = self._edges(adj, query, bias, edge_attr, edge_index)
+        features = self._features(adj, edge_attr, edge_index)
+        if (
+            features is not None and self.lin_edge is not None
+            and pay_by_edge(features, self.out_channels, nb.num_dst)
+        ):  # fmt: skip
+            key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
+            features = None
+        edges, matrix = self._edges(adj, query, bias, features)
         bias = self._with_more(bias, attn_bias, adj)
-        weights = self._softmax(query, key, adj, bias, edges) if return_attention_weights else None
+        weights = None
+        if return_attention_weights:
+            weights = self._softmax(query, key, adj, nb, bias, edges)
         if edges:
             out, sums = ops.attention(
                 query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges
@@ -236,15 +246,18 @@ class SPDTransformerConv(on_core.OnCore):
         more = adj.to_rows(more)
         return more if bias is None else bias_of_edges(bias) + more
 
+    def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
+        if self.edge_dim is not None:
+            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
+        return on_core.checked_features(edge_attr, adj, self.lin_edge)
+
     def _edges(
-        self, adj: Adjacency, query: Tensor, bias: Bias, edge_attr: Tensor | None, given: object
+        self, adj: Adjacency, query: Tensor, bias: Bias, features: Tensor | None
     ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
         """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
         edges, matrix = [], None
-        if self.edge_dim is not None:
-            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
-        features = on_core.features_in_rows(edge_attr, adj, self.lin_edge)
         if features is not None and self.lin_edge is not None:
+            features = adj.to_rows(features)
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
             edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
         if self.value_table is not None and isinstance(bias, ops.BucketedBias):
@@ -253,10 +266,10 @@ class SPDTransformerConv(on_core.OnCore):
         return tuple(edges), matrix
 
     def _softmax(
-        self, query: Tensor, key: Tensor, adj: Adjacency, bias: Bias,
+        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
         edges: tuple[ops.EdgeFeatures, ...],
     ) -> Tensor:  # fmt: skip
-        logits = attention_logits(query, key, adj.neighborhood, bias, self.scale)
+        logits = attention_logits(query, key, nb, bias, self.scale)
         scale = self.out_channels**-0.5 if self.scale is None else self.scale
         for one in edges:
             if one.query is not None:
@@ -277,9 +290,10 @@ class SPDTransformerConv(on_core.OnCore):
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
-        edges, _ = self._edges(adj, query, bias, edge_attr, edge_index)
+        edges, _ = self._edges(adj, query, bias, self._features(adj, edge_attr, edge_index))
         bias = self._with_more(bias, attn_bias, adj)
-        return AttentionMap(adj.neighborhood, self._softmax(query, key, adj, bias, edges))
+        nb = adj.neighborhood
+        return AttentionMap(nb, self._softmax(query, key, adj, nb, bias, edges))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

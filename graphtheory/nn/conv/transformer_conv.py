@@ -10,8 +10,10 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
+from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.given_edges import pay_by_edge, with_edges
 
 
 class TransformerConv(on_core.OnCore, pyg.TransformerConv):
@@ -25,7 +27,9 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
     Same arguments, parameters, state dict and results as PyG's layer of this name. A node
     without neighbors gives W_1 x_i. No tensor has both an edge axis and a feature axis but e
     itself: inside the fused `ops.attention` edge features enter as
-    :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and :math:`W_6 \sum_j \alpha_{ij} e_{ij}`.
+    :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and :math:`W_6 \sum_j \alpha_{ij} e_{ij}`. Where these,
+    one vector of the size of e per node and head, are larger than :math:`W_6 e` of all edges, that
+    is computed instead.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for
@@ -108,14 +112,17 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         query, key = self.lin_query(x_dst).view(shape), self.lin_key(x_src).view(shape)
         value = self.lin_value(x_src).view(shape)
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
-        features = on_core.features_in_rows(edge_attr, adj, self.lin_edge)
+        features = on_core.checked_features(edge_attr, adj, self.lin_edge)
         nb, p = adj.neighborhood, self.dropout if self.training else 0.0
         edges = weights = None
-        if features is not None:
+        if features is not None and pay_by_edge(features, self.out_channels, nb.num_dst):
+            key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
+        elif features is not None:
+            features = adj.to_rows(features)
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             edges = ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix))
         if return_attention_weights:
-            weights = self._weights(query, key, adj, edges)
+            weights = self._weights(query, key, adj, nb, edges)
         if edges is not None:
             out, sums = ops.attention(query, key, value, nb, dropout=p, edges=edges)
             out = out + torch.einsum("nhd,hdc->nhc", sums, matrix)
@@ -129,10 +136,11 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         return out, adj.with_weights(edge_index, weights, stored=False)
 
     def _weights(
-        self, query: Tensor, key: Tensor, adj: Adjacency, edges: ops.EdgeFeatures | None
-    ) -> Tensor:
+        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood,
+        edges: ops.EdgeFeatures | None,
+    ) -> Tensor:  # fmt: skip
         """Attention weights [E, H] before dropout."""
-        logits = ops.edge_dot(query, key, adj.neighborhood)
+        logits = ops.edge_dot(query, key, nb)
         if edges is not None and edges.query is not None:
             logits = logits + on_core.edge_logits(edges.query, edges.features, adj)
         return ops.edge_softmax(logits * self.out_channels**-0.5, adj.neighborhood)

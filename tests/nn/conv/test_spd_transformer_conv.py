@@ -61,6 +61,7 @@ OPTIONS = [
     {"heads": 3, "num_buckets": 1, "root_weight": False},
     {"num_buckets": None, "bias": False},
     {"heads": 2, "edge_dim": 3},
+    {"heads": 2, "edge_dim": 50, "num_buckets": 4, "value_encoding": True, "scale": 0.7},
     {"heads": 2, "edge_dim": 1, "num_buckets": None, "scale": 1.0, "concat": False},
     {"heads": 2, "num_buckets": 4, "value_encoding": True},
     {"heads": 3, "num_buckets": 4, "value_encoding": True, "edge_dim": 2, "root_weight": False},

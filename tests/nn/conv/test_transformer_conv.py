@@ -15,6 +15,7 @@ OPTIONS = [
     {"heads": 2, "concat": False},
     {"heads": 2, "beta": True},
     {"heads": 2, "beta": True, "concat": False, "edge_dim": 4},
+    {"heads": 3, "edge_dim": 50, "bias": False},
     {"heads": 3, "edge_dim": 1, "bias": False},
     {"heads": 2, "edge_dim": 4, "root_weight": False},
     {"beta": True, "root_weight": False},
@@ -37,7 +38,7 @@ def test_equals_pyg(data, options, draw_graph, assert_same) -> None:
     assert_same(*both(5, 6, dtype=dtype, **options), *args)
 
 
-@pytest.mark.parametrize("options", OPTIONS[3:6], ids=str)
+@pytest.mark.parametrize("options", OPTIONS[3:7], ids=str)
 @settings(max_examples=12)
 @given(data=st.data())
 def test_equals_pyg_on_two_node_sets(data, options, draw_graph, assert_same) -> None:
