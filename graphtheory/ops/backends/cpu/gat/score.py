@@ -16,11 +16,12 @@ from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_columns
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import warm
 from graphtheory.ops.backends.precision import widened
 
-_AT_ONCE = 2**18  # numbers of the terms that one product gives: 1 MiB of float32
+_AT_ONCE = 2**20  # numbers of the terms that one product gives: 4 MiB of float32
 _TOGETHER = 256  # edges over which one product sums
 
 
@@ -226,12 +227,17 @@ def score_backward(
             flow = terms.flatten(1)
             torch.mm(flow, flat.T, out=out_features[edges])
             of_flat += _over_edges(features[edges], flow)
-    for rows, edges, ptr in _parts(t_indptr, len(targets), width):
-        ids, at = targets[edges], perm[edges]
-        terms = _terms(features[at] if edge_dim else features, matrix)
-        work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
-        there = (source[rows], target, att, terms, real)
-        calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
+    if edge_dim and len(terms) == len(indices):  # one part, whose terms are all gradients now
+        work, chunks = terms.numel(), calls.chunks_of(t_indptr, perm)
+        calls.run(sum_columns, work, chunks, t_indptr, perm, flow, out_source.flatten(1))
+    else:
+        for rows, edges, ptr in _parts(t_indptr, len(targets), width):
+            ids, at = targets[edges], perm[edges]
+            terms = _terms(features[at] if edge_dim else features, matrix)
+            work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
+            there = (source[rows], target, att, terms, real)
+            calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
+        out_source *= att
     out_matrix = of_flat.view(edge_dim, heads, dim).transpose(0, 1)
-    out = (out_source.mul_(att), out_target, out_att, out_features, out_matrix)
+    out = (out_source, out_target, out_att, out_features, out_matrix)
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]
