@@ -124,10 +124,3 @@ def test_work_doubles_with_edges_and_heads_and_grows_with_features(
         assert of_edges == 2 * base and of_heads == 2 * base, name
         assert of_dims == base or 1.2 * base < of_dims <= 2 * base, name
     assert any(of_dims > base for (_, base), (_, of_dims) in zip(once, dims, strict=True))
-
-
-def test_features_of_edges_add_to_the_work_of_scores(told: list[tuple[str, int]]) -> None:
-    additive_score(NODES, HEADS, DIM).sum().backward()
-    plain, _ = dict(told), told.clear()
-    additive_score_with_features(NODES, HEADS, DIM).sum().backward()
-    assert dict(told) == {name: 33 * work for name, work in plain.items()}

@@ -238,6 +238,6 @@ def score_backward(
             there = (source[rows], target, att, terms, real)
             calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
         out_source *= att
-    out_matrix = of_flat.view(edge_dim, heads, dim).transpose(0, 1)
+    out_matrix = of_flat.view(edge_dim, heads, dim).transpose(0, 1).contiguous()
     out = (out_source, out_target, out_att, out_features, out_matrix)
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]
