@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.bench_images import bench_images
 from graphtheory.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
 from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
+from graphtheory.cli.options import Count, File, Folder, Name, Names, Settings
 from graphtheory.cli.show import (
     SMALL,
     Command,
-    Count,
-    File,
-    Folder,
-    Name,
-    Names,
     RefusedError,
     Screen,
-    Settings,
     at_least,
     data_root,
     file_there,

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphtheory.cli.show import Command, Folder, Screen, data_root
+from graphtheory.cli.options import Folder
+from graphtheory.cli.show import (
+    Command,
+    Screen,
+    data_root,
+)
 
 if TYPE_CHECKING:
     from graphtheory.bench.table import Table

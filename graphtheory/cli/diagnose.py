@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.cli.fitting import GRAPH, IMAGES, kinds
+from graphtheory.cli.options import Count, Folder, Name, Names, Part
 from graphtheory.cli.show import (
     Command,
-    Count,
-    Folder,
-    Name,
-    Names,
-    Part,
     RefusedError,
     Screen,
     at_least,

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from graphtheory.cli.options import Count, Folder, Name, Whole
 from graphtheory.cli.show import (
     Command,
-    Count,
-    Folder,
-    Name,
     RefusedError,
     Screen,
-    Whole,
     at_least,
     data_root,
     known,

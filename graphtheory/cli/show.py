@@ -1,4 +1,4 @@
-"""What every command shares: the screen, progress, options of one kind, and refusals."""
+"""What every command shares: the screen, progress and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
-from tyro.constructors import PrimitiveConstructorSpec
 
 from graphtheory.cli import progress
 from graphtheory.cli.progress import Steps
@@ -26,61 +25,6 @@ if TYPE_CHECKING:
 
 SMALL = 5000  # nodes of a small graph
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
-
-
-def _optional(metavar: str) -> Any:
-    """An option that may be left out: the help says what then, not "(default: None)"."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
-
-
-Folder = Annotated[Path | None, _optional("DIR")]
-File = Annotated[Path | None, _optional("FILE")]
-Name = Annotated[str | None, _optional("NAME")]
-
-
-def _separated(metavar: str) -> Any:
-    """Words separated by commas."""
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: tuple(filter(None, words[0].split(","))),
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda value: [",".join(value)],
-    )
-
-
-Names = Annotated[tuple[str, ...], _separated("NAME,NAME,...")]
-
-
-def _number(kind: type, metavar: str, expected: str) -> PrimitiveConstructorSpec[Any]:
-    """A number; a word that is none is refused in words."""
-
-    def read(words: list[str]) -> Any:
-        try:
-            return kind(words[0])
-        except ValueError:
-            raise ValueError(f"got {words[0]!r}, expected {expected}") from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=read,
-        is_instance=lambda value: value is None or isinstance(value, kind),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-_WHOLE = _number(int, "INT", "a whole number")
-Whole = Annotated[int, _WHOLE]
-Count = Annotated[int | None, _WHOLE, tyro.conf.arg(help_behavior_hint="")]
-Part = Annotated[
-    float | None, _number(float, "FLOAT", "a number"), tyro.conf.arg(help_behavior_hint="")
-]
-Settings = Annotated[
-    tuple[str, ...],
-    _separated("NAME=VALUE,..."),
-    tyro.conf.arg(help_behavior_hint=""),
-]
 
 
 @dataclass(frozen=True)

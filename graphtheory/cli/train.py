@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.cli.explorer import NAME as EXPLORER
 from graphtheory.cli.explorer import refuse_explorer, write_explorer
 from graphtheory.cli.fitting import IMAGES, fitting, kinds, problem_for
+from graphtheory.cli.options import Count, File, Folder, Name, Settings, Whole
 from graphtheory.cli.show import (
     Command,
-    Count,
-    File,
-    Folder,
-    Name,
     RefusedError,
     Screen,
-    Settings,
-    Whole,
     at_least,
     data_root,
     file_there,

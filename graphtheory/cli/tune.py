@@ -7,16 +7,11 @@ from pathlib import Path
 
 from graphtheory.cli.bench_runs import search_all
 from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
+from graphtheory.cli.options import Count, File, Folder, Name, Names, Whole
 from graphtheory.cli.show import (
     Command,
-    Count,
-    File,
-    Folder,
-    Name,
-    Names,
     RefusedError,
     Screen,
-    Whole,
     at_least,
     data_root,
     file_there,
