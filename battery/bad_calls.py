@@ -262,7 +262,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (RuntimeError, "--models/models", "gtt"), (RuntimeError, "--split/split", "weekly"),
         (RuntimeError, "--dataset", "Carate"), (RuntimeError, "--epochs", "-1"),
         (RuntimeError, "--set", "walks=3"), (RuntimeError, "--root", "/nowhere"),
-        (RuntimeError, "--data/data", "/nowhere.pt"), (RuntimeError, "--sead", "3"),
+        (RuntimeError, "--data/data", "/nowhere.pt"), (RuntimeError, "--sead", "--sead"),
     ]),
 ]  # fmt: skip
 
