@@ -58,7 +58,6 @@ def test_every_backend_equals_the_definition(
 ) -> None:
     monkeypatch.setattr(torch_csr, "_BUFFER", 50)  # several parts, the last one short
     monkeypatch.setattr(cpu_score, "_AT_ONCE", 50)  # parts of 5 edges, which cut rows
-    monkeypatch.setattr(cpu_score, "_TOGETHER", 2)
     nb, tensors = case(1, 8, 9, 33, 2, 5, edge_dim)
     wanted = definition(nb, *tensors, 0.3)
     score = call(nb, tensors, 0.3, backend)

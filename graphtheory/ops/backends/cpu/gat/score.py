@@ -7,6 +7,7 @@ which one product gives for some edges at a time. The conventions are those of `
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from graphtheory.ops.backends.cpu.vector.lanes import warm
 from graphtheory.ops.backends.precision import widened
 
 _AT_ONCE = 2**20  # numbers of the terms that one product gives: 4 MiB of float32
-_TOGETHER = 256  # edges over which one product sums
 
 
 @part
@@ -168,7 +168,8 @@ def _terms(features: Tensor, matrix: Tensor) -> Tensor:
     heads, edge_dim, dim = matrix.shape
     if not edge_dim:
         return features.new_empty(0, heads, dim)
-    return (features @ _flat(matrix)).view(len(features), heads, dim)
+    with _on_one_thread():
+        return (features @ _flat(matrix)).view(len(features), heads, dim)
 
 
 def _flat(matrix: Tensor) -> Tensor:
@@ -177,11 +178,15 @@ def _flat(matrix: Tensor) -> Tensor:
     return matrix.transpose(0, 1).reshape(edge_dim, heads * dim)
 
 
-def _over_edges(features: Tensor, flow: Tensor) -> Tensor:
-    """features.T @ flow, in groups of edges: one product would be cut where threads are many."""
-    whole = len(features) - len(features) % _TOGETHER
-    each, other = (t[:whole].view(-1, _TOGETHER, t.size(1)) for t in (features, flow))
-    return torch.bmm(each.mT, other).sum(0) + features[whole:].T @ flow[whole:]
+@contextmanager
+def _on_one_thread() -> Iterator[None]:
+    """Products of torch, whose bits depend on the number of threads on some processors."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def score(
@@ -225,8 +230,9 @@ def score_backward(
         out_att += tables.sum(0)
         if edge_dim:
             flow = terms.flatten(1)
-            torch.mm(flow, flat.T, out=out_features[edges])
-            of_flat += _over_edges(features[edges], flow)
+            with _on_one_thread():
+                torch.mm(flow, flat.T, out=out_features[edges])
+                of_flat.addmm_(features[edges].T, flow)
     if edge_dim and len(terms) == len(indices):  # one part, whose terms are all gradients now
         work, chunks = terms.numel(), calls.chunks_of(t_indptr, perm)
         calls.run(sum_columns, work, chunks, t_indptr, perm, flow, out_source.flatten(1))
