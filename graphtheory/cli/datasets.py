@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.options import Folder
-from graphtheory.cli.show import (
-    Command,
-    Screen,
-    data_root,
-)
+from graphtheory.cli.show import Command, Screen, data_root
 
 if TYPE_CHECKING:
     from graphtheory.bench.table import Table

@@ -181,8 +181,9 @@ class Diagnose(Command):
         }  # fmt: skip
         write_json(out / "sampling.json", found)
         screen.result({"folder": out, **found})
-        save(sampling_picture(rows), out / "influence.png")
-        sampling_page(rows, screen.command, here).save(out / "report.html")
+        picture = sampling_picture(rows)
+        save(picture, out / "influence.png")
+        sampling_page(rows, picture, screen.command, here).save(out / "report.html")
         screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
 
 

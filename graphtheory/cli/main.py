@@ -15,7 +15,7 @@ from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from operator import or_
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import tyro
 
@@ -129,11 +129,18 @@ def _parsed(words: list[str]) -> Command:
         kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
     if unknown:
-        fields = (field for part in (kind, Output) for field in dataclasses.fields(part))
-        options = (f"--{field.name.replace('_', '-')}" for field in fields)
         what = "option" if unknown[0].startswith("-") else "argument"
-        known(what, unknown[0], tuple(options), f"{name} --help")
+        known(what, unknown[0], _options(kind), f"{name} --help")
     return command
+
+
+def _options(kind: type[Command]) -> tuple[str, ...]:
+    """What a command takes with two dashes."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [field.name for field in dataclasses.fields(kind) if field.name != "output"]
+    named = [n for n in names if tyro.conf.Positional not in getattr(hints[n], "__metadata__", ())]
+    shown = (field.name for field in dataclasses.fields(Output))
+    return tuple(f"--{name.replace('_', '-')}" for name in (*named, *shown))
 
 
 def completion_script(shell: str) -> str:

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+_UNSET = tyro.conf.arg(help_behavior_hint="")
+"""An option that may be left out: the help says what then, not "(default: None)"."""
+
 
 def _optional(metavar: str) -> Any:
-    """An option that may be left out: the help says what then, not "(default: None)"."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
@@ -53,12 +55,6 @@ def _number(kind: type, metavar: str, expected: str) -> PrimitiveConstructorSpec
 
 _WHOLE = _number(int, "INT", "a whole number")
 Whole = Annotated[int, _WHOLE]
-Count = Annotated[int | None, _WHOLE, tyro.conf.arg(help_behavior_hint="")]
-Part = Annotated[
-    float | None, _number(float, "FLOAT", "a number"), tyro.conf.arg(help_behavior_hint="")
-]
-Settings = Annotated[
-    tuple[str, ...],
-    _separated("NAME=VALUE,..."),
-    tyro.conf.arg(help_behavior_hint=""),
-]
+Count = Annotated[int | None, _WHOLE, _UNSET]
+Part = Annotated[float | None, _number(float, "FLOAT", "a number"), _UNSET]
+Settings = Annotated[tuple[str, ...], _separated("NAME=VALUE,..."), _UNSET]

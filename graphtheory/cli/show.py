@@ -115,7 +115,7 @@ def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> st
         return name
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    every = f"`{listing}` lists all" if listing else f"known: {', '.join(names)}"
+    every = f"expected one that `{listing}` lists" if listing else f"known: {', '.join(names)}"
     raise RefusedError(f"{what}: unknown name {name!r}; {hint}{every}")
 
 

@@ -773,6 +773,8 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     folder = tmp_path / "runs/diagnose-karate-degree-groups"
     written = {file.name for file in folder.iterdir()}
     assert written == {"report.html", "sampling.json", "sampling.csv", "influence.png"}
+    page = (folder / "report.html").read_text()
+    assert "norm of A*, closed form" in page and "data:image/svg+xml" in page
     rows = json.loads((folder / "sampling.json").read_text())["rows"]
     kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
     assert kept == pytest.approx([1, 0.5, 0.25])
@@ -963,7 +965,9 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
     ("words", "expected"),
     [
         (("bench", "--dataste", "Cora"), "option: unknown name '--dataste'; did you mean '--dat"),
-        (("bench", "Cora"), "argument: unknown name 'Cora'; `graphtheory bench --help` lists all"),
+        (("bench", "Cora"), "argument: unknown name 'Cora'; expected one that `graphtheory bench"),
+        (("bench", "--outpt", "a"), "option: unknown name '--outpt'; did you mean '--out'?"),
+        (("reproduce", "--figur", "a"), "option: unknown name '--figur'; expected one that"),
         (("--dataset", "Cora"), "command: unknown name '--dataset'"),
         (("train", "--seed", "x"), "Error parsing --seed: got 'x', expected a whole number"),
         (("bench", "--seeds", "1.5"), "Error parsing --seeds: got '1.5', expected a whole number"),

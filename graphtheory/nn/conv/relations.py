@@ -48,8 +48,8 @@ class Relations:
     @cached_property
     def targets(self) -> Neighborhood:
         """[N_dst <- P pairs]: the pairs of each target node."""
-        _, ends, new = self._sorted
-        ends = ends[new]
+        _, targets, new = self._sorted
+        ends = targets[new]
         ids = torch.arange(len(ends), device=ends.device)
         num_dst = self.adjacency.neighborhood.num_dst
         edges = torch.stack([ids, ends])

@@ -207,8 +207,8 @@ def sampling_picture(rows: Sequence[Row]) -> Any:
     return influence_over_degree(curve, title=f"{p['dataset']}, {p['sampling']}")
 
 
-def sampling_page(rows: Sequence[Row], command: str, here: Environment) -> Page:
-    """Tables and picture as a page."""
+def sampling_page(rows: Sequence[Row], picture: Any, command: str, here: Environment) -> Page:
+    """The tables and `sampling_picture` as a page."""
     p = rows[0].parameters
     page = Page(
         f"{p['dataset']}: what sampling by {p['sampling']} makes of the graph",
@@ -216,7 +216,7 @@ def sampling_page(rows: Sequence[Row], command: str, here: Environment) -> Page:
         "network learns on: how far A* and the draws are from A, and which nodes gain or lose.",
     )
     page.section("Picture").picture(
-        sampling_picture(rows), "Influence of each node, its column sum in A* over that in A."
+        picture, "Influence of each node, its column sum in A* over that in A."
     )
     page.section("Tables")
     for table in sampling_tables(rows):

@@ -124,3 +124,14 @@ def test_work_doubles_with_edges_and_heads_and_grows_with_features(
         assert of_edges == 2 * base and of_heads == 2 * base, name
         assert of_dims == base or 1.2 * base < of_dims <= 2 * base, name
     assert any(of_dims > base for (_, base), (_, of_dims) in zip(once, dims, strict=True))
+
+
+def test_products_of_features_of_edges_are_not_work_of_the_loops(
+    told: list[tuple[str, int]],
+) -> None:
+    additive_score(NODES, HEADS, DIM).sum().backward()
+    plain, _ = dict(told), told.clear()
+    additive_score_with_features(NODES, HEADS, DIM).sum().backward()
+    each = graph(NODES).num_edges * HEADS * DIM
+    assert plain == {"score_loop": 2 * each, "rows_loop": 4 * each, "columns_loop": 4 * each}
+    assert dict(told) == plain | {"columns_loop": each}  # only sums what the rows have written

@@ -17,7 +17,7 @@ from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_columns
+from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_by_source
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import warm
 from graphtheory.ops.backends.precision import widened
@@ -145,10 +145,6 @@ def columns_loop(
         chunk = next_chunk(turns)
 
 
-def _real(slope: float, like: Tensor) -> np.floating:
-    return np.float64(slope) if like.dtype == torch.float64 else np.float32(slope)
-
-
 def _parts(indptr: Tensor, num_edges: int, width: int) -> Iterator[tuple[slice, slice, Tensor]]:
     """Rows, edges and row pointers of parts; one part where edges have no features, `width` 0."""
     if not width or not num_edges:
@@ -163,13 +159,12 @@ def _parts(indptr: Tensor, num_edges: int, width: int) -> Iterator[tuple[slice, 
         yield slice(low, high), slice(start, stop), local
 
 
-def _terms(features: Tensor, matrix: Tensor) -> Tensor:
-    """The terms of edges, features @ matrix, [E, H, C]; nothing where there are no features."""
-    heads, edge_dim, dim = matrix.shape
-    if not edge_dim:
-        return features.new_empty(0, heads, dim)
+def _terms(features: Tensor, flat: Tensor, att: Tensor) -> Tensor:
+    """The terms of edges, features @ flat, [E, H, C]; nothing where there are no features."""
+    if not len(flat):
+        return features.new_empty(0, *att.shape)
     with _on_one_thread():
-        return (features @ _flat(matrix)).view(len(features), heads, dim)
+        return (features @ flat).view(len(features), *att.shape)
 
 
 def _flat(matrix: Tensor) -> Tensor:
@@ -196,11 +191,11 @@ def score(
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
     source, target, att, features, matrix = widened(source, target, att, features, matrix)
-    out = empty((indices.size(0), att.size(0)), source)
-    for rows, edges, ptr in _parts(indptr, len(indices), matrix.size(1) and att.numel()):
-        ids, terms = indices[edges], _terms(features[edges], matrix)
+    out, flat = empty((indices.size(0), att.size(0)), source), _flat(matrix)
+    for rows, edges, ptr in _parts(indptr, len(indices), len(flat) and att.numel()):
+        ids, terms = indices[edges], _terms(features[edges], flat, att)
         work, chunks = 2 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
-        given = (ptr, ids, source, target[rows], att, terms, _real(slope, out))
+        given = (ptr, ids, source, target[rows], att, terms, calls.number(slope, out))
         calls.run(score_loop, work, chunks, *given, out[edges])
     return out.to(dtype)
 
@@ -218,11 +213,11 @@ def score_backward(
     )
     out_features = empty(features.shape, features)
     heads, edge_dim, dim = matrix.shape
-    width, real = edge_dim and att.numel(), _real(slope, grad)
+    width, real = edge_dim and att.numel(), calls.number(slope, grad)
     flat = _flat(matrix)
     of_flat = torch.zeros_like(flat)
     for rows, edges, ptr in _parts(indptr, len(indices), width):
-        ids, terms = indices[edges], _terms(features[edges], matrix)
+        ids, terms = indices[edges], _terms(features[edges], flat, att)
         work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
         tables = grad.new_empty(chunks, heads, dim)
         given = (ptr, ids, grad[edges], source, target[rows], att, terms, real)
@@ -235,11 +230,11 @@ def score_backward(
                 of_flat.addmm_(features[edges].T, flow)
     if edge_dim and len(terms) == len(indices):  # one part, whose terms are all gradients now
         work, chunks = terms.numel(), calls.chunks_of(t_indptr, perm)
-        calls.run(sum_columns, work, chunks, t_indptr, perm, flow, out_source.flatten(1))
+        calls.run(sum_by_source, work, chunks, t_indptr, perm, flow, out_source.flatten(1))
     else:
         for rows, edges, ptr in _parts(t_indptr, len(targets), width):
             ids, at = targets[edges], perm[edges]
-            terms = _terms(features[at] if edge_dim else features, matrix)
+            terms = _terms(features[at] if edge_dim else features, flat, att)
             work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
             there = (source[rows], target, att, terms, real)
             calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
