@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
@@ -39,17 +40,18 @@ def gallery() -> str:
         "Every figure and table that has a command, with the picture of the committed run and "
         "what was found of each claim. Verdicts are those of [the results](../results.md); rows "
         "with medians and quantiles, versions and commit lie in `benchmarks/results`. Runs: how "
-        "many settings are trained or measured in full, and how many by `--quick`, a first look, "
-        "with its processor time on one thread where `python benchmarks/quick.py` has measured it. "
-        "The time of full runs was not recorded.",
+        "many settings are trained or measured in full, and how many by `--quick`, a first look. "
+        "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them: "
+        "all of `--quick`; in full, the mean of a few runs, spread over the settings, times their "
+        "number.",
     ]
-    seconds = quick_seconds()
+    quick, full = (times(RESULTS / f"{form}.csv") for form in ("quick", "full"))
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         told = said.get(name) or said.get(short(name), [])
         out += [f"- Claim: {claim}. Outcome: {found}" for claim, found in told]
         out.append(f"```text\n{command(figure)}\n```")
-        out.append(runs(figure, seconds.get(name)))
+        out.append(runs(figure, full.get(name), quick.get(name)))
         out += [
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
@@ -71,21 +73,45 @@ def command(figure) -> str:
     return f"{base} --dataset {figure.data.default}{root}"
 
 
-def quick_seconds() -> dict[str, float]:
-    """Figure -> processor time of its quick form, where there is a row."""
-    path = RESULTS / "quick.csv"
-    if not path.exists():
-        return {}
+class Time(NamedTuple):
+    """Processor time of runs of a figure."""
+
+    seconds: float  # mean
+    measured: int  # how many
+
+
+def times(path: Path) -> dict[str, Time]:
+    """Figure -> its row."""
     with path.open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    return {row["parameters"].split("; ")[0].split("=")[1]: float(row["value"]) for row in rows}
+    return {
+        row["parameters"].split("; ")[0].split("=")[1]: Time(
+            float(row["value"]), int(row["repeats"])
+        )
+        for row in rows
+    }
 
 
-def runs(figure, seconds: float | None) -> str:
-    """How large it is: cells of the full and of the quick form, and the time of the latter."""
+def runs(figure, full: Time | None, quick: Time | None) -> str:
+    """How large it is: cells of the full and of the quick form, and their times."""
     dataset = figure.data.default if figure.data else ""
-    full, quick = (len(figure.settings(dataset, quick=small).cells()) for small in (False, True))
-    return f"Runs: {full}, by `--quick` {quick}" + (f" in {seconds:.0f} s." if seconds else ".")
+    many, few = (len(figure.settings(dataset, quick=small).cells()) for small in (False, True))
+    told = f"Runs: {many}"
+    if full is None:
+        told += " (not timed)"
+    elif full.measured == many:
+        told += f" in {duration(full.seconds * many)}"
+    else:
+        told += f", about {duration(full.seconds * many)}, from {full.measured} of them"
+    return f"{told}; by `--quick` {few}" + (f" in {duration(quick.seconds)}." if quick else ".")
+
+
+def duration(seconds: float) -> str:
+    """In the unit that a reader would take."""
+    sizes = {"h": 3600, "min": 60, "s": 1}
+    unit = next((unit for unit, size in sizes.items() if seconds >= 1.5 * size), "s")
+    number = seconds / sizes[unit]
+    return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
 
 
 def committed(name: str, every) -> list[Path]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
 from graphtheory.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
-from graphtheory.cli.options import Count, File, Folder, Name, Names, Settings
+from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.on_data import OnData
+from graphtheory.cli.options import Count, File, Folder, Names, Settings
 from graphtheory.cli.show import (
     SMALL,
-    Command,
     RefusedError,
     Screen,
     at_least,
@@ -33,7 +33,7 @@ NODES = "the nodes of one graph"
 
 
 @dataclass(frozen=True)
-class Bench(Command):
+class Bench(OnData):
     """Train models side by side on the same splits and seeds, and compare them.
 
     Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
@@ -50,17 +50,9 @@ class Bench(Command):
           graphtheory bench --data graphs.pt --set walk=16,layers=5
     """
 
-    needs = ("graphtheory.report",)
-
-    dataset: str = "digits"
-    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them. Or a
-    folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
     image_size: Count = None
     """Rows and columns that images of a folder are cut and resized to; without it they stay as they
     are, which have to be squares of one size."""
-    data: File = None
-    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
-    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. One graph: gt
     (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp, gat-res and
@@ -72,10 +64,6 @@ class Bench(Command):
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""
-    split: Name = None
-    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
-    root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     out: Folder = None
     """Where the results go; without it runs/bench-DATASET, of images runs/bench-DATASET-images."""
     resume: bool = False
@@ -105,23 +93,13 @@ class Bench(Command):
     5,000 nodes, 0, which is none, on a larger one."""
     search_log: File = None
     """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
-    threads: Count = None
-    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
-    wait for each other, and one a core on a larger one."""
 
     def check(self) -> None:
         """The options alone."""
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(1, threads=self.threads)
         at_least(0, distances=self.distances)
-        file_there("--data", self.data)
         file_there("--search-log", self.search_log)
-        data_root(self.root)
-
-    def check_names(self) -> None:
-        """The data set."""
-        if self.data is None:
-            kinds(self.dataset, data_root(self.root))
+        super().check()
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.explorer import NAME as EXPLORER
 from graphtheory.cli.explorer import refuse_explorer, write_explorer
-from graphtheory.cli.fitting import IMAGES, fitting, kinds, problem_for
-from graphtheory.cli.options import Count, File, Folder, Name, Settings, Whole
+from graphtheory.cli.fitting import IMAGES, fitting, problem_for
+from graphtheory.cli.on_data import OnData
+from graphtheory.cli.options import Count, Folder, Settings, Whole
 from graphtheory.cli.show import (
-    Command,
     RefusedError,
     Screen,
     at_least,
     data_root,
-    file_there,
     known,
     refusing,
     threads,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Train(Command):
+class Train(OnData):
     """Train one model on one split, and report the test score of the best epoch on validation.
 
     Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
@@ -47,8 +46,6 @@ class Train(Command):
           graphtheory train --dataset karate --model gat --explorer
     """
 
-    needs = ("graphtheory.report",)
-
     task: str = "classify"
     """classify, or contrastive: features without labels, of images or of the nodes of
     a graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is
@@ -56,15 +53,9 @@ class Train(Command):
     head: str = "transformer"
     """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
     infomax."""
-    dataset: str = "digits"
-    """Name of a graph, a set of graphs or an image set; `graphtheory datasets` lists them. Or a
-    folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
     image_size: Count = None
     """Rows and columns that images of a folder are cut and resized to; without it they stay as they
     are, which have to be squares of one size."""
-    data: File = None
-    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
-    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     model: str = "gt"
     """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
     gat-res and gcn-res (with a linear term of the node itself in each layer), sage, sgformer,
@@ -72,12 +63,8 @@ class Train(Command):
     gt, gt-plain, gine, gcn, gatv2, mlp. Images: vit, kvt (k-nearest attention), stvit (semantic
     tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop, vig, cnn. On
     digits, which is both a graph and an image set, the model decides."""
-    split: Name = None
-    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     seed: Whole = 0
     """Number of the split and of everything random, 0 or more."""
-    root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     out: Folder = None
     """Where the run is kept; without it runs/train-DATASET-MODEL-SPLIT-SEED."""
     resume: bool = False
@@ -97,9 +84,6 @@ class Train(Command):
     explorer: bool = False
     """Also write explorer.html, the graph with the attention of every layer and head behind each
     node; for gt, gt-plain, gat and other networks with attention, on at most 20,000 nodes."""
-    threads: Count = None
-    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
-    wait for each other, and one a core on a larger one."""
 
     def check(self) -> None:
         """The options alone."""
@@ -111,14 +95,8 @@ class Train(Command):
         elif self.head != type(self).head:
             raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
         at_least(0, seed=self.seed)
-        at_least(1, epochs=self.epochs, patience=self.patience, threads=self.threads)
-        file_there("--data", self.data)
-        data_root(self.root)
-
-    def check_names(self) -> None:
-        """The data set."""
-        if self.data is None:
-            kinds(self.dataset, data_root(self.root))
+        at_least(1, epochs=self.epochs, patience=self.patience)
+        super().check()
 
     def run(self, screen: Screen) -> None:
         """Train, print, write."""

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphtheory.cli.bench_runs import search_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, kinds, problem_for
-from graphtheory.cli.options import Count, File, Folder, Name, Names, Whole
+from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.on_data import OnData
+from graphtheory.cli.options import Folder, Names, Whole
 from graphtheory.cli.show import (
-    Command,
     RefusedError,
     Screen,
     at_least,
     data_root,
-    file_there,
     refusing,
 )
 
 
 @dataclass(frozen=True)
-class Tune(Command):
+class Tune(OnData):
     """Choose the options of models on validation scores, with as many candidates for each.
 
     A random search; a model whose axes have fewer combinations than that tries them all. Each
@@ -30,40 +29,20 @@ class Tune(Command):
     Try:  graphtheory tune --dataset Cora --models gt,gcn --budget 8 --root DATA
     """
 
-    needs = ("graphtheory.report",)
-
-    dataset: str = "digits"
-    """Name of a graph or a set of graphs; `graphtheory datasets` lists them."""
-    data: File = None
-    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
-    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; of a set of graphs, without it gt, gt-plain, gine, gcn,
     gatv2, mlp. `graphtheory bench --help` explains them."""
     budget: Whole = 8
     """Candidates a model."""
-    split: Name = None
-    """Kind of split; without it the data set's own."""
-    root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
     out: Folder = None
     """Where search.jsonl and tuned.json go; without it runs/tune-DATASET."""
     keep: bool = False
     """Also write the best into the installed package, where `train` and `bench` look."""
-    threads: Count = None
-    """How many threads compute; without it 1 on a graph of at most 5,000 nodes, where more would
-    wait for each other, and one a core on a larger one."""
 
     def check(self) -> None:
         """The options alone."""
-        at_least(1, budget=self.budget, threads=self.threads)
-        file_there("--data", self.data)
-        data_root(self.root)
-
-    def check_names(self) -> None:
-        """The data set."""
-        if self.data is None:
-            kinds(self.dataset, data_root(self.root))
+        at_least(1, budget=self.budget)
+        super().check()
 
     def run(self, screen: Screen) -> None:
         """Search, print, write."""
