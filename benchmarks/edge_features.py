@@ -26,19 +26,43 @@ from torch_geometric import nn as pyg
 
 from graphtheory import nn
 from graphtheory.bench.rows import Row
+from graphtheory.nn.conv.gine_conv import GINEConv
 
-Layer = Literal["PyG", "TransformerConv", "SPDTransformerConv", "PyG GATv2Conv", "GATv2Conv"]
+Layer = Literal[
+    "PyG", "TransformerConv", "SPDTransformerConv", "PyG GATv2Conv", "GATv2Conv", "PyG GINEConv",
+    "GINEConv",
+]  # fmt: skip
 BESIDE: dict[Layer, Layer] = {
     "TransformerConv": "PyG", "SPDTransformerConv": "PyG", "GATv2Conv": "PyG GATv2Conv",
+    "GINEConv": "PyG GINEConv",
 }  # fmt: skip
 Step = Callable[[], list[Tensor]]
+Maker = Callable[[int, int, int, int], torch.nn.Module]  # (channels, head_dim, heads, edge_dim)
 BUCKETS = 20
-KINDS: dict[Layer, tuple[type[torch.nn.Module], dict[str, Any]]] = {
-    "PyG": (pyg.TransformerConv, {}),
-    "TransformerConv": (nn.TransformerConv, {}),
-    "SPDTransformerConv": (nn.SPDTransformerConv, {"num_buckets": BUCKETS}),
-    "PyG GATv2Conv": (pyg.GATv2Conv, {"add_self_loops": False}),
-    "GATv2Conv": (nn.GATv2Conv, {"add_self_loops": False}),
+
+
+def attentive(kind: Callable[..., torch.nn.Module], **options: Any) -> Maker:
+    """Layers of heads."""
+    return lambda channels, dim, heads, edge_dim: kind(
+        channels, dim, heads=heads, edge_dim=edge_dim, **options
+    )
+
+
+def gine(kind: Callable[..., torch.nn.Module]) -> Maker:
+    """Sums of the given features, and a linear map of them."""
+    return lambda channels, dim, heads, edge_dim: kind(
+        torch.nn.Linear(channels, heads * dim), edge_dim=edge_dim
+    )
+
+
+MAKERS: dict[Layer, Maker] = {
+    "PyG": attentive(pyg.TransformerConv),
+    "TransformerConv": attentive(nn.TransformerConv),
+    "SPDTransformerConv": attentive(nn.SPDTransformerConv, num_buckets=BUCKETS),
+    "PyG GATv2Conv": attentive(pyg.GATv2Conv, add_self_loops=False),
+    "GATv2Conv": attentive(nn.GATv2Conv, add_self_loops=False),
+    "PyG GINEConv": gine(pyg.GINEConv),
+    "GINEConv": gine(GINEConv),
 }
 
 
@@ -47,8 +71,7 @@ def layer_of(name: Layer, channels: int, heads: int, dim: int, edge_dim: int) ->
     torch.manual_seed(0)
 
     def make(one: Layer) -> torch.nn.Module:
-        kind, options = KINDS[one]
-        return kind(channels, dim, heads=heads, edge_dim=edge_dim, **options)
+        return MAKERS[one](channels, dim, heads, edge_dim)
 
     theirs = make(BESIDE.get(name, name))
     if name not in BESIDE:

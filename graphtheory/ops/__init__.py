@@ -8,6 +8,7 @@ from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.dispatch import Explanation, backend_names, explain
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
 from graphtheory.ops.edge_features import EdgeFeatures
+from graphtheory.ops.relu_sum import relu_sum
 from graphtheory.ops.topk import topk_attention
 from graphtheory.ops.varlen import varlen_attention, varlen_neighborhood
 
@@ -23,6 +24,7 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "explain",
+    "relu_sum",
     "topk_attention",
     "varlen_attention",
     "varlen_neighborhood",

@@ -9,8 +9,8 @@ import torch
 from graphtheory.ops.call import AttentionCall, Call
 
 OPERATIONS = (
-    "edge_dot", "edge_softmax", "aggregate", "additive_score", "additive_attention", "attention",
-    "topk_attention",
+    "edge_dot", "edge_softmax", "aggregate", "relu_sum", "additive_score", "additive_attention",
+    "attention", "topk_attention",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import leaky_relu, relu
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
@@ -44,6 +44,16 @@ def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood, reduce: str = "s
         return torch.where(degree == 0, 0, out)
     out = out.index_add(0, rows, messages)
     return out if reduce == "sum" else out / degree.clamp(min=1)
+
+
+def relu_sum(
+    value: Tensor, features: Tensor, nb: Neighborhood, given_order: bool = False
+) -> Tensor:
+    """out[i, h] = sum over edges e from j to i of relu(value[j, h] + features[e, h])."""
+    if given_order and nb.perm is not None:
+        features = features.index_select(0, nb.perm)
+    messages = relu(value.index_select(0, nb.indices) + features)  # [E, H, D]
+    return messages.new_zeros(nb.num_dst, *messages.shape[1:]).index_add(0, nb.targets(), messages)
 
 
 def additive_score(

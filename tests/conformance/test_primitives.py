@@ -1,4 +1,4 @@
-"""edge_dot, edge_softmax and aggregate on every backend against plain torch in float64."""
+"""edge_dot, edge_softmax, aggregate and relu_sum on every backend against float64."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
     "edge_softmax": lambda nb, h, d: [(nb.num_edges, h)],
     "aggregate": lambda nb, h, d: [(nb.num_edges, h), (nb.num_src, h, d)],
 }
+SHAPES["relu_sum"] = lambda nb, h, d: [(nb.num_src, h, d), (nb.num_edges, h, d)]
 SHAPES |= {f"aggregate by {r}": SHAPES["aggregate"] for r in ("mean", "max", "min")}
 
 

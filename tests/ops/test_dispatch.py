@@ -170,6 +170,7 @@ def asked(operation: str) -> tuple[Any, ...]:
     edges, ends = torch.rand(nb.num_edges, 2), torch.rand(6, 2)
     arguments = {
         "edge_dot": (x, x, nb), "edge_softmax": (edges, nb), "aggregate": (edges, x, nb),
+        "relu_sum": (x, torch.rand(nb.num_edges, 2, 4), nb),
         "additive_score": (x, x, x[0], nb), "additive_attention": (x, ends, ends, nb),
         "attention": (x, x, x, nb), "topk_attention": (x, x, x, nb, 2),
     }  # fmt: skip

@@ -137,6 +137,16 @@ def test_primitives(backend: str, dtype: torch.dtype) -> None:
             )
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
+@pytest.mark.parametrize("given_order", [False, True])
+def test_relu_sum(given_order: bool, backend: str, dtype: torch.dtype) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 0], [1, 0, 1, 2]]), num_nodes=3)
+    value, features = (torch.randn(n, HEADS, DIM).to(dtype).requires_grad_() for n in (3, 4))
+    options = {"given_order": given_order, "backend": backend}
+    assert_told(lambda: (ops.relu_sum(value, features, nb, **options),))
+
+
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 @pytest.mark.parametrize("parts", ["sent", "received", "edge"])
 def test_additive(parts: str, backend: str) -> None:

@@ -16,6 +16,7 @@ from graphtheory.ops import (
     fused_topk,
     kernels,
     reductions,
+    relu_sum,
 )
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
@@ -24,6 +25,7 @@ _RUN: dict[str, Callable[[Any, Backend], Any]] = {
     "edge_dot": kernels.edge_dot,
     "edge_softmax": kernels.edge_softmax,
     "aggregate": reductions.aggregate,
+    "relu_sum": relu_sum.run,
     "additive_score": additive.run,
     "additive_attention": additive_attention.run,
     "attention": fused.attention,

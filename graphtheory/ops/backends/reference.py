@@ -20,9 +20,7 @@ class Reference(Backend):
             return reference.attention(call)
         if call.operation == "additive_attention":
             return additive_attention.run(call, self)
-        if call.operation == "aggregate":
-            weights, value = call.tensors
-            assert weights is not None and value is not None
-            return reference.aggregate(weights, value, call.neighborhood, *call.options)
         definition = getattr(reference, call.operation)
+        if call.operation in ("aggregate", "relu_sum"):
+            return definition(*call.tensors, call.neighborhood, *call.options)
         return definition(*call.tensors, *call.options, call.neighborhood)

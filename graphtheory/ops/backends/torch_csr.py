@@ -84,6 +84,34 @@ def aggregate(
     return out.to(dtype)
 
 
+def relu_sum(
+    indptr: Tensor, indices: Tensor, order: Tensor, value: Tensor, features: Tensor
+) -> Tensor:
+    """Sums [N, H, D] of ReLU(value[j] + features[e]); edge t of a row has row order[t] of these."""
+    dtype = value.dtype
+    value, features = widened(value, features)
+    messages = (value[indices] + _in_rows(features, order)).relu()
+    return _segment(messages, indptr, "sum").to(dtype)
+
+
+def relu_sum_backward(
+    indptr: Tensor, indices: Tensor, order: Tensor, t_indptr: Tensor, edges: Tensor,
+    grad: Tensor, value: Tensor, features: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of value and features; `edges` are the rows of the features of each source."""
+    dtype = value.dtype
+    grad, value, features = widened(grad, value, features)
+    barred = value[indices] + _in_rows(features, order) <= 0
+    flow = grad[_rows(indptr, len(indices))].masked_fill(barred, 0)
+    if len(order):
+        flow = torch.empty_like(flow).index_copy(0, order.long(), flow)
+    return _segment(flow[edges], t_indptr, "sum").to(dtype), flow.to(dtype)
+
+
+def _in_rows(features: Tensor, order: Tensor) -> Tensor:
+    return features[order] if len(order) else features
+
+
 def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
     """Largest weights[e, h] * value[j, h] by row and feature [N, H, D], in the type of sums."""
     weights, value = widened(weights, value)

@@ -18,6 +18,7 @@ from graphtheory.ops.backends.cpu.primitives import (
     edge_softmax,
     edge_softmax_backward,
 )
+from graphtheory.ops.backends.cpu.relu_sums import relu_sum, relu_sum_backward
 from graphtheory.ops.backends.cpu.topk.blocks import attention as topk_blocks
 from graphtheory.ops.backends.cpu.topk.blocks import attention_backward as topk_blocks_backward
 from graphtheory.ops.backends.cpu.topk.blocks import top_edges
@@ -37,6 +38,8 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
+    "relu_sum",
+    "relu_sum_backward",
     "top_edges",
     "topk_blocks",
     "topk_blocks_backward",

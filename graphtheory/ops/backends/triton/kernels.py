@@ -43,6 +43,7 @@ from graphtheory.ops.backends.triton.launch import (
     sum_type,
     targets,
 )
+from graphtheory.ops.backends.triton.relu_sums import relu_sum, relu_sum_backward
 from graphtheory.ops.backends.triton.score import score as additive_score
 from graphtheory.ops.backends.triton.score import score_backward as additive_score_backward
 from graphtheory.ops.backends.triton.topk import attention as topk_blocks
@@ -59,6 +60,8 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
+    "relu_sum",
+    "relu_sum_backward",
     "topk_blocks",
     "topk_blocks_backward",
 ]

@@ -69,6 +69,11 @@ def additive_score_with_features(nodes: int, heads: int, dim: int) -> Tensor:
     return ops.additive_score(x, x, att, nb, backend="numba_csr", **edges)
 
 
+def relu_sum(nodes: int, heads: int, dim: int) -> Tensor:
+    nb = graph(nodes)
+    return ops.relu_sum(draw(nodes, heads, dim), draw(nb.num_edges, heads, dim), nb)
+
+
 def nearest_of_sets(nodes: int, heads: int, dim: int) -> Tensor:
     x = draw(nodes, heads, dim)
     return ops.topk_attention(x, x, x, cliques([8] * (nodes // 8)), 3, backend="blocks")
@@ -81,7 +86,7 @@ def nearest_of_edges(nodes: int, heads: int, dim: int) -> Tensor:
 
 CALLS = [
     attention, attention_with_features, primitives, largest, additive_attention, additive_score,
-    additive_score_with_features,    nearest_of_sets, nearest_of_edges,
+    additive_score_with_features, relu_sum, nearest_of_sets, nearest_of_edges,
 ]  # fmt: skip
 
 

@@ -105,6 +105,16 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     kernels.additive_score_backward(*parts(nb), logits, *score)
 
 
+def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> None:
+    from graphtheory.ops.backends.triton import kernels
+
+    x, features = (torch.zeros(n, heads, dim, dtype=dtype) for n in (nb.num_dst, nb.num_edges))
+    indptr, indices, t_indptr, _, perm = parts(nb)
+    for order in (perm, perm[:0]):
+        kernels.relu_sum(indptr, indices, order, x, features)
+        kernels.relu_sum_backward(indptr, indices, order, t_indptr, perm, x, x, features)
+
+
 BINS = [3, 50]  # up to 8, more than a chunk
 EQUAL = [16, 16]
 CASES: dict[str, tuple[Callable[[], None], int]] = {
@@ -114,6 +124,8 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
     "features of edges": (lambda: with_edges(graph(BINS), torch.bfloat16), 19),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
+    "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, torch.float32), 6),
+    "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, torch.bfloat16), 6),
 }
 
 

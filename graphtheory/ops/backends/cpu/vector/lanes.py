@@ -39,6 +39,10 @@ def _leaky(v, x, slope):
     return v.where(">", x, 0.0, x, low)
 
 
+def _relu(v, x):
+    return v.where("<=", x, 0.0, 0.0, x)
+
+
 def _or_nan(v, x, y):
     return v.where("!=", y, y, y, v.where(">", y, x, y, x))
 
@@ -61,6 +65,8 @@ _leaky_sum = lane_by_lane(
 _leaky_flow = lane_by_lane(
     lambda v, old, slope, x, y, z: v.where(">", _sum(v, x, y, z), 0.0, old, v.times(old, slope))
 )
+_add_relu = lane_by_lane(lambda v, old, x, y: v.plus(old, _relu(v, v.plus(x, y))))
+_relu_flow = lane_by_lane(lambda v, old, x, y, z: v.where("<=", v.plus(x, y), 0.0, 0.0, z))
 _raise_by = lane_by_lane(lambda v, old, w, x: _or_nan(v, old, v.times(w, x)))
 _count = lane_by_lane(
     lambda v, old, w, x, y: v.plus(old, v.where("==", v.times(w, x), y, 1.0, 0.0))
@@ -214,6 +220,18 @@ def leaky_sum(out, at, slope, x, at_x, y, at_y, z, at_z, n):
 def leaky_flow(out, at, slope, x, at_x, y, at_y, z, at_z, n):
     """Out *= slope where x + y + z is not positive."""
     _leaky_flow(out, at, n, slope, x, at_x, y, at_y, z, at_z)
+
+
+@njit(inline="always")
+def add_relu(out, at, x, at_x, y, at_y, n):
+    """Out += x + y where that is positive or NaN."""
+    _add_relu(out, at, n, x, at_x, y, at_y)
+
+
+@njit(inline="always")
+def relu_flow(out, at, x, at_x, y, at_y, z, at_z, n):
+    """Out = z where x + y is positive or NaN, else 0."""
+    _relu_flow(out, at, n, x, at_x, y, at_y, z, at_z)
 
 
 @intrinsic

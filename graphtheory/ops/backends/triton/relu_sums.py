@@ -1,0 +1,91 @@
+"""Sums of ReLU(source + edge) on a GPU, and their gradient, by edge and then by source.
+
+Edge t has row order[t] of the features, or row t without `order`.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphtheory.ops.backends.triton import sums
+from graphtheory.ops.backends.triton.launch import over_edges, over_rows, plain, sum_type, targets
+from graphtheory.ops.backends.triton.parts import (
+    SIZES,
+    ends,
+    entries,
+    features,
+    gather,
+    put_own,
+    span,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def forward(
+    rows, starts, indptr, count, out,
+    indices, order, value, given,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write the sum over the row of ReLU(value[j] + given[e])."""
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, _, column, exists = features(HEADS, DIM, G, C)
+    total = tl.zeros((R, B, G, C), ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, B if WHOLE else longest, B):
+        edge, here, node = entries(indices, order, start, stop, offset, B)
+        z = gather(value, node, here, column, exists, HEADS * DIM, ACC)
+        z += gather(given, edge, here, column, exists, HEADS * DIM, ACC)
+        total += tl.where(z <= 0, 0.0, z)
+    put_own(out, place, live, column, exists, tl.sum(total, 1), HEADS * DIM)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def flows(
+    sources, targets, edges, order, value, given, grad, out,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write out[e] = grad[i] where value[j] + given[e] is positive, else 0, of B edges."""
+    edge, live, i, j = ends(targets, sources, edges, B)
+    if order is not None:
+        edge = tl.load(order + edge, mask=live, other=0).to(tl.int64)
+    _, _, column, exists = features(HEADS, DIM, G, C)
+    z = gather(value, j, live, column, exists, HEADS * DIM, ACC)
+    z += gather(given, edge, live, column, exists, HEADS * DIM, ACC)
+    up = gather(grad, i, live, column, exists, HEADS * DIM, ACC)
+    at = out + edge[:, :, None, None] * (HEADS * DIM) + column[None, None, :, :]
+    mask = live[:, :, None, None] & exists[None, None, :, :]
+    tl.store(at, tl.where(z <= 0, 0.0, up), mask=mask)
+
+
+def relu_sum(
+    indptr: Tensor, indices: Tensor, order: Tensor, value: Tensor, features: Tensor
+) -> Tensor:
+    """Sums [N, H, D] in the dtype of `value`."""
+    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
+    args = plain(indices, order if len(order) else None, value, features)
+    shape = (value.size(1), value.size(2))
+    over_rows(forward, indptr, shape, [out], args, ACC=sum_type(value))
+    return out
+
+
+def relu_sum_backward(
+    indptr: Tensor, indices: Tensor, order: Tensor, t_indptr: Tensor, edges: Tensor,
+    grad: Tensor, value: Tensor, features: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of value and features."""
+    shape, acc, count = (value.size(1), value.size(2)), sum_type(value), indices.size(0)
+    of_value = torch.empty_like(value, memory_format=torch.contiguous_format)
+    of_features = torch.empty_like(features, memory_format=torch.contiguous_format)
+    sources, *rest = plain(indices, order if len(order) else None, value, features, grad)
+    args = [sources, targets(indptr, count), count, *rest, of_features]
+    over_edges(flows, count, shape, value, args, ACC=acc)
+    ones = value.new_ones(count, value.size(1))
+    weighted = (*plain(edges, None, ones, of_features), None, None, 1.0)
+    over_rows(sums.weighted, t_indptr, shape, [of_value, None], weighted, ACC=acc)
+    return of_value, of_features

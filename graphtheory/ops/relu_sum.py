@@ -1,0 +1,145 @@
+"""Sums of ReLU(source + edge): the aggregation of GINE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import reference
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.call import Call, check_device, check_nodes, needs_grad
+from graphtheory.ops.dispatch import choose
+from graphtheory.ops.operator import operator
+from graphtheory.ops.second import second_gradients
+
+
+@operator("graphtheory::relu_sum")
+def _sum(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
+    return BACKENDS[backend].kernels.relu_sum(*parts[:3], value, features)
+
+
+@_sum.register_fake
+def _(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
+    return value.new_empty(parts[0].size(0) - 1, *value.shape[1:])
+
+
+@operator("graphtheory::relu_sum_backward")
+def _sum_grad(
+    grad: Tensor, value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str
+) -> tuple[Tensor, Tensor]:
+    return BACKENDS[backend].kernels.relu_sum_backward(*parts, grad, value, features)
+
+
+@_sum_grad.register_fake
+def _(grad: Tensor, value: Tensor, features: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return value.new_empty(value.shape), features.new_empty(features.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    value, features, parts, ctx.backend = inputs
+    ctx.save_for_backward(value, features, *parts)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    value, features, *parts = ctx.saved_tensors
+    found = _sum_grad(grad, value, features, parts, ctx.backend)
+    return *found, [None] * len(parts), None
+
+
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, parts, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors, *parts)
+
+
+def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+    grad, value, features, *parts = ctx.saved_tensors
+    indptr, indices, order = parts[:3]
+    perm = order if len(order) else None
+    nb = Neighborhood(indptr, indices, value.size(0), perm=perm, validate=False)
+
+    def definition(value: Tensor, features: Tensor) -> Tensor:
+        return reference.relu_sum(value, features, nb, perm is not None)
+
+    of_grad, found = second_gradients(definition, (value, features), (grad,), upstream)
+    return *of_grad, *found, [None] * len(parts), None
+
+
+_sum.register_autograd(_backward, setup_context=_save)
+_sum_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+
+
+def run(call: Call, backend: Backend) -> Tensor:
+    """Sums [num_dst, H, D] by the kernels of a backend; see `relu_sum`.
+
+    They are given [indptr, indices, order], and where a backward pass may follow [t_indptr, edges]:
+    the rows of the features that each source's edges have.
+    """
+    nb, (given_order,) = call.neighborhood, call.options
+    none = nb.indptr.new_empty(0)
+    order = nb.perm if given_order and nb.perm is not None else none
+    parts = [nb.indptr, nb.indices, order]
+    if needs_grad(call.tensors):
+        t = nb.transpose()
+        assert t.perm is not None
+        parts += [t.indptr, order.index_select(0, t.perm) if given_order else t.perm]
+    return _sum(*call.tensors, parts, backend.name)
+
+
+def relu_sum(
+    value: Tensor,
+    edge_features: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    given_order: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Sum over the source nodes of ReLU(source + edge), per target node.
+
+    .. math:: o_{i,h} = \sum_{e = (j \to i)} \operatorname{ReLU}(v_{j,h} + f_{e,h})
+
+    No tensor with an edge axis and a feature axis is built beside f itself and its gradient on a
+    CPU, nor on a GPU with Triton; second derivatives build such tensors. An empty row gives zeros.
+
+    Args:
+        value: v, vectors of the source nodes.
+        edge_features: f, one vector per edge in the neighborhood's order, of the dtype of `value`.
+        neighborhood: Who aggregates from whom.
+        given_order: `edge_features` are in the order of the edge list that the neighborhood was
+            made of, as its `perm` has it, and are not sorted first.
+        backend: A name of `ops.backend_names(ops.relu_sum)`; None takes the first that can.
+
+    Shapes:
+        value [num_src, heads, head_dim], edge_features [num_edges, heads, head_dim]
+        -> [num_dst, heads, head_dim].
+
+    Raises:
+        TypeError: If a tensor is not floating, or dtypes differ.
+        ValueError: If shapes do not fit; `given_order` of a neighborhood without `perm`.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
+
+    Source:
+        Hu et al. (2020), Strategies for pre-training GNNs, as `torch_geometric.nn.GINEConv`.
+
+    Example:
+        >>> import torch
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> value = torch.tensor([[[1.0]], [[-3.0]]])
+        >>> relu_sum(value, torch.ones(2, 1, 1), nb).flatten().tolist()
+        [0.0, 2.0]
+    """
+    check_nodes("value", value, neighborhood, "sources")
+    shape = (neighborhood.num_edges, *value.shape[1:])
+    if not isinstance(edge_features, Tensor) or edge_features.dtype != value.dtype:
+        got = getattr(edge_features, "dtype", type(edge_features).__name__)
+        raise TypeError(f"edge_features: got {got}, expected {value.dtype} as value has")
+    if edge_features.shape != shape:
+        raise ValueError(f"edge_features: shape {tuple(edge_features.shape)}, expected {shape}")
+    check_device("edge_features", edge_features, neighborhood)
+    if given_order and neighborhood.perm is None:
+        raise ValueError("given_order: got True, but the neighborhood has no perm")
+    call = Call("relu_sum", neighborhood, (value, edge_features), (given_order,))
+    return choose(call, backend).run(call)
