@@ -15,8 +15,39 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.backends.torch_rows import (
+    aggregate,
+    aggregate_max,
+    aggregate_max_backward,
+    edge_dot,
+    edge_softmax,
+    edge_softmax_backward,
+    relu_sum,
+    relu_sum_backward,
+    rows_of,
+    segment,
+)
 from graphtheory.ops.call import AttentionCall, Call
 from graphtheory.ops.dropout import dropout_factor
+
+__all__ = [
+    "TorchCSR",
+    "additive_score",
+    "additive_score_backward",
+    "aggregate",
+    "aggregate_max",
+    "aggregate_max_backward",
+    "attention",
+    "attention_backward",
+    "edge_attention",
+    "edge_attention_backward",
+    "edge_dot",
+    "edge_softmax",
+    "edge_softmax_backward",
+    "relu_sum",
+    "relu_sum_backward",
+    "top_edges",
+]
 
 # Numbers in one buffer [edges at a time, heads, head_dim].
 _BUFFER = 2**22
@@ -31,117 +62,6 @@ class TorchCSR(CSRBackend):
     def needs_transpose(self, call: Call | AttentionCall) -> bool:
         """Not for the additive score, whose gradients are added up by edge."""
         return call.operation != "additive_score"
-
-
-def _rows(indptr: Tensor, num_edges: int) -> Tensor:
-    ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
-    return torch.repeat_interleave(ids, indptr.diff(), output_size=num_edges)
-
-
-def _segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
-    initial = 0.0 if reduce == "sum" else -torch.inf
-    return torch.segment_reduce(
-        edge_values.contiguous(), reduce, offsets=indptr, initial=initial, unsafe=True
-    )
-
-
-def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Logits [E, H]."""
-    dtype, rows = query.dtype, _rows(indptr, indices.size(0))
-    query, key = widened(query, key)
-    heads = [(query[rows, h] * key[indices, h]).sum(-1) for h in range(query.size(1))]
-    return torch.stack(heads, 1).to(dtype) if heads else query.new_empty(len(rows), 0, dtype=dtype)
-
-
-def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
-    """Weights [E, H]."""
-    (wide,) = widened(logits)
-    rows = _rows(indptr, logits.size(0))
-    top = _segment(wide, indptr, "max")
-    weight = (wide - torch.where(top == -torch.inf, 0, top)[rows]).exp()
-    total = _segment(weight, indptr, "sum")
-    return (weight / torch.where(total == 0, 1, total)[rows]).to(logits.dtype)
-
-
-def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
-    """Gradient of the logits [E, H]."""
-    dtype = weights.dtype
-    weights, grad = widened(weights, grad)
-    mean = _segment(weights * grad, indptr, "sum")
-    return (weights * (grad - mean[_rows(indptr, weights.size(0))])).to(dtype)
-
-
-def aggregate(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
-) -> Tensor:
-    """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
-    dtype = value.dtype
-    weights = weights if perm is None else weights[perm]
-    weights, value = widened(weights, value)
-    out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
-    for h in range(value.size(1)):
-        out[:, h] = _segment(weights[:, h, None] * value[indices, h], indptr, "sum")
-    return out.to(dtype)
-
-
-def relu_sum(
-    indptr: Tensor, indices: Tensor, order: Tensor, value: Tensor, features: Tensor
-) -> Tensor:
-    """Sums [N, H, D] of ReLU(value[j] + features[e]); edge t of a row has row order[t] of these."""
-    dtype = value.dtype
-    value, features = widened(value, features)
-    messages = (value[indices] + _in_rows(features, order)).relu()
-    return _segment(messages, indptr, "sum").to(dtype)
-
-
-def relu_sum_backward(
-    indptr: Tensor, indices: Tensor, order: Tensor, t_indptr: Tensor, edges: Tensor,
-    grad: Tensor, value: Tensor, features: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Gradients of value and features; `edges` are the rows of the features of each source."""
-    dtype = value.dtype
-    grad, value, features = widened(grad, value, features)
-    barred = value[indices] + _in_rows(features, order) <= 0
-    flow = grad[_rows(indptr, len(indices))].masked_fill(barred, 0)
-    if len(order):
-        flow = torch.empty_like(flow).index_copy(0, order.long(), flow)
-    return _segment(flow[edges], t_indptr, "sum").to(dtype), flow.to(dtype)
-
-
-def _in_rows(features: Tensor, order: Tensor) -> Tensor:
-    return features[order] if len(order) else features
-
-
-def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:
-    """Largest weights[e, h] * value[j, h] by row and feature [N, H, D], in the type of sums."""
-    weights, value = widened(weights, value)
-    out = value.new_zeros(indptr.size(0) - 1, value.size(1), value.size(2))
-    empty = (indptr.diff() == 0)[:, None]
-    for h in range(value.size(1)):
-        found = _segment(weights[:, h, None] * value[indices, h], indptr, "max")
-        out[:, h] = found.masked_fill(empty, 0)
-    return out
-
-
-def aggregate_max_backward(
-    indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
-    grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Gradients of weights ([0] if not asked for) and value; equal edges of a row share it."""
-    dtypes, rows = (weights.dtype, value.dtype), _rows(indptr, indices.size(0))
-    grad, out, weights, value = widened(grad, out, weights, value)
-    to_weights = torch.zeros_like(weights) if of_weights else weights.new_empty(0)
-    to_value = torch.zeros_like(value)
-    for h in range(value.size(1)):
-        x = value[indices, h]
-        hit = (weights[:, h, None] * x == out[rows, h]).to(value.dtype)
-        share = grad[:, h] / _segment(hit, indptr, "sum").clamp(min=1)
-        hit *= share[rows]
-        if of_weights:
-            to_weights[:, h] = (hit * x).sum(-1)
-        by_source = (hit * weights[:, h, None])[perm]
-        to_value[:, h] = _segment(by_source, t_indptr, "sum")
-    return to_weights.to(dtypes[0]), to_value.to(dtypes[1])
 
 
 def attention(
@@ -227,12 +147,12 @@ def edge_attention_backward(
     if bucket is not None:
         by_bucket, order = torch.sort(bucket.long(), stable=True)
         bounds = torch.searchsorted(by_bucket, torch.arange(num_buckets + 1, device=order.device))
-        grad_table = _segment(grad_logits[order], bounds, "sum")
+        grad_table = segment(grad_logits[order], bounds, "sum")
     of_edge_query, of_edges = weights.new_empty(0), weights.new_empty(0)
     if edge_query is not None:
         of_edge_query = scale * _feature_sums(indptr, grad_logits, features, row, num_rows)
     if of_features and features is not None:
-        rows, dim = _rows(indptr, len(features)), features.size(1)
+        rows, dim = rows_of(indptr, len(features)), features.size(1)
         of_edges = torch.zeros_like(features)
         for part, by in ((edge_query, scale * grad_logits), (grad_sums, dropped)):
             for h in range(0 if part is None else weights.size(1)):
@@ -251,7 +171,7 @@ def _feature_dots(
 ) -> Tensor:
     """What features add to the dot products, [E, H]; a row number is a vector with a single 1."""
     num_edges = len(row if features is None else features)  # type: ignore[arg-type]
-    rows, dim = _rows(indptr, num_edges), 0 if features is None else features.size(1)
+    rows, dim = rows_of(indptr, num_edges), 0 if features is None else features.size(1)
     out = query.new_zeros(num_edges, query.size(1))
     for h in range(query.size(1)):
         if features is not None:
@@ -270,13 +190,13 @@ def _feature_sums(
     if features is not None:
         sums = features.new_zeros(num_dst, heads, features.size(1))
         for h in range(heads):
-            sums[:, h] = _segment(weights[:, h, None] * features, indptr, "sum")
+            sums[:, h] = segment(weights[:, h, None] * features, indptr, "sum")
         found.append(sums)
     if row is not None:
-        place = _rows(indptr, len(row)) * num_rows + row.long()
+        place = rows_of(indptr, len(row)) * num_rows + row.long()
         by_place, order = torch.sort(place, stable=True)
         ends = torch.arange(num_dst * num_rows + 1, device=row.device)
-        sums = _segment(weights[order], torch.searchsorted(by_place, ends), "sum")
+        sums = segment(weights[order], torch.searchsorted(by_place, ends), "sum")
         found.append(sums.view(num_dst, num_rows, heads).transpose(1, 2))
     return torch.cat(found, 2)
 
@@ -293,7 +213,7 @@ def _edge_sums(
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:  # fmt: skip
     """Some edges at a time: their slice, sources, targets and sums [edges, H, C]."""
     num_edges = indices.size(0)
-    rows = _rows(indptr, num_edges)
+    rows = rows_of(indptr, num_edges)
     step = max(1, _BUFFER // max(1, source[0].numel() if len(source) else 1))
     for first in range(0, num_edges, step):
         part = slice(first, first + step)
