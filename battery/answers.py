@@ -81,6 +81,12 @@ def _weighted(case: Case) -> Tensors:
     return {"weights": case.normal(case.neighborhood.num_edges, value.size(1)), "value": value}
 
 
+def _edge_features(case: Case) -> Tensors:
+    value = nodes(case)["value"]
+    features = case.normal(case.neighborhood.num_edges, *value.shape[1:])
+    return {"value": value, "features": features}
+
+
 def _bias(t: Tensors) -> Tensor | ops.BucketedBias | None:
     return ops.BucketedBias(t["bucket"], t["table"]) if "table" in t else t.get("bias")
 
@@ -130,6 +136,11 @@ OPERATIONS = (
         ),
     ),
     *(_reduction(reduce) for reduce in ("sum", "mean", "max", "min")),
+    Operation(
+        "relu_sum (GINE)", ops.relu_sum, _edge_features,
+        lambda t, nb, b: ops.relu_sum(t["value"], t["features"], nb, backend=b),
+        lambda e, a, grad: truth.relu_sum(e, a["value"], a["features"], grad),
+    ),
 )  # fmt: skip
 
 

@@ -210,7 +210,7 @@ def _moved(tensors: Tensors, edges: Tensor, src: Tensor, dst: Tensor, more: int)
     """The tensors of nodes at their new places and of edges in their new order."""
     found = {}
     for name, t in tensors.items():
-        if name in ("bucket", "bias", "weights"):
+        if name in ("bucket", "bias", "weights", "features"):
             found[name] = t[edges]
         elif name == "table":
             found[name] = t

@@ -108,6 +108,18 @@ def aggregate(e: Edges, weights: Array, value: Array, grad: Array, reduce: str) 
     return out
 
 
+def relu_sum(e: Edges, value: Array, features: Array, grad: Array) -> Named:
+    """Sum of ReLU(value_j + features of the edge) over a row, and its gradients."""
+    out = {"output": np.zeros_like(grad), "value": np.zeros_like(value)}
+    out["features"] = np.zeros_like(features)
+    for i, row in enumerate(e.rows()) if e.num_dst else ():
+        terms = value[e.src[row]] + features[row]
+        out["output"][i] = np.maximum(terms, 0).sum(0)
+        out["features"][row] = (terms > 0) * grad[i]
+        np.add.at(out["value"], e.src[row], out["features"][row])
+    return out
+
+
 def size_of(true: Any) -> float:
     """What an error is measured against: the largest finite entry, or 1e-2 of a tensor of zeros."""
     finite = np.abs(true[np.isfinite(true)]) if true.size else np.zeros(1)
