@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import io
 import os
 import re
@@ -18,6 +19,7 @@ from operator import or_
 from typing import Annotated, Any, get_type_hints
 
 import tyro
+from docstring_parser.attrdoc import AttributeDocstrings
 
 from graphtheory.cli.bench import Bench
 from graphtheory.cli.completion import Completion
@@ -125,6 +127,8 @@ def _parsed(words: list[str]) -> Command:
         return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)
     kind = _COMMANDS[known("command", words[0], tuple(_COMMANDS))]
     name = f"graphtheory {words[0]}"
+    if {"--help", "-h"} & set(words):
+        _let_help_wrap(kind)
     command, unknown = tyro.cli(
         kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
@@ -132,6 +136,20 @@ def _parsed(words: list[str]) -> Command:
         what = "option" if unknown[0].startswith("-") else "argument"
         known(what, unknown[0], _options(kind), f"{name} --help")
     return command
+
+
+def _let_help_wrap(kind: type[Command]) -> None:
+    """Join the lines of a command's paragraphs, but of examples, and of what its options are.
+
+    tyro keeps breaks before signs, and in docstrings of fields, so these become an Args section.
+    """
+    said: dict[str, str] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        said |= {name: doc for name, (doc, *_) in AttributeDocstrings().get_attr_docs(one).items()}
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    text = (p if p.startswith("Try:") else " ".join(p.split()) for p in paragraphs)
+    options = (f"    {name}: {' '.join(doc.split())}" for name, doc in said.items())
+    kind.__doc__ = "\n\n".join([*text, "Args:\n" + "\n".join(options)])
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Reproduce(Command):
     """Run one study again: its rows, its picture, and what was found of its claims.
 
-    `graphtheory reproduce --list` prints every ID, what it shows and what data it needs.
+    Every ID, what it shows and what data it needs: `graphtheory reproduce --list`.
 
     Try:  graphtheory reproduce fig-3-8 --dataset Cora --root DATA
     """

@@ -90,6 +90,16 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
             assert f"--{option.name.replace('_', '-')}" in out
 
 
+def test_help_is_wrapped_at_the_width_of_the_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # each paragraph and each option is one line
+    out = run("train", "--help")[1]
+    assert "first test image. With --explorer, on graphs," in out
+    assert "Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and" in out
+    assert "Data (a class for each node) or of a list of Data" in out
+
+
 def test_the_line_to_copy_is_a_command_line() -> None:
     for name, kind in _COMMANDS.items():
         example = re.search(r"Try:  graphtheory (.*)", kind.__doc__ or "")
