@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.given_edges import gather
 from graphtheory.nn.conv.own_propagate import (
     REDUCTIONS,
@@ -47,17 +48,21 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         num_dst = on_core.num_targets(x_src, x_dst, size)
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         reduce = REDUCTIONS[type(self.aggr_module)]
-        if reduce in ("sum", "mean") and self._fits(x_src, edge_attr):
-            nb, given_order = adj.neighborhood, adj.order is not None
-            out = ops.relu_sum(x_src[:, None], edge_attr[:, None], nb, given_order=given_order)
-            out = out.squeeze(1)
-            return out if reduce == "sum" else out / nb.degree().clamp(min=1)[:, None]
+        if reduce in ("sum", "mean") and type(self).message is pyg.GINEConv.message:
+            of_edges = edge_attr if self.lin is None else self.lin(edge_attr)
+            if of_edges.shape[1:] == x_src.shape[1:]:
+                out = _relu_sum(x_src, of_edges, adj)
+                if reduce == "mean":
+                    out = out / adj.neighborhood.degree().clamp(min=1)[:, None]
+                return out
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
         return ops.aggregate(
             None, messages, adj.edges_as_sources(given_order=True), reduce
         ).squeeze(1)
 
-    def _fits(self, x: Tensor, edge_attr: Tensor) -> bool:
-        """Whether PyG's own message has nothing to broadcast or to convert."""
-        own = type(self).message is pyg.GINEConv.message
-        return own and edge_attr.shape[1:] == x.shape[1:] and edge_attr.dtype == x.dtype
+
+def _relu_sum(x: Tensor, of_edges: Tensor, adj: Adjacency) -> Tensor:
+    dtype = torch.promote_types(x.dtype, of_edges.dtype)  # they differ under autocast
+    x, of_edges = (t.to(dtype)[:, None] for t in (x, of_edges))
+    given_order = adj.order is not None
+    return ops.relu_sum(x, of_edges, adj.neighborhood, given_order=given_order).squeeze(1)

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood
+from graphtheory.nn.conv import gine_conv
 from graphtheory.nn.conv.gine_conv import GINEConv
+from graphtheory.nn.conv.given_edges import gather
 
 
 def both(width=6, **options):
@@ -29,6 +31,37 @@ def test_equals_pyg(data, aggr, edge_dim, bipartite, draw_graph, assert_same) ->
     edge_attr = graph.features(graph.edge_index.size(1), edge_dim or 6)
     options = {"aggr": aggr, "edge_dim": edge_dim, "train_eps": True}
     assert_same(*both(**options), x, graph.edge_index, edge_attr)
+
+
+@pytest.mark.parametrize("aggr", ["add", "mean", "max", "min"])
+@pytest.mark.parametrize("edge_dim", [None, 2])
+def test_sums_and_means_build_no_messages(aggr, edge_dim, make_graph, monkeypatch) -> None:
+    graph, built = make_graph(0, 6, 6, 20), []
+    monkeypatch.setattr(gine_conv, "gather", lambda x, adj: built.append(1) or gather(x, adj))
+    x, edge_attr = graph.features(6, 6), graph.features(20, edge_dim or 6)
+    both(aggr=aggr, edge_dim=edge_dim)[0](x, graph.edge_index, edge_attr)
+    assert len(built) == (aggr in ("max", "min"))
+
+
+def test_a_message_of_its_own_is_called(make_graph) -> None:
+    class Half(GINEConv):
+        def message(self, x_j, edge_attr):
+            return super().message(x_j, edge_attr) / 2
+
+    graph, network = make_graph(0, 6, 6, 20), torch.nn.Identity()
+    x, edge_attr = graph.features(6, 6), graph.features(20, 6)
+    out = GINEConv(network)(x, graph.edge_index, edge_attr) - x
+    torch.testing.assert_close(Half(network)(x, graph.edge_index, edge_attr) - x, out / 2)
+
+
+def test_under_autocast(make_graph) -> None:
+    graph, (ours, theirs) = make_graph(0, 6, 6, 20), both(edge_dim=2)
+    ours.load_state_dict(theirs.state_dict())
+    x, edge_attr = graph.features(6, 6).float(), graph.features(20, 2).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found, wanted = (one.float()(x, graph.edge_index, edge_attr) for one in (ours, theirs))
+    assert found.dtype == wanted.dtype
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
 
 
 def test_every_form_of_the_edges(make_graph) -> None:
