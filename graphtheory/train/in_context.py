@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
+from graphtheory.train.checkpoint import (
+    CheckpointError,
+    first_difference,
+    read_checkpoint,
+    write_checkpoint,
+)
+from graphtheory.train.contract import shapes
+
 Sampler = Callable[[int, int, int, Generator], Any]
 """``sample(prompts, points, dim, generator)`` -> x [P, n, dim] and y [P, n], or what has both."""
+
+
+_SECONDS = 60.0  # between checkpoints
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,7 @@ def train_in_context(
     lr: float = 1e-4,
     loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.mse_loss,
     progress: Callable[[int, float], None] = lambda step, loss: None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> list[float]:
     r"""Minimize a loss at every position of new prompts by Adam; the losses of all steps.
 
@@ -120,9 +135,13 @@ def train_in_context(
         lr: Step size of Adam.
         loss: Of predictions and outputs, both [P, n].
         progress: Called after each step with its number and loss.
+        checkpoint: A file that is written about once a minute and at the end. Where it is there,
+            training goes on from it, to the same parameters, bit by bit, as without a break;
+            `steps` may be more than before.
 
     Raises:
         ValueError: If a number is out of its range, or prompts have other shapes than asked for.
+        CheckpointError: If `checkpoint` is damaged, or of another model or other settings.
         FloatingPointError: If a loss is not finite.
 
     Source:
@@ -142,8 +161,14 @@ def train_in_context(
             raise ValueError(f"{name}: got {value}, expected 1 or more")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     losses: list[float] = []
+    settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
+    kept = None if checkpoint is None else _Kept(Path(checkpoint), settings)
+    if kept is not None and kept.path.exists():
+        losses = kept.load(model, optimizer, generator)
+        if len(losses) > steps:
+            raise ValueError(f"steps: got {steps}, but {kept.path} has done {len(losses)}")
     model.train()
-    for step in range(steps):
+    for step in range(len(losses), steps):
         points, dim = curriculum.points.at(step), curriculum.dims.at(step)
         x, y = _drawn(sample, (batch_size, points, dim), curriculum.dims.end, generator)
         found = predictions(model, x, y)
@@ -154,9 +179,51 @@ def train_in_context(
         optimizer.zero_grad()
         found_loss.backward()
         optimizer.step()
+        if kept is not None and (kept.due() or step == steps - 1):
+            kept.save(model, optimizer, generator, losses)
         progress(step, losses[-1])
     model.eval()
     return losses
+
+
+class _Kept:
+    """The state of a training in a file."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path, self._settings, self._last = path, settings, time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= _SECONDS
+
+    def save(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator,
+        losses: list[float],
+    ) -> None:  # fmt: skip
+        drawn = {"prompts": generator.get_state(), "others": torch.get_rng_state()}
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        rest = {"settings": self._settings, "losses": losses}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(self.path, state | drawn | rest)
+        self._last = time.monotonic()
+
+    def load(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator
+    ) -> list[float]:
+        """Put what the file holds into the three; the losses so far."""
+        state = read_checkpoint(self.path)
+        if "losses" not in state:
+            raise CheckpointError(f"{self.path}: not written by train_in_context")
+        difference = first_difference(
+            state["settings"] | {"model": shapes(state["model"])},
+            self._settings | {"model": shapes(model.state_dict())},
+        )
+        if difference:
+            raise CheckpointError(f"{self.path}: another training: {difference}")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        generator.set_state(state["prompts"])
+        torch.set_rng_state(state["others"])
+        return state["losses"]
 
 
 def _drawn(

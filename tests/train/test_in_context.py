@@ -1,5 +1,6 @@
 """Training on prompts of new functions in every step."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.data.prompt_tasks import Linear
 from graphtheory.models import gpt
-from graphtheory.train import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.train import Curriculum, Ramp, in_context, predictions, train_in_context
+from graphtheory.train.checkpoint import CheckpointError, write_checkpoint
 from graphtheory.train.in_context import interleaved
 
 SHORT = Curriculum(Ramp(1, 2, every=20), Ramp(3, 6, add=3, every=20))
@@ -78,3 +80,51 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
                          SHORT, **options)  # fmt: skip
     with pytest.raises(ValueError, match="steps: got 0, expected 1 or more"):
         train_in_context(model(), Linear().prompts, SHORT, steps=0, generator=draw())
+
+
+def test_a_training_that_stopped_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_context, "_SECONDS", 0.0)
+
+    def run(steps: int, stop: int = -1, file: Path | None = None) -> tuple[list[float], nn.Module]:
+        def progress(step: int, loss: float) -> None:
+            if step == stop:
+                raise KeyboardInterrupt
+
+        network = model()
+        losses = train_in_context(
+            network, Linear().prompts, SHORT, steps=steps, generator=draw(), batch_size=4,
+            progress=progress, checkpoint=file,
+        )  # fmt: skip
+        return losses, network
+
+    whole, alone = run(30)
+    file = tmp_path / "new" / "gpt.ckpt"
+    with pytest.raises(KeyboardInterrupt):
+        run(30, stop=22, file=file)
+    assert run(25, file=file)[0] == whole[:25]  # steps 23 and 24
+    losses, resumed = run(30, file=file)
+    assert losses == whole
+    same = zip(alone.parameters(), resumed.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in same)
+    assert run(30, file=file)[0] == whole  # nothing left to do
+    with pytest.raises(ValueError, match="steps: got 29, but .* has done 30"):
+        run(29, file=file)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "gpt.ckpt"
+    options: dict[str, Any] = {"steps": 2, "checkpoint": file, "batch_size": 4}
+    train_in_context(model(), Linear().prompts, SHORT, generator=draw(), **options)
+    with pytest.raises(CheckpointError, match="another training: lr is 0[.]0001 there"):
+        train_in_context(model(), Linear().prompts, SHORT, generator=draw(), lr=0.1, **options)
+    wider = gpt(64, depth=2, heads=2, in_channels=2, out_channels=1, length=12)
+    with pytest.raises(CheckpointError, match="another training: model: "):
+        train_in_context(wider, Linear().prompts, SHORT, generator=draw(), **options)
+    write_checkpoint(file, {"state_dict": {}})
+    with pytest.raises(CheckpointError, match="not written by train_in_context"):
+        train_in_context(model(), Linear().prompts, SHORT, generator=draw(), **options)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(CheckpointError, match="truncated"):
+        train_in_context(model(), Linear().prompts, SHORT, generator=draw(), **options)
