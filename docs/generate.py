@@ -102,8 +102,8 @@ def runs(figure, full: Time | None, quick: Time | None) -> str:
     elif full.measured == many:
         told += f" in {duration(full.seconds * many)}"
     else:
-        told += f", about {duration(full.seconds * many)}, from {full.measured} of them"
-    return f"{told}; by `--quick` {few}" + (f" in {duration(quick.seconds)}." if quick else ".")
+        told += f", about {duration(full.seconds * many)} ({full.measured} timed)"
+    return f"{told}. With `--quick`: {few}" + (f" in {duration(quick.seconds)}." if quick else ".")
 
 
 def duration(seconds: float) -> str:
