@@ -1,44 +1,54 @@
-"""Processor time of `graphtheory reproduce ID`, for every figure and table whose data is there.
+"""Every figure and table again: how long it takes, and whether its rows come out as committed.
 
     python benchmarks/figure_times.py quick --out benchmarks/results/quick.csv     # all of --quick
     python benchmarks/figure_times.py full --out benchmarks/results/full.csv     # the time of one run, from several in full size
+    python benchmarks/figure_times.py whole --out benchmarks/results/whole.csv     # everything, and its rows beside the committed ones
 
-One thread of one process, without imports; kernels that are not compiled yet count. A figure is run on its default data set, with
-GRAPHTHEORY_DATA also on real graphs; those whose files are missing are named and left out. The full form begins runs until `budget`
-seconds are spent, spread over the settings of the figure, and at least one; it is no more than a look at how long all of them take, and
-says of how many it knows. `make docs` puts the times into the gallery.
+Processor time of one thread of one process, without imports; kernels that are not compiled yet count. A figure is run on its default
+data set, with GRAPHTHEORY_DATA also on real graphs; those whose files are missing are named and left out. The form `full` begins runs
+until `budget` seconds are spent, spread over the settings of the figure, and at least one; it is no more than a look at how long all of
+them take, and says how many it timed. `make docs` puts the times into the gallery.
+
+Rows agree to rounding if they differ by at most 1e-6 of the committed value. Training amplifies roundings, which differ from processor
+to processor, so others may differ by what another seed would change; the row says by how many standard deviations over the seeds.
 """  # noqa: E501
 
 from __future__ import annotations
 
+import csv
+import math
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import tyro
-from _rows import save, show
+from _rows import ROOT, save, show
 
-from graphtheory.bench.rows import Row
+from graphtheory.bench.rows import Environment, Row, lines_of
 from graphtheory.cli.show import data_root
-from graphtheory.papers.figure import Figure
+from graphtheory.data.catalogue import key
+from graphtheory.papers.figure import Figure, Report
 from graphtheory.papers.grid import Grid
 from graphtheory.papers.index import figures
 
+RESULTS = ROOT / "benchmarks" / "results"
+ROUNDING = 1e-6
 _GOLDEN = (5**0.5 - 1) / 2
 
 
-def quick(figure: Figure, grid: Any) -> Iterator[float]:
-    """Seconds of processor time for measuring and reporting."""
+def whole(figure: Figure, grid: Any) -> tuple[float, Report]:
+    """Seconds of processor time for measuring and reporting, and the report."""
     start = time.process_time()
-    figure.report(grid, grid.measure(figure.run))
-    yield time.process_time() - start
+    report = figure.report(grid, grid.measure(figure.run))
+    return time.process_time() - start, report
 
 
-def full(figure: Figure, grid: Any, budget: float) -> Iterator[float]:
+def some(figure: Figure, grid: Any, budget: float) -> Iterator[float]:
     """Seconds of processor time of each run that is begun within the budget.
 
     Raises:
@@ -60,8 +70,35 @@ def spread(count: int) -> list[int]:
     return np.argsort(np.argsort(np.arange(count) * _GOLDEN % 1)).tolist()
 
 
+def beside_committed(report: Report, committed: Path, **about: Any) -> list[Row]:
+    """How many rows agree with the committed ones, and how far off the farthest is."""
+    with committed.open(newline="", encoding="utf-8") as file:
+        old = {(line["name"], line["parameters"]): line for line in csv.DictReader(file)}
+    agree, farthest = [], 0.0
+    for line in lines_of(report.rows, Environment.here()):
+        there = old.get((line["name"], line["parameters"]))
+        if there is None:
+            agree.append(0.0)
+            farthest = math.inf
+            continue
+        off = abs(line["value"] - float(there["value"]))
+        agree.append(float(not off > ROUNDING * abs(float(there["value"]))))  # nan agrees
+        if not agree[-1]:
+            std = float(there.get("std") or 0) or _of_quantiles(there)
+            farthest = max(farthest, off / std if std else math.inf)
+    return [
+        Row.of("share of rows that agree to rounding", agree, "1", **about),
+        Row.of("farthest row, in standard deviations over seeds", farthest, "1", **about),
+    ]
+
+
+def _of_quantiles(line: dict[str, str]) -> float:
+    """Standard deviation of an older row: of a normal distribution with its quantiles."""
+    return (float(line["q80"]) - float(line["q20"])) / (2 * NormalDist().inv_cdf(0.8))
+
+
 def main(
-    form: tyro.conf.Positional[Literal["quick", "full"]],
+    form: tyro.conf.Positional[Literal["quick", "full", "whole"]],
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
     budget: float = 20,
@@ -70,10 +107,10 @@ def main(
     """Run, print and write.
 
     Args:
-        form: Of the figures.
+        form: What is run.
         only: IDs; every one if empty.
         without: IDs that are left out.
-        budget: Seconds a figure in the full form.
+        budget: Seconds a figure in the form `full`.
         out: File of rows, written after each figure.
     """
     torch.set_num_threads(1)
@@ -81,18 +118,23 @@ def main(
         if (only and name not in only) or name in without:
             continue
         dataset = figure.data.default if figure.data else ""
+        about = {"figure": name} | ({"dataset": dataset} if dataset else {})
         try:
             grid = figure.settings(dataset, data_root(None), quick=form == "quick")
-            taken = quick(figure, grid) if form == "quick" else full(figure, grid, budget)
-            seconds = list(taken)
+            if form == "full":
+                about["runs"] = len(grid.cells())
+                seconds = list(some(figure, grid, budget))
+                rows = [Row.of("processor time of a run of reproduce", seconds, "s", **about)]
+            else:
+                took, report = whole(figure, grid)
+                what = "reproduce --quick" if form == "quick" else "reproduce"
+                rows = [Row.of(f"processor time of {what}", took, "s", **about)]
         except (FileNotFoundError, NotImplementedError) as why:
             print(f"{name}: {str(why).splitlines()[0]}", file=sys.stderr)
             continue
-        about = {"figure": name} | ({"dataset": dataset} if dataset else {})
-        if form == "full":
-            about["runs"] = len(grid.cells())
-        what = "reproduce --quick" if form == "quick" else "a run of reproduce"
-        rows = [Row.of(f"processor time of {what}", seconds, "s", **about)]
+        committed = RESULTS / f"{'-'.join(filter(None, (name, key(dataset))))}.csv"
+        if form == "whole" and committed.exists():
+            rows += beside_committed(report, committed, **about)
         show(rows)
         if out is not None:
             save(rows, out, tested=True)  # speed of kernels is not what it is about
