@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,17 +42,22 @@ def gallery() -> str:
         "what was found of each claim. Verdicts are those of [the results](../results.md); rows "
         "with medians and quantiles, versions and commit lie in `benchmarks/results`. Runs: how "
         "many settings are trained or measured in full, and how many by `--quick`, a first look. "
-        "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them: "
-        "all of `--quick`; in full, the mean of a few runs, spread over the settings, times their "
-        "number.",
+        "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them; "
+        '"about" is the mean of a few runs, spread over the settings, times their number. Where a '
+        "figure was run once more in full, on another processor and by later code, it says how "
+        "many of its committed rows came out again.",
     ]
-    quick, full = (times(RESULTS / f"{form}.csv") for form in ("quick", "full"))
+    quick, full, whole = (
+        found(RESULTS / f"{form}.csv", "processor time") for form in ("quick", "full", "whole")
+    )
+    share, farthest = (found(RESULTS / "whole.csv", part) for part in ("share", "farthest"))
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         told = said.get(name) or said.get(short(name), [])
-        out += [f"- Claim: {claim}. Outcome: {found}" for claim, found in told]
+        out += [f"- Claim: {claim}. Outcome: {outcome}" for claim, outcome in told]
         out.append(f"```text\n{command(figure)}\n```")
-        out.append(runs(figure, full.get(name), quick.get(name)))
+        out.append(runs(figure, whole.get(name), full.get(name), quick.get(name)))
+        out += agreement(share.get(name), farthest.get(name))
         out += [
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
@@ -73,37 +79,49 @@ def command(figure) -> str:
     return f"{base} --dataset {figure.data.default}{root}"
 
 
-class Time(NamedTuple):
-    """Processor time of runs of a figure."""
+class Found(NamedTuple):
+    """What a row of `benchmarks/figure_times.py` has: a mean, and over how many."""
 
-    seconds: float  # mean
-    measured: int  # how many
+    value: float
+    count: int
 
 
-def times(path: Path) -> dict[str, Time]:
-    """Figure -> its row."""
+def found(path: Path, name: str) -> dict[str, Found]:
+    """Figure -> its row of a name that begins so."""
     with path.open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    return {
-        row["parameters"].split("; ")[0].split("=")[1]: Time(
-            float(row["value"]), int(row["repeats"])
-        )
-        for row in rows
-    }
+        rows = [row for row in csv.DictReader(lines) if row["name"].startswith(name)]
+    figure = [row["parameters"].split("; ")[0].split("=")[1] for row in rows]
+    values = [Found(float(row["value"]), int(row["repeats"])) for row in rows]
+    return dict(zip(figure, values, strict=True))
 
 
-def runs(figure, full: Time | None, quick: Time | None) -> str:
+def runs(figure, whole: Found | None, full: Found | None, quick: Found | None) -> str:
     """How large it is: cells of the full and of the quick form, and their times."""
     dataset = figure.data.default if figure.data else ""
     many, few = (len(figure.settings(dataset, quick=small).cells()) for small in (False, True))
     told = f"Runs: {many}"
-    if full is None:
-        told += " (not timed)"
-    elif full.measured == many:
-        told += f" in {duration(full.seconds * many)}"
+    if whole is not None:
+        told += f" in {duration(whole.value)}"
+    elif full is not None:
+        told += f", about {duration(full.value * many)} ({full.count} timed)"
     else:
-        told += f", about {duration(full.seconds * many)} ({full.measured} timed)"
-    return f"{told}. With `--quick`: {few}" + (f" in {duration(quick.seconds)}." if quick else ".")
+        told += " (not timed)"
+    return f"{told}. With `--quick`: {few}" + (f" in {duration(quick.value)}." if quick else ".")
+
+
+def agreement(share: Found | None, farthest: Found | None) -> list[str]:
+    """How its rows came out when it was run once more."""
+    if share is None or farthest is None:
+        return []
+    agree = round(share.value * share.count)
+    told = f"Run once more: {agree} of {share.count} rows agree to rounding"
+    if agree < share.count:
+        told += (
+            f", the others within {farthest.value:.1f} standard deviations over seeds"
+            if isfinite(farthest.value)
+            else ", the others differ by more or are new"
+        )
+    return [f"{told}."]
 
 
 def duration(seconds: float) -> str:
