@@ -1,9 +1,10 @@
-"""Out of the mode of a call, to compute what later calls of any mode read."""
+"""The mode of a call, and out of it, to compute what later calls of any mode read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +18,16 @@ def _outside() -> Iterator[None]:
         yield
 
 
+def innermost_transform() -> Any:
+    """The call of torch.func that runs now; None outside."""
+    return torch._C._functorch.peek_interpreter_stack()
+
+
 def outside() -> AbstractContextManager[object]:
     """`_outside` where there is something to leave."""
     if torch.compiler.is_compiling():
         return nullcontext()
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    transformed = innermost_transform() is not None
     return _outside() if transformed or torch.is_inference_mode_enabled() else nullcontext()
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
+from graphtheory.graph.outside import innermost_transform
+
 _PLAIN = (Tensor, torch.nn.Parameter)
 _TRANSFORMS = torch._C._functorch.TransformType
 _BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
@@ -59,7 +61,8 @@ class Operator:
         """
         if torch.compiler.is_compiling():
             return self.op(*args)
-        transform = _innermost_transform()
+        found = innermost_transform()
+        transform = None if found is None else found.key()
         _check_derivatives(self.op._qualname, transform, args)
         if transform is not None:  # a gradient takes no op of torch's
             return (self._transformed if transform == _TRANSFORMS.Grad else self.op)(*args)
@@ -75,12 +78,6 @@ class Operator:
 def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     """Decorate the function of an `Operator`."""
     return lambda function: Operator(name, function)
-
-
-def _innermost_transform() -> Any:
-    """Of torch.func; None outside."""
-    found = torch._C._functorch.peek_interpreter_stack()
-    return None if found is None else found.key()
 
 
 def _check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:

@@ -22,7 +22,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import check_edge_index
-from graphtheory.graph.outside import outside
+from graphtheory.graph.outside import innermost_transform, outside
 
 Sizes = tuple[int | None, int | None]
 
@@ -250,7 +250,7 @@ def outside_inference_mode(make: Callable[[], Any]) -> Any:
 
 def cached_for(given: Any) -> dict[Any, Any] | None:
     """What was made of `given` in its present state; None if changes could not be detected."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch.compiler.is_compiling() or innermost_transform() is not None:
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
     if isinstance(key, Neighborhood):

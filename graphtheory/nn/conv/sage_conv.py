@@ -13,6 +13,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.outside import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import read
 from graphtheory.nn.conv.own_propagate import REDUCTIONS
@@ -60,7 +61,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         if (
             x_dst is None
             or x_src.device.type != "cpu"
-            or torch._C._functorch.peek_interpreter_stack() is not None
+            or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
             or not (_is_plain(self.lin_l) and _is_plain(self.lin_r))
         ):

@@ -14,6 +14,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
+from graphtheory.graph.outside import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import read, stored_values
 from graphtheory.nn.conv.own_propagate import (
@@ -74,8 +75,7 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
     A forward of PyG that normalizes weights makes a new tensor of the same edges in every call.
     """
     listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    if not listed or transformed or torch.compiler.is_compiling():
+    if not listed or innermost_transform() is not None or torch.compiler.is_compiling():
         return edge_index
     last = _LAST.get(layer)
     if last is not None and last.shape == edge_index.shape and torch.equal(last, edge_index):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from graphtheory.graph.outside import innermost_transform
 from graphtheory.ops.call import BucketedBias, check_buckets
 from graphtheory.ops.second import first_gradients
 
@@ -146,7 +147,7 @@ def _graph_wanted(tensors: Sequence[Tensor | None]) -> bool:
     """
     if not torch.is_grad_enabled():
         return False
-    transform = torch._C._functorch.peek_interpreter_stack()
+    transform = innermost_transform()
     if transform is None:
         return True
     level = transform.level()
