@@ -36,6 +36,12 @@ def gallery() -> str:
     from graphtheory.papers.index import figures
 
     said = verdicts((HERE / "results.md").read_text(encoding="utf-8"))
+    quick, full, whole = (
+        found(RESULTS / f"{form}.csv", "processor time") for form in ("quick", "full", "whole")
+    )
+    share, farthest = (found(RESULTS / "whole.csv", part) for part in ("share", "farthest"))
+    rows = sum(one.count for one in share.values())
+    same = sum(round(one.value * one.count) for one in share.values())
     out = [
         "# Gallery of figures",
         "Every figure and table that has a command, with the picture of the committed run and "
@@ -45,12 +51,9 @@ def gallery() -> str:
         "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them; "
         '"about" is the mean of a few runs, spread over the settings, times their number. Where a '
         "figure was run once more in full, on another processor and by later code, it says how "
-        "many of its committed rows came out again.",
+        f"many of its committed rows came out again: of all {len(share)} figures {same:,} of "
+        f"{rows:,} rows agree to rounding.",
     ]
-    quick, full, whole = (
-        found(RESULTS / f"{form}.csv", "processor time") for form in ("quick", "full", "whole")
-    )
-    share, farthest = (found(RESULTS / "whole.csv", part) for part in ("share", "farthest"))
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         told = said.get(name) or said.get(short(name), [])
@@ -116,11 +119,8 @@ def agreement(share: Found | None, farthest: Found | None) -> list[str]:
     agree = round(share.value * share.count)
     told = f"Run once more: {agree} of {share.count} rows agree to rounding"
     if agree < share.count:
-        told += (
-            f", the others within {farthest.value:.1f} standard deviations over seeds"
-            if isfinite(farthest.value)
-            else ", the others differ by more or are new"
-        )
+        far = 100 * farthest.value
+        told += f", the others within {far:.2g} % of the largest" if isfinite(far) else ", some new"
     return [f"{told}."]
 
 
