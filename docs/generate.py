@@ -114,11 +114,11 @@ def runs(figure, whole: Found | None, full: Found | None, quick: Found | None) -
 
 def agreement(share: Found | None, farthest: Found | None) -> list[str]:
     """How its rows came out when it was run once more."""
-    if share is None or farthest is None:
+    if share is None:
         return []
     agree = round(share.value * share.count)
     told = f"Run once more: {agree} of {share.count} rows agree to rounding"
-    if agree < share.count:
+    if agree < share.count and farthest is not None:
         far = 100 * farthest.value
         told += f", the others within {far:.2g} % of the largest" if isfinite(far) else ", some new"
     return [f"{told}."]
