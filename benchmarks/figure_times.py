@@ -16,7 +16,6 @@ processor to processor, and so do counts of wrong answers; of the others the far
 from __future__ import annotations
 
 import csv
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -79,12 +78,15 @@ def beside_committed(report: Report, committed: Path, **about: Any) -> list[Row]
         largest[name] = max(largest.get(name, 0.0), abs(value))
     agree, farthest = [], 0.0
     for line in lines_of(report.rows, Environment.here()):
-        name, value = line["name"], line["value"]
-        there = old.get((name, line["parameters"]))
-        off = math.inf if there is None else abs(value - there)
-        agree.append(float(there is not None and not off > ROUNDING * abs(there) + _NOTHING))
+        there = old.get((line["name"], line["parameters"]))
+        if there is None:  # a row that was not committed is as far off as can be
+            agree.append(0.0)
+            farthest = max(farthest, 1.0)
+            continue
+        off = abs(line["value"] - there)
+        agree.append(float(not off > ROUNDING * abs(there) + _NOTHING))  # nan agrees
         if not agree[-1]:
-            farthest = max(farthest, off / (largest.get(name) or _NOTHING))
+            farthest = max(farthest, off / (largest[line["name"]] or _NOTHING))
     return [
         Row.of("share of rows that agree to rounding", agree, "1", **about),
         Row.of("farthest row, as a share of the largest of its name", farthest, "1", **about),

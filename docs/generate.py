@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,8 +118,7 @@ def agreement(share: Found | None, farthest: Found | None) -> list[str]:
     agree = round(share.value * share.count)
     told = f"Run once more: {agree} of {share.count} rows agree to rounding"
     if agree < share.count and farthest is not None:
-        far = 100 * farthest.value
-        told += f", the others within {far:.2g} % of the largest" if isfinite(far) else ", some new"
+        told += f", the others within {100 * farthest.value:.2g} % of the largest"
     return [f"{told}."]
 
 

@@ -1,0 +1,47 @@
+"""Figures run once more: which settings are timed, and how rows are compared."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from graphtheory.bench.rows import Environment, Row, write_csv
+
+
+def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -> None:
+    spread = script("figure_times").spread
+    assert all(sorted(spread(count)) == list(range(count)) for count in range(1, 40))
+    assert min(abs(a - b) for a in spread(30)[:4] for b in spread(30)[:4] if a != b) >= 4
+
+
+@pytest.mark.parametrize(
+    ("found", "share", "farthest"),
+    [
+        ([0.5, 0.25], 1.0, 0.0),
+        ([0.5 + 1e-8, 0.25], 1.0, 0.0),
+        ([0.5, 0.2], 0.5, 0.1),
+        ([0.5, 0.25, 1.0], 2 / 3, 1.0),  # one that was not committed
+    ],
+)
+def test_rows_beside_the_committed_ones(
+    found: list[float], share: float, farthest: float, script: Callable[[str], ModuleType],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    def rows(values: list[float]) -> list[Row]:
+        return [Row.of("error", value, "1", seed=seed) for seed, value in enumerate(values)]
+
+    write_csv(tmp_path / "fig.csv", rows([0.5, 0.25]), Environment.here())
+    report = SimpleNamespace(rows=rows(found))
+    compared = script("figure_times").beside_committed(report, tmp_path / "fig.csv", figure="fig")
+    assert [row.value for row in compared] == pytest.approx([share, farthest])
+    assert compared[0].repeats == len(found)
+
+
+def test_a_figure_agrees_with_its_own_rows(
+    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "whole.csv"
+    script("figure_times").main("whole", only=("kvt-lemma-3",), out=out)
+    assert "share of rows that agree to rounding" in capsys.readouterr().out
+    assert "farthest row, as a share" in out.read_text() and "processor time" in out.read_text()
