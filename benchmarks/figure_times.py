@@ -10,7 +10,7 @@ until `budget` seconds are spent, spread over the settings of the figure, and at
 them take, and says how many it timed. `make docs` puts the times into the gallery.
 
 Rows agree to rounding if they differ by at most 1e-6 of the committed value and 1e-9. Training amplifies roundings, which differ from
-processor to processor, and so do counts of wrong answers; of the others the farthest is told, as a share of the largest of its name.
+processor to processor, and so do counts of wrong answers; of the others it is told by what share of the largest row of the same name they are off.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -69,27 +69,23 @@ def spread(count: int) -> list[int]:
 
 
 def beside_committed(report: Report, committed: Path, **about: Any) -> list[Row]:
-    """How many rows agree with the committed ones, and how far off the farthest is."""
+    """How many rows agree with the committed ones, and how far off the others are."""
     with committed.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     old = {(line["name"], line["parameters"]): float(line["value"]) for line in lines}
     largest: dict[str, float] = {}
     for (name, _), value in old.items():
-        largest[name] = max(largest.get(name, 0.0), abs(value))
-    agree, farthest = [], 0.0
+        largest[name] = max(largest.get(name, _NOTHING), abs(value))
+    agree, others = [], []
     for line in lines_of(report.rows, Environment.here()):
         there = old.get((line["name"], line["parameters"]))
-        if there is None:  # a row that was not committed is as far off as can be
-            agree.append(0.0)
-            farthest = max(farthest, 1.0)
-            continue
-        off = abs(line["value"] - there)
-        agree.append(float(not off > ROUNDING * abs(there) + _NOTHING))  # nan agrees
-        if not agree[-1]:
-            farthest = max(farthest, off / (largest[line["name"]] or _NOTHING))
+        off = None if there is None else abs(line["value"] - there)
+        agree.append(float(there is not None and not off > ROUNDING * abs(there) + _NOTHING))
+        if not agree[-1]:  # a row that was not committed is as far off as can be
+            others.append(1.0 if off is None else off / largest[line["name"]])
     return [
         Row.of("share of rows that agree to rounding", agree, "1", **about),
-        Row.of("farthest row, as a share of the largest of its name", farthest, "1", **about),
+        Row.of("others: off by what share of the largest of the name", others or 0.0, "1", **about),
     ]
 
 

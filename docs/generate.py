@@ -38,7 +38,8 @@ def gallery() -> str:
     quick, full, whole = (
         found(RESULTS / f"{form}.csv", "processor time") for form in ("quick", "full", "whole")
     )
-    share, farthest = (found(RESULTS / "whole.csv", part) for part in ("share", "farthest"))
+    share = found(RESULTS / "whole.csv", "share")
+    others = found(RESULTS / "whole.csv", "others", column="median")
     rows = sum(one.count for one in share.values())
     same = sum(round(one.value * one.count) for one in share.values())
     out = [
@@ -59,7 +60,7 @@ def gallery() -> str:
         out += [f"- Claim: {claim}. Outcome: {outcome}" for claim, outcome in told]
         out.append(f"```text\n{command(figure)}\n```")
         out.append(runs(figure, whole.get(name), full.get(name), quick.get(name)))
-        out += agreement(share.get(name), farthest.get(name))
+        out += agreement(share.get(name), others.get(name))
         out += [
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
@@ -82,18 +83,18 @@ def command(figure) -> str:
 
 
 class Found(NamedTuple):
-    """What a row of `benchmarks/figure_times.py` has: a mean, and over how many."""
+    """What a row of `benchmarks/figure_times.py` has: a mean or median, and of how many."""
 
     value: float
     count: int
 
 
-def found(path: Path, name: str) -> dict[str, Found]:
+def found(path: Path, name: str, column: str = "value") -> dict[str, Found]:
     """Figure -> its row of a name that begins so."""
     with path.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if row["name"].startswith(name)]
     figure = [row["parameters"].split("; ")[0].split("=")[1] for row in rows]
-    values = [Found(float(row["value"]), int(row["repeats"])) for row in rows]
+    values = [Found(float(row[column]), int(row["repeats"])) for row in rows]
     return dict(zip(figure, values, strict=True))
 
 
@@ -111,14 +112,14 @@ def runs(figure, whole: Found | None, full: Found | None, quick: Found | None) -
     return f"{told}. With `--quick`: {few}" + (f" in {duration(quick.value)}." if quick else ".")
 
 
-def agreement(share: Found | None, farthest: Found | None) -> list[str]:
+def agreement(share: Found | None, others: Found | None) -> list[str]:
     """How its rows came out when it was run once more."""
     if share is None:
         return []
     agree = round(share.value * share.count)
     told = f"Run once more: {agree} of {share.count} rows agree to rounding"
-    if agree < share.count and farthest is not None:
-        told += f", the others within {100 * farthest.value:.2g} % of the largest"
+    if agree < share.count and others is not None:
+        told += f", half of the others within {100 * others.value:.2g} % of the largest"
     return [f"{told}."]
 
 

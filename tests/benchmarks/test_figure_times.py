@@ -16,7 +16,7 @@ def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -
 
 
 @pytest.mark.parametrize(
-    ("found", "share", "farthest"),
+    ("found", "share", "off"),
     [
         ([0.5, 0.25], 1.0, 0.0),
         ([0.5 + 1e-8, 0.25], 1.0, 0.0),
@@ -25,7 +25,7 @@ def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -
     ],
 )
 def test_rows_beside_the_committed_ones(
-    found: list[float], share: float, farthest: float, script: Callable[[str], ModuleType],
+    found: list[float], share: float, off: float, script: Callable[[str], ModuleType],
     tmp_path: Path,
 ) -> None:  # fmt: skip
     def rows(values: list[float]) -> list[Row]:
@@ -34,7 +34,7 @@ def test_rows_beside_the_committed_ones(
     write_csv(tmp_path / "fig.csv", rows([0.5, 0.25]), Environment.here())
     report = SimpleNamespace(rows=rows(found))
     compared = script("figure_times").beside_committed(report, tmp_path / "fig.csv", figure="fig")
-    assert [row.value for row in compared] == pytest.approx([share, farthest])
+    assert [row.value for row in compared] == pytest.approx([share, off])
     assert compared[0].repeats == len(found)
 
 
@@ -44,4 +44,4 @@ def test_a_figure_agrees_with_its_own_rows(
     out = tmp_path / "whole.csv"
     script("figure_times").main("whole", only=("kvt-lemma-3",), out=out)
     assert "share of rows that agree to rounding" in capsys.readouterr().out
-    assert "farthest row, as a share" in out.read_text() and "processor time" in out.read_text()
+    assert "others: off by" in out.read_text() and "processor time" in out.read_text()
