@@ -23,8 +23,10 @@ from battery.memory import quadratic
 from battery.record import keep
 
 
-# torch's signal handler tells of a killed worker, at times while the loader's __del__ waits.
+# torch's signal handler tells of a killed worker, at times while the loader's __del__ waits or
+# hypothesis counts what the garbage collector takes.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <function _MultiProcessingData")
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <function gc_cumulative_time")
 @pytest.mark.parametrize(
     ("part", "share"),
     [
