@@ -50,8 +50,8 @@ def gallery() -> str:
         "many settings are trained or measured in full, and how many by `--quick`, a first look. "
         "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them; "
         '"about" is the mean of a few runs, spread over the settings, times their number. Where a '
-        "figure was run once more in full, on another processor and by later code, it says how "
-        f"many of its committed rows came out again: of all {len(share)} figures {same:,} of "
+        "figure was run once more in full, by later code and often on another processor, it says "
+        f"how many of its committed rows came out again: of all {len(share)} figures {same:,} of "
         f"{rows:,} rows agree to rounding.",
     ]
     for name, figure in figures().items():
@@ -119,7 +119,7 @@ def agreement(share: Found | None, others: Found | None) -> list[str]:
     agree = round(share.value * share.count)
     told = f"Run once more: {agree} of {share.count} rows agree to rounding"
     if agree < share.count and others is not None:
-        told += f", half of the others within {100 * others.value:.2g} % of the largest"
+        told += f", the others differ by {100 * others.value:.2g} % of the largest value (median)"
     return [f"{told}."]
 
 
