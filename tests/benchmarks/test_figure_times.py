@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from graphtheory.bench.rows import Environment, Row, write_csv
 
@@ -39,8 +40,10 @@ def test_rows_beside_the_committed_ones(
 
 
 def test_a_figure_agrees_with_its_own_rows(
-    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     out = tmp_path / "whole.csv"
     script("figure_times").main("whole", only=("kvt-lemma-3",), out=out)
     assert "share of rows that agree to rounding" in capsys.readouterr().out
