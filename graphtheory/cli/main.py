@@ -128,7 +128,7 @@ def _parsed(words: list[str]) -> Command:
     kind = _COMMANDS[known("command", words[0], tuple(_COMMANDS))]
     name = f"graphtheory {words[0]}"
     if {"--help", "-h"} & set(words):
-        _let_help_wrap(kind)
+        kind = _with_help_that_wraps(kind)
     command, unknown = tyro.cli(
         kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
@@ -138,8 +138,8 @@ def _parsed(words: list[str]) -> Command:
     return command
 
 
-def _let_help_wrap(kind: type[Command]) -> None:
-    """Join the lines of a command's paragraphs, but of examples, and of what its options are.
+def _with_help_that_wraps(kind: type[Command]) -> type[Command]:
+    """The command with each paragraph on one line, but examples, and what is said of each option.
 
     tyro keeps breaks before signs, and in docstrings of fields, so these become an Args section.
     """
@@ -149,7 +149,8 @@ def _let_help_wrap(kind: type[Command]) -> None:
     paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     text = (p if p.startswith("Try:") else " ".join(p.split()) for p in paragraphs)
     options = (f"    {name}: {' '.join(doc.split())}" for name, doc in said.items())
-    kind.__doc__ = "\n\n".join([*text, "Args:\n" + "\n".join(options)])
+    doc = "\n\n".join([*text, "Args:\n" + "\n".join(options)])
+    return type(kind.__name__, (kind,), {"__doc__": doc})
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:
