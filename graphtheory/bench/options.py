@@ -8,12 +8,13 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from graphtheory.bench.trial import NodeTrial
+from graphtheory.models import zoo
 
 Options = dict[str, Any]
 """Values by name of the option."""
 
 _ATTENDING, _ENCODED, _HEADS = ("gt", "gt-plain"), ("gt",), ("gt", "gt-plain", "gatv2")
-_NODE_HEADS, _ROOTS = ("gt", "gt-plain", "gat", "gat-res"), ("gat-res", "gcn-res")
+_NODE_HEADS, _ROOTS = (*zoo.ATTENDING, "gat", "gat-res"), ("gat-res", "gcn-res")
 _SAMPLED = ("sampled-gcn",)
 _REDUCING = ("evit", "tome", "random-drop")
 _VITS = ("vit", "kvt", "stvit", *_REDUCING)
@@ -27,7 +28,7 @@ _FIXED = (
     "head",
     "image_size",
 )  # set otherwise
-_STACKS = ("gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
+_STACKS = (*zoo.ATTENDING, "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "ImageTrial": {
         "width": (*_VITS, "swin", "vig"), "depth": (*_VITS, "vig"), "heads": _VITS,
@@ -40,9 +41,9 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "resistance": _ENCODED, "bias_lr": _ENCODED,
     },
     "NodeTrial": {
-        "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": _ATTENDING,
-        "frozen_query": _ATTENDING, "root_weight": _ATTENDING + _ROOTS, "num_buckets": _ENCODED,
-        "bias_lr": _ENCODED,
+        "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": zoo.ATTENDING,
+        "frozen_query": zoo.ATTENDING, "root_weight": zoo.ATTENDING + _ROOTS,
+        "num_buckets": zoo.ENCODED, "bias_lr": zoo.ENCODED,
         "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
     }
     | dict.fromkeys(

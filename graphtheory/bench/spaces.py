@@ -13,7 +13,7 @@ import torch
 from graphtheory.bench.facts import Facts
 from graphtheory.bench.sampling import SAMPLERS, Sampling
 from graphtheory.bench.trial import NodeTrial
-from graphtheory.models.zoo import NetworkConfig
+from graphtheory.models.zoo import ATTENDING, ENCODED, NetworkConfig
 from graphtheory.train import AdamOptions
 
 _NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
@@ -185,7 +185,7 @@ def node_space(facts: Facts) -> Space:
         "degree": (False, True),
     }
     extra = {
-        "gt": gt | {"bias_lr": (None, 0.05)},
+        **dict.fromkeys(ENCODED, gt | {"bias_lr": (None, 0.05)}),
         "gt-plain": gt,
         "gat": _ATTENTION,
         "gat-res": _ATTENTION,
@@ -200,7 +200,7 @@ def node_space(facts: Facts) -> Space:
         shared=shared,
         extra=extra,
         first=first,
-        first_of={model: {"root_weight": not few} for model in ("gt", "gt-plain")},
+        first_of={model: {"root_weight": not few} for model in ATTENDING},
         search_epochs=80 if middle else 60,
         search_patience=50 if middle else 30,
     )

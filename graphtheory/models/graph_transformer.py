@@ -16,6 +16,19 @@ from graphtheory.patterns import AddSelf, Compose, KHop, Pattern
 ONE_HOP = Compose(KHop(1), AddSelf())
 
 
+class Sum(nn.Module):
+    """The sum of what layers make of the same nodes and neighborhood."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        """Shape of each layer's output."""
+        first, *others = (layer(x, neighborhood) for layer in self.layers)
+        return sum(others, first)
+
+
 class GraphTransformer(nn.Module):
     r"""L layers of attention over T^n with a learned bias for every distance.
 
@@ -32,6 +45,8 @@ class GraphTransformer(nn.Module):
         num_buckets: Z of eq. (3.2); None is the network without encoding.
         attention_dropout: Probability of dropping an attention weight.
         root_weight: Add W_R x_n to the output of every layer.
+        beside: Builds a layer ``conv(x, T^n)`` from its in and out channels, whose output is added
+            to that of the attention in every layer; None is attention alone.
         pattern: Computes T^n from the graph that the network is called with; by default one hop
             and the node itself. None uses the given graph as T^n.
         stack: How layers are stacked: `models.ResidualStack` or `models.Stack`.
@@ -66,6 +81,7 @@ class GraphTransformer(nn.Module):
         num_buckets: int | None = 20,
         attention_dropout: float = 0.0,
         root_weight: bool = True,
+        beside: Callable[[int, int], nn.Module] | None = None,
         pattern: Pattern | None = ONE_HOP,
         stack: Callable[..., nn.Module] = ResidualStack,
         options: StackOptions = DEFAULTS,
@@ -85,9 +101,10 @@ class GraphTransformer(nn.Module):
         }
 
         def make(width_in: int, width_out: int, last: bool) -> nn.Module:
-            if last:  # the heads of an output layer are averaged
-                return SPDTransformerConv(width_in, width_out, heads, concat=False, **attention)
-            return SPDTransformerConv(width_in, width_out // heads, heads, **attention)
+            width = width_out if last else width_out // heads
+            # the heads of an output layer are averaged
+            layer = SPDTransformerConv(width_in, width, heads, concat=not last, **attention)
+            return layer if beside is None else Sum(layer, beside(width_in, width_out))
 
         self.body = stack(make, in_channels, hidden_channels, out_channels, num_layers, options)
 

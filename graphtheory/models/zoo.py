@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from torch import Tensor, nn
+import torch
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.models.graph_transformer import GraphTransformer
@@ -32,11 +33,16 @@ NAMES = (
     "mlp",
     "gat-res",
     "gcn-res",
+    "gt-gcn",
     "sage",
     "sgformer",
     "sampled-gcn",
 )
 COMPARED = NAMES[:5]
+ENCODED = ("gt", "gt-gcn")
+"""Those with a bias for each distance."""
+ATTENDING = ("gt-plain", *ENCODED)
+"""Graph transformers, which attend to `NetworkConfig.neighbors`."""
 SAMPLED = ("sampled-gcn",)
 """Those that take a neighborhood for each layer, and learn on draws of a sampler."""
 
@@ -48,7 +54,7 @@ class NetworkConfig:
     Attributes:
         hidden: Width.
         layers: Number of layers.
-        heads: Attention heads (gt, gt-plain, gat).
+        heads: Attention heads (gt, gt-plain, gt-gcn, gat).
         dropout: Probability, on features.
         input_dropout: Probability, on the features of the input; None is `dropout`.
         attention_dropout: Probability, on attention weights.
@@ -59,13 +65,13 @@ class NetworkConfig:
         batch_norm: Batch norm after each hidden layer of a classic stack.
         layer_norm: Layer norm there instead; residual blocks always have it.
         activation: One of elu, gelu, relu; None is elu in a classic stack, gelu in residual blocks.
-        root_weight: A linear term of the node's own in every layer (gt, gt-plain, -res).
+        root_weight: A linear term of the node's own in every layer (gt, gt-plain, gt-gcn, -res).
         frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
-            its attention (gt, gt-plain).
-        num_buckets: Z (gt).
-        neighbors: What a node of gt and gt-plain attends to: "1", "2", ... the ball of so many
-            hops and itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the
-            whole graph; "=3:20" 20 nodes at distance exactly 3; "=3" all of those.
+            its attention (gt, gt-plain, gt-gcn).
+        num_buckets: Z (gt, gt-gcn).
+        neighbors: What a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of so
+            many hops and itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of
+            the whole graph; "=3:20" 20 nodes at distance exactly 3; "=3" all of those.
     """
 
     hidden: int = 64
@@ -106,6 +112,23 @@ class WithRoot(nn.Module):
         return self.layer(x, neighborhood) + self.root(x)
 
 
+@dataclass(frozen=True)
+class OneHopNormalize(Pattern):
+    """The same edges with the weights of the GCN on those of distance 0 and 1, and 0 on others."""
+
+    def __call__(
+        self, neighborhood: Neighborhood, *, generator: Generator | None = None
+    ) -> Neighborhood:
+        """Compute the weights."""
+        assert neighborhood.distance is not None
+        near = (neighborhood.distance <= 1).to(torch.get_default_dtype())
+        return SymmetricNormalize()(neighborhood.replace(weight=near))
+
+    def mask(self, base: Tensor) -> Tensor:
+        """Unchanged."""
+        return base
+
+
 def parse_neighbors(text: str) -> Pattern:
     """The pattern of a `NetworkConfig.neighbors` string.
 
@@ -129,8 +152,9 @@ def parse_neighbors(text: str) -> Pattern:
 def pattern_of(name: str, config: NetworkConfig) -> Pattern:
     """What the layers of network `name` aggregate from, as a pattern on the data set's graph."""
     _check(name)
-    if name in ("gt", "gt-plain"):
-        return parse_neighbors(config.neighbors)
+    if name in ATTENDING:
+        pattern = parse_neighbors(config.neighbors)
+        return Compose(pattern, OneHopNormalize()) if name == "gt-gcn" else pattern
     if name.startswith("gcn") or name in SAMPLED:
         return Compose(AddSelf(), SymmetricNormalize())
     if name == "sage":
@@ -179,10 +203,11 @@ def build(
 
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-            gat-res and gcn-res add a linear term of the node itself to each layer; sage is that
-            term and the mean of the neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers`
-            graph convolutions and one layer of linear attention; sampled-gcn is `SampledGCN`, which
-            also takes a sequence of neighborhoods, one for each of its `layers`.
+            gt-gcn adds a graph convolution to each attention layer of gt; gat-res and gcn-res add
+            a linear term of the node itself to each layer; sage is that term and the mean of the
+            neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers` graph convolutions and
+            one layer of linear attention; sampled-gcn is `SampledGCN`, which also takes a sequence
+            of neighborhoods, one for each of its `layers`.
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
@@ -215,18 +240,19 @@ def build(
                 )
         stack = partial(ResidualStack, ffn=c.ffn)
     options = StackOptions(c.dropout, c.input_dropout, _activation(c.activation))
-    if name in ("gt", "gt-plain"):
+    gcn = partial(GCNConv, normalize=False)
+    if name in ATTENDING:
         model = GraphTransformer(
             num_features, c.hidden, num_classes, c.layers, c.heads,
-            num_buckets=c.num_buckets if name == "gt" else None,
-            attention_dropout=c.attention_dropout,
-            root_weight=c.root_weight, pattern=None, stack=stack, options=options,
+            num_buckets=c.num_buckets if name in ENCODED else None,
+            attention_dropout=c.attention_dropout, root_weight=c.root_weight,
+            beside=gcn if name == "gt-gcn" else None, pattern=None, stack=stack, options=options,
         )  # fmt: skip
         return _freeze_queries(model) if c.frozen_query else model
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
         "gat": _gat(c),
-        "gcn": lambda a, b, _: GCNConv(a, b, normalize=False),
-        "sage": lambda a, b, _: WithRoot(GCNConv(a, b, normalize=False), a, b),
+        "gcn": lambda a, b, _: gcn(a, b),
+        "sage": lambda a, b, _: WithRoot(gcn(a, b), a, b),
         "mlp": lambda a, b, _: NodeLinear(a, b),
     }
     make = makers[name.removesuffix("-res")]
