@@ -56,11 +56,11 @@ class Bench(OnData):
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     """Names of models, separated by commas; the others are compared with the first. One graph: gt
     (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp, gat-res and
-    gcn-res (with a linear term of the node itself in each layer), sage (GraphSAGE), sgformer,
-    sampled-gcn (learns on draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs:
-    gt, gt-plain, gine, gcn, gatv2, mlp, all of them by default, and for molecules ecfp
-    (fingerprints with boosted trees). Images: vit, kvt, stvit, swin, evit, tome, random-drop, vig,
-    cnn, all of them by default."""
+    gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a graph
+    convolution beside each attention layer), sage (GraphSAGE), sgformer, sampled-gcn (learns on
+    draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn,
+    gatv2, mlp, all of them by default, and for molecules ecfp (fingerprints with boosted trees).
+    Images: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn, all of them by default."""
     seeds: Count = None
     """How many seeds; seed s takes the published split s where there are several. Without it 10, of
     image sets 3."""

@@ -58,11 +58,12 @@ class Train(OnData):
     are, which have to be squares of one size."""
     model: str = "gt"
     """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
-    gat-res and gcn-res (with a linear term of the node itself in each layer), sage, sgformer,
-    sampled-gcn (learns on draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs:
-    gt, gt-plain, gine, gcn, gatv2, mlp. Images: vit, kvt (k-nearest attention), stvit (semantic
-    tokens), swin, evit (keeps what is attended to), tome (merges tokens), random-drop, vig, cnn. On
-    digits, which is both a graph and an image set, the model decides."""
+    gat-res and gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a
+    graph convolution beside each attention layer), sage, sgformer, sampled-gcn (learns on draws of
+    a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn, gatv2,
+    mlp. Images: vit, kvt (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is
+    attended to), tome (merges tokens), random-drop, vig, cnn. On digits, which is both a graph and
+    an image set, the model decides."""
     seed: Whole = 0
     """Number of the split and of everything random, 0 or more."""
     out: Folder = None

@@ -119,7 +119,7 @@ class OneHopNormalize(Pattern):
     def __call__(
         self, neighborhood: Neighborhood, *, generator: Generator | None = None
     ) -> Neighborhood:
-        """Compute the weights."""
+        """Compute the weights; the neighborhood has distances, as `KHop` and `Sample` give them."""
         assert neighborhood.distance is not None
         near = (neighborhood.distance <= 1).to(torch.get_default_dtype())
         return SymmetricNormalize()(neighborhood.replace(weight=near))

@@ -79,6 +79,7 @@ def test_plain_transformer_has_the_choices_of_the_encoded_one(space: Space) -> N
     encoded, plain = dict(space.extra["gt"]), space.extra["gt-plain"]
     assert encoded.pop("bias_lr")  # which without encoding means nothing
     assert encoded == plain
+    assert space.extra["gt-gcn"] == space.extra["gt"]
 
 
 @every_space

@@ -152,7 +152,7 @@ def test_gt_with_zero_table_is_gt_plain(tiny: Tiny) -> None:
     assert not torch.allclose(encoded(tiny.x, nb), plain(tiny.x, nb), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", zoo.ATTENDING)
 def test_frozen_query_looks_the_same_way_from_everywhere(name: str, tiny: Tiny) -> None:
     model = built(name, replace(CONFIGS["classic"], frozen_query=True))
     nb = AddSelf()(tiny.graph)
@@ -236,6 +236,22 @@ def test_pattern_of_the_others() -> None:
         torch.testing.assert_close(found, torch.full((2, 2), 0.5))
     assert pattern_of("sage", config)(graph).to_dense().tolist() == [[0.0, 1.0], [1.0, 0.0]]
     assert pattern_of("sgformer", config) == Compose()
+
+
+@pytest.mark.parametrize("hops", ["1", "2"])
+def test_the_convolution_beside_attention_is_that_of_the_gcn(tiny: Tiny, hops: str) -> None:
+    config = NetworkConfig(hidden=16, heads=2, dropout=0.0, residual=True, neighbors=hops)
+    model, alone = built("gt-gcn", config).eval(), built("gt", config).eval()
+    convolution = built("gcn", config).eval()
+    nb, x = seen_by("gt-gcn", config, tiny), torch.randn(len(tiny.x), 16)
+    assert torch.equal(nb.indices, seen_by("gt", config, tiny).indices)
+    layer = model.body.blocks[0].layer
+    attention, conv = layer.layers
+    alone.body.blocks[0].layer.load_state_dict(attention.state_dict())
+    convolution.blocks[0].layer.load_state_dict(conv.state_dict())
+    expected = alone.body.blocks[0].layer(x, seen_by("gt", config, tiny))
+    expected = expected + convolution.blocks[0].layer(x, seen_by("gcn", config, tiny))
+    torch.testing.assert_close(layer(x, nb), expected)
 
 
 def test_unknown_name() -> None:
