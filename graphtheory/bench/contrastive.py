@@ -55,6 +55,7 @@ class ContrastiveRecipe:
         depth: Blocks of a transformer head, and maps of an MLP.
         width: Features of the blocks.
         heads: Attention heads of a block.
+        norm_first: Where the norms of a block stand, as in `nn.TransformerHead`.
         temperature: tau.
         batch_size: Images or nodes a step; twice as many views.
         epochs: Passes over the images; steps on a graph.
@@ -72,6 +73,7 @@ class ContrastiveRecipe:
     depth: int = 5
     width: int = 128
     heads: int = 8
+    norm_first: bool = True
     temperature: float = 0.2
     batch_size: int = 256
     epochs: int = 40
@@ -142,8 +144,9 @@ def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
     if recipe.head == LINEAR:
         return MLPHead(in_channels, out_channels=recipe.width, depth=1)
     transformer = TransformerHead(
-        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads
-    )
+        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads,
+        norm_first=recipe.norm_first,
+    )  # fmt: skip
     if recipe.head == TRANSFORMER:
         return transformer
     if recipe.head != MLP:

@@ -1,4 +1,4 @@
-"""The pre-norm transformer block over any neighborhood."""
+"""The transformer block over any neighborhood."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ class Block(nn.Module):
     .. math:: X' = R + \operatorname{Attn}(\operatorname{LN}(X); \operatorname{LN}(S)), \qquad
         Y = X' + \operatorname{MLP}(\operatorname{LN}'(X'))
 
-    R is X, unless a residual is given.
+    R is X, unless a residual is given. With the norms last, each is of a sum instead:
+
+    .. math:: X' = \operatorname{LN}(R + \operatorname{Attn}(X; S)), \qquad
+        Y = \operatorname{LN}'(X' + \operatorname{MLP}(X'))
 
     Args:
         attention: The layer, which says the width and the heads.
@@ -99,14 +102,15 @@ class Block(nn.Module):
         drop_path: Probability that an image skips a branch in training.
         eps: Of both norms.
         norm: Whether there are any.
+        norm_first: Whether they stand in front of the branches, or behind the sums.
         act: Of the MLP; default GELU.
 
     Shapes:
         x and residual [num_dst, dim], sources [num_src, dim] or None for x itself, relation
         [num_edges] -> [num_dst, dim].
 
-    Source: Dosovitskiy et al. (2021), eqs. (2) and (3). Differs: sources may be other nodes than
-        targets, under the same norm.
+    Source: Dosovitskiy et al. (2021), eqs. (2) and (3); norms last: Vaswani et al. (2017), section
+        3.1. Differs: sources may be other nodes than targets, under the same norm.
 
     Example:
         >>> from graphtheory.graph import cliques
@@ -123,10 +127,12 @@ class Block(nn.Module):
         drop_path: float = 0.0,
         eps: float = 1e-6,
         norm: bool = True,
+        norm_first: bool = True,
         act: nn.Module | None = None,
     ) -> None:
         super().__init__()
         dim = attention.dim
+        self.norm_first = norm_first
         self.norm1, self.norm2 = (
             nn.LayerNorm(dim, eps) if norm else nn.Identity() for _ in range(2)
         )
@@ -153,21 +159,27 @@ class Block(nn.Module):
         `drop_path` draws once per image.
         """
         branch = self.attention(
-            self.norm1(x), neighborhood, relation=relation, generator=generator,
-            sources=None if sources is None else self.norm1(sources),
+            self._first(self.norm1, x), neighborhood, relation=relation, generator=generator,
+            sources=None if sources is None else self._first(self.norm1, sources),
         )  # fmt: skip
         return self._add(x if residual is None else residual, branch, images, generator)
 
     def with_weights(self, x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
         """`forward` of x alone, and the weights [num_edges, heads] that it took, in one pass."""
-        branch, weights = self.attention.with_weights(self.norm1(x), neighborhood)
+        branch, weights = self.attention.with_weights(self._first(self.norm1, x), neighborhood)
         return self._add(x, branch, 1, None), weights
 
     def _add(
         self, x: Tensor, branch: Tensor, images: int, generator: torch.Generator | None
     ) -> Tensor:
-        x = x + self.drop_path(self.scale1(branch), images, generator)
+        x = self._last(self.norm1, x + self.drop_path(self.scale1(branch), images, generator))
         return self.after_attention(x, images, generator)
+
+    def _first(self, norm: nn.Module, x: Tensor) -> Tensor:
+        return norm(x) if self.norm_first else x
+
+    def _last(self, norm: nn.Module, x: Tensor) -> Tensor:
+        return x if self.norm_first else norm(x)
 
     def after_attention(
         self, x: Tensor, images: int, generator: torch.Generator | None = None
@@ -175,4 +187,5 @@ class Block(nn.Module):
         """The second branch added to x; x itself where there is no MLP."""
         if self.mlp is None:
             return x
-        return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), images, generator)
+        branch = self.scale2(self.mlp(self._first(self.norm2, x)))
+        return self._last(self.norm2, x + self.drop_path(branch, images, generator))

@@ -72,7 +72,7 @@ class MLPHead(nn.Module):
 class TransformerHead(nn.Module):
     r"""A transformer over the batch: its samples are the nodes of one clique, without positions.
 
-    .. math:: z = W_o \operatorname{norm}(x_L), \qquad x_l = \mathrm{Block}_l(x_{l-1}), \qquad
+    .. math:: z = W_o \operatorname{LN}(x_L), \qquad x_l = \mathrm{Block}_l(x_{l-1}), \qquad
         x_0 = W_i f
 
     Every sample attends to every other and to itself, so that z_i depends on the whole batch, and
@@ -92,6 +92,8 @@ class TransformerHead(nn.Module):
         head_dim: Features of a head; None is width / heads.
         hidden_channels: Width of the FFN of a block; None is 4 times `width`.
         dropout: Probability with which an attention weight is dropped in training.
+        norm_first: Whether norms stand in front of the branches of a block, or behind their sums;
+            then there is none after the last block.
 
     Shapes:
         x [B, in_channels] -> [B, out_channels].
@@ -100,8 +102,8 @@ class TransformerHead(nn.Module):
         ValueError: A number below 1, or heads that do not divide the width without `head_dim`.
 
     Source:
-        Li and Pimentel-Alarcon (2024), Deep Fusion, section "Transformer Projection Head". Differs:
-        norms stand before the branches and after the last block; the text does not place them.
+        Li and Pimentel-Alarcon (2024), Deep Fusion, section "Transformer Projection Head". The
+        text does not place the norms.
 
     Example:
         >>> head = TransformerHead(16, 8, width=32, depth=2, heads=4)
@@ -123,6 +125,7 @@ class TransformerHead(nn.Module):
         head_dim: int | None = None,
         hidden_channels: int | None = None,
         dropout: float = 0.0,
+        norm_first: bool = True,
     ) -> None:
         super().__init__()
         self.out_channels = width if out_channels is None else out_channels
@@ -136,10 +139,11 @@ class TransformerHead(nn.Module):
             Block(
                 Attention(width, heads, head_dim=head_dim, dropout=dropout),
                 mlp_ratio=hidden / width,
+                norm_first=norm_first,
             )
             for _ in range(depth)
         )
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width) if norm_first else nn.Identity()
         self.out = nn.Identity() if out_channels is None else nn.Linear(width, out_channels)
 
     def forward(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

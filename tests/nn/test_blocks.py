@@ -7,9 +7,14 @@ from graphtheory.nn import Attention, Block
 from graphtheory.nn.blocks import DropPath, LayerScale
 
 
-def test_it_is_torchs_encoder_layer_with_the_norm_first() -> None:
-    block = Block(Attention(8, 2), mlp_ratio=3.0, eps=1e-5)
-    theirs = nn.TransformerEncoderLayer(8, 2, 24, 0.0, "gelu", batch_first=True, norm_first=True)
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_it_is_torchs_encoder_layer(norm_first: bool) -> None:
+    block = Block(Attention(8, 2), mlp_ratio=3.0, eps=1e-5, norm_first=norm_first)
+    for norm in (block.norm1, block.norm2):
+        nn.init.normal_(norm.weight)
+    theirs = nn.TransformerEncoderLayer(
+        8, 2, 24, 0.0, "gelu", batch_first=True, norm_first=norm_first
+    )
     names = {
         "attention.qkv.": "self_attn.in_proj_", "attention.out.": "self_attn.out_proj.",
         "mlp.fc1.": "linear1.", "mlp.fc2.": "linear2.",
@@ -22,6 +27,8 @@ def test_it_is_torchs_encoder_layer_with_the_norm_first() -> None:
     theirs.load_state_dict(state)
     x = torch.randn(2, 5, 8)
     torch.testing.assert_close(block(x.flatten(0, 1), cliques([5, 5])), theirs(x).flatten(0, 1))
+    out, _ = block.with_weights(x.flatten(0, 1), cliques([5, 5]))
+    torch.testing.assert_close(out, theirs(x).flatten(0, 1))
 
 
 def test_sources_pass_the_norm_of_the_targets() -> None:

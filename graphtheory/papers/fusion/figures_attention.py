@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isnan
 from pathlib import Path
 from statistics import fmean
@@ -177,23 +178,38 @@ def _picture(grid: Depths, measured: Measurements, title: str) -> Any:
     )
 
 
-def _on_images(grid: Depths, dataset: str, root: Path | None) -> Depths:
-    """The recipe of a data set with the deeper head."""
-    recipe, deep = recipe_for(dataset, None), grid.recipe
-    epochs = deep.epochs if recipe.dataset == deep.dataset else 20
-    recipe = replace(recipe, depth=deep.depth, heads=deep.heads, lr=deep.lr, epochs=epochs)
-    return replace(grid, recipe=recipe, root=root)
+def _on_images(epochs: int, grid: Depths, dataset: str, root: Path | None) -> Depths:
+    """The deeper head on a data set, for so many epochs where it is another one."""
+    deep = grid.recipe
+    if dataset.lower() != deep.dataset:
+        limit = recipe_for(dataset, None).limit
+        deep = replace(deep, dataset=dataset.lower(), epochs=epochs, limit=limit)
+    return replace(grid, recipe=deep, root=root)
 
 
 def _quick(grid: Depths) -> Depths:
     return replace(grid, recipe=replace(grid.recipe, epochs=3), seeds=1)
 
 
+def _figure(name: str, summary: str, recipe: ContrastiveRecipe, epochs: int) -> Figure:
+    return Figure(
+        name, summary, Depths(recipe), attention, _show, (grows_with_depth,), _picture, _quick,
+        DataSets(IMAGES[0], IMAGES, images=True), partial(_on_images, epochs),
+    )  # fmt: skip
+
+
+_LONG = replace(_RECIPE, batch_size=64, epochs=500)  # of 20 batches each on every data set
 FIGURES = (
-    Figure(
+    _figure(
         "deep-fusion-attention",
-        "what the layers of a transformer head attend to, ordered by class",
-        Depths(), attention, _show, (grows_with_depth,), _picture, _quick,
-        DataSets(IMAGES[0], IMAGES, images=True), _on_images,
+        "what the layers of a transformer head attend to, ordered by class", _RECIPE, 20,
+    ),
+    _figure(
+        "deep-fusion-attention-long", "the same after 10,000 updates in batches of 64",
+        _LONG, _LONG.epochs,
+    ),
+    _figure(
+        "deep-fusion-attention-post-norm", "the same with norms behind the sums of each block",
+        replace(_LONG, norm_first=False), _LONG.epochs,
     ),
 )  # fmt: skip

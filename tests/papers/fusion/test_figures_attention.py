@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from graphtheory.bench.contrastive import prepare
+from graphtheory.papers.figure import Figure
 from graphtheory.papers.fusion.figures_attention import FIGURES, Depths, attention, slopes
 from tests.papers.conftest import Reproduced
 from tests.papers.fusion.test_figures import TINY
@@ -27,10 +29,18 @@ def test_attention_is_measured_before_and_after_and_drawn_in_order_of_class() ->
 
 
 def test_digits_are_learned_for_longer_than_larger_images() -> None:
-    (figure,) = FIGURES
-    digits, mnist = (figure.settings(name).recipe for name in ("digits", "mnist"))
+    digits, mnist = (FIGURES[0].settings(name).recipe for name in ("digits", "mnist"))
     assert (digits.epochs, mnist.epochs) == (160, 20)
     assert digits.depth == mnist.depth == 10 and mnist.limit == 20
+
+
+@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.id)
+def test_the_long_ones_take_as_many_updates_on_every_set(figure: Figure) -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    batches = prepare(figure.settings("digits").recipe, 0).data.count
+    digits, mnist = (figure.settings(name).recipe for name in ("digits", "mnist"))
+    assert batches * digits.epochs == mnist.limit * mnist.epochs == 10_000
+    assert digits.norm_first == mnist.norm_first == (not figure.id.endswith("post-norm"))
 
 
 def test_it_prints_and_draws(reproduced: Reproduced) -> None:
