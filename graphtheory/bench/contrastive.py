@@ -50,7 +50,7 @@ class ContrastiveRecipe:
             for scoring alone; with `graph` the name of a graph.
         root: Folder with the raw files.
         graph: Whether the samples are nodes of a graph and not images.
-        encoder: "cnn", "resnet18", "resnet50" or "vit"; a graph has a 2-layer GCN.
+        encoder: One of `models.encoders.ENCODERS`; a graph has a 2-layer GCN.
         head: One of `IMAGE_HEADS` or `GRAPH_HEADS`.
         depth: Blocks of a transformer head, and maps of an MLP.
         width: Features of the blocks.

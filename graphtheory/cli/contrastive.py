@@ -64,6 +64,7 @@ def learn(asked: Train, screen: Screen) -> None:
 def _recipe(asked: Train) -> ContrastiveRecipe:
     from graphtheory.bench import contrastive as c
     from graphtheory.bench.options import checked_options, read_options, with_options
+    from graphtheory.models.encoders import ENCODERS
 
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, data_root(asked.root), size=asked.image_size)
@@ -71,7 +72,7 @@ def _recipe(asked: Train) -> ContrastiveRecipe:
     head = known("--head", asked.head, heads)
     encoder = recipe.encoder
     if asked.model != type(asked).model:  # the default is a model of another task
-        names = ("gcn",) if recipe.graph else ("cnn", "resnet18", "resnet50", "vit")
+        names = ("gcn",) if recipe.graph else ENCODERS
         encoder = known("--model", asked.model, names)
     recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
     with refusing():

@@ -47,9 +47,9 @@ class Train(OnData):
     """
 
     task: str = "classify"
-    """classify, or contrastive: features without labels, of images or of the nodes of
-    a graph. Then --model is a backbone (cnn, resnet18, resnet50, vit; of a graph gcn), and there is
-    no split, no validation on the way and no patience."""
+    """classify, or contrastive: features without labels, of images or of the nodes of a graph.
+    Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph gcn), and there
+    is no split, no validation on the way and no patience."""
     head: str = "transformer"
     """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
     infomax."""

@@ -8,9 +8,12 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.models.readout import MeanToken
+from graphtheory.models.resnet import SmallResNet
 from graphtheory.models.vit import vit_nano
 from graphtheory.nn.conv import GCNConv
 
+ENCODERS = ("cnn", "resnet18", "resnet20", "resnet50", "vit")
+"""Names of the backbones of images."""
 _RESNETS: dict[int, dict[str, Any]] = {
     18: {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"},
     50: {
@@ -131,7 +134,7 @@ def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
     """A backbone by name, with `out_channels`.
 
     Args:
-        name: "cnn", "resnet18", "resnet50" or "vit".
+        name: One of `ENCODERS`; "resnet20" is the `SmallResNet` of 20 layers.
         in_channels: Channels of an image.
         image_size: Rows and columns in pixels.
 
@@ -143,6 +146,8 @@ def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
         return SmallCNN(in_channels)
     if name in ("resnet18", "resnet50"):
         return ResNetFeatures(int(name[6:]), in_channels)
+    if name == "resnet20":
+        return SmallResNet(None, in_channels, depth=3)
     if name == "vit":
         return ViTFeatures(in_channels, image_size)
-    raise ValueError(f"name: unknown backbone {name!r}; known: cnn, resnet18, resnet50, vit")
+    raise ValueError(f"name: unknown backbone {name!r}; known: {', '.join(ENCODERS)}")

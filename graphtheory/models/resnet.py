@@ -44,12 +44,12 @@ class SmallResNet(nn.Module):
     Each stage but the first halves rows and columns in its first block.
 
     Args:
-        out_channels: Classes.
+        out_channels: Classes; None leaves out the last map, for features of the image.
         in_channels: Channels of an image.
         widths: Channels of each stage.
         depth: Blocks of a stage.
 
-    Shapes: images [B, in_channels, H, W] -> [B, out_channels].
+    Shapes: images [B, in_channels, H, W] -> [B, out_channels], of None [B, widths[-1]].
 
     Source:
         He et al. (2016), Deep residual learning, section 4.2: the network for CIFAR-10, with
@@ -62,7 +62,7 @@ class SmallResNet(nn.Module):
 
     def __init__(
         self,
-        out_channels: int,
+        out_channels: int | None,
         in_channels: int = 3,
         *,
         widths: Sequence[int] = (16, 32, 64),
@@ -80,8 +80,10 @@ class SmallResNet(nn.Module):
             nn.BatchNorm2d(widths[0]),
             nn.ReLU(),
         )
-        self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(before, out_channels)
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Identity() if out_channels is None else nn.Linear(before, out_channels)
+        self.out_channels = before if out_channels is None else out_channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
+        """Logits, or features."""
         return self.head(self.blocks(self.stem(images)).mean((2, 3)))

@@ -221,6 +221,10 @@ def _on_images(grid: Heads, dataset: str, root: Path | None) -> Heads:
     return replace(grid, recipe=recipe_for(dataset, None), root=root)
 
 
+def _same_recipe(grid: Heads, dataset: str, root: Path | None) -> Heads:
+    return replace(grid, recipe=replace(grid.recipe, dataset=dataset.lower()), root=root)
+
+
 def _on_graph(grid: Heads, dataset: str, root: Path | None) -> Heads:
     """On a large graph with one step size."""
     lrs = grid.lrs[:1] if dataset.lower() == LARGE else grid.lrs
@@ -266,6 +270,16 @@ FIGURES = (
         "deep-fusion-pixels", "how well raw pixels and a backbone as drawn do in the same measures",
         Heads(heads=(UNTRAINED, PIXELS), lrs=(0.1,)), scores, _show, (leaves_room,), _bars,
         partial(_quick, 3), _ON_IMAGES, _on_images,
+    ),
+    Figure(
+        "deep-fusion-cifar", "transformer and MLP head behind a ResNet-20, 10 passes over CIFAR-10",
+        Heads(
+            ContrastiveRecipe("cifar10-jpeg", encoder="resnet20", epochs=10), lrs=(0.1,), seeds=2,
+            heads=(TRANSFORMER, MLP, UNTRAINED, PIXELS),
+        ),
+        scores, _show, (ahead_of_others,), _bars,
+        lambda grid: replace(_quick(1, grid), recipe=replace(grid.recipe, epochs=1, limit=2)),
+        DataSets(IMAGES[-1], IMAGES[-2:], images=True), _same_recipe,
     ),
     _over(
         "deep-fusion-temperature", "temperature of the loss", "temperature",

@@ -59,6 +59,16 @@ def test_every_setting_is_a_cell_of_its_own() -> None:
     assert {cell["at"] for cell in grid.cells()} == set(grid.values)
 
 
+def test_the_figure_of_cifar_keeps_its_backbone_and_passes_on_both_of_its_sets() -> None:
+    figure = BY_ID["deep-fusion-cifar"]
+    for name in ("cifar10", "cifar10-jpeg"):
+        recipe = figure.settings(name).recipe
+        assert (recipe.dataset, recipe.encoder, recipe.epochs) == (name, "resnet20", 10)
+        assert recipe.limit is None
+    quick = figure.settings("cifar10-jpeg", quick=True)
+    assert (quick.recipe.epochs, quick.recipe.limit, quick.seeds) == (1, 2, 1)
+
+
 def test_the_large_graph_has_one_step_size_and_its_folder_is_no_part_of_the_key() -> None:
     figure = BY_ID["deep-fusion-graphs"]
     cora, facebook = (figure.settings(name, Path("x")) for name in ("Cora", "facebook"))
