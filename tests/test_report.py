@@ -240,8 +240,9 @@ def test_search_log_is_sorted_and_shown() -> None:
 
 
 def test_options_are_those_that_differ_from_the_default() -> None:
-    assert options(NodeTrial("gt")) == "hidden=64, layers=2, lr=0.01"
-    assert options(NodeTrial("gt", degree=True)).endswith("degree=True")
+    assert options(NodeTrial("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
+    other = NodeTrial("gt", degree=True, row_scale=False)
+    assert options(other).endswith("degree=True, row_scale=False")
 
 
 def test_settings_name_every_option() -> None:

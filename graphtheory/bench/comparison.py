@@ -74,6 +74,7 @@ class Comparison:
             summaries(self.runs), self.measure, title,
             not_tuned=self.benchmark.not_tuned(), unlearned=unlearned(self.runs),
             set_by_hand=self.benchmark.set_by_hand,
+            searched="" if self.benchmark.budget is None else self.benchmark.searched,
         )  # fmt: skip
 
     def differences(self) -> list[Difference]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -34,9 +35,11 @@ class OwnNodes(NodeProblem):
 
     Args:
         data: A PyG `Data` with x [N, F], numbers of any type, dense or sparse, which are read as
-            float32; edge_index; y int64 [N], -1 for a node without a class; with train_mask,
-            val_mask and test_mask Bool [N] or [N, S], of which seed s takes column s mod S, or with
-            none of them for a random split of 60, 20 and 20 percent by seed.
+            float32; edge_index, as it is: directed edges stay directed; y whole numbers [N] or
+            [N, 1], -1 for a node without a class; with train_mask, val_mask and test_mask Bool [N]
+            or [N, S], of which seed s takes column s mod S, or with none of them for a random split
+            of 60, 20 and 20 percent by seed. No network for nodes reads `edge_weight` or
+            `edge_attr`: a warning says so.
         name: In reports.
         metric: "accuracy", or "rocauc" for two classes.
 
@@ -48,9 +51,14 @@ class OwnNodes(NodeProblem):
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
         y, found = data.get("y"), [data.get(mask) is not None for mask in MASKS]
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
+        for name in ("edge_weight", "edge_attr"):
+            if data.get(name) is not None:
+                warnings.warn(f"data.{name}: no network for nodes reads it here", stacklevel=2)
+        if isinstance(y, Tensor) and y.dim() == 2 and y.size(1) == 1:
+            y = y[:, 0]
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dim() != 1:
             shown = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else repr(y)
-            raise ValueError(f"data.y: got {shown}, expected int64 [N], a class for each node")
+            raise ValueError(f"data.y: got {shown}, expected whole numbers [N], a class for each")
         if not isinstance(data.x, Tensor) or not len(data.x) or len(y) != len(data.x):
             rows = f"{len(data.x)} rows" if isinstance(data.x, Tensor) else repr(data.x)
             raise ValueError(f"data.x: got {rows} beside {len(y)} labels, expected one for each")
@@ -66,7 +74,7 @@ class OwnNodes(NodeProblem):
             _check_splits(data)
         super().__init__(name, _GIVEN if all(found) else _RANDOM)
         self.metric, self.own = measure_of(metric).name, data.clone()
-        self.own.x = _as_float32(data.x)
+        self.own.x, self.own.y = _as_float32(data.x), y.long()
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it
         except IndexError as error:
@@ -233,7 +241,9 @@ def _fits(task: str | None, found: str, what: str) -> None:
 def _as_float32(x: Tensor) -> Tensor:
     """Features as the networks read them: dense, or sparse by rows."""
     x = x.detach()
-    x = x if x.layout in (torch.strided, torch.sparse_csr) else x.to_sparse_csr()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        x = x if x.layout in (torch.strided, torch.sparse_csr) else x.to_sparse_csr()
     return x.to(torch.float32)
 
 

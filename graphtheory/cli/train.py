@@ -150,7 +150,7 @@ class Train(OnData):
         if by_hand:
             screen.note(f"Set by hand: {by_hand}.")
         if untold:
-            screen.note(
+            screen.say(
                 f"{'Other options' if by_hand else 'Options'}: defaults, not tuned. `graphtheory "
                 "bench --budget 16` chooses them on validation first."
             )
@@ -181,7 +181,7 @@ class Train(OnData):
                 f"no better than one constant prediction, {measure.told(measure.shown(constant))}"
             )
             setting.append(("(!) learned nothing", nothing))
-            screen.note(f"(!) Learned nothing: {nothing}.")
+            screen.say(f"(!) Learned nothing: {nothing}.")
         with screen.working("report.html"):
             page = graph_run_page(title, result, measure, setting, screen.command)
             page.save(out / "report.html")

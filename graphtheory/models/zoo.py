@@ -154,7 +154,14 @@ def pattern_of(name: str, config: NetworkConfig) -> Pattern:
     _check(name)
     if name in ATTENDING:
         pattern = parse_neighbors(config.neighbors)
-        return Compose(pattern, OneHopNormalize()) if name == "gt-gcn" else pattern
+        if name != "gt-gcn":
+            return pattern
+        if config.neighbors.startswith("="):
+            raise ValueError(
+                f"neighbors: got {config.neighbors!r}, expected a ball such as '2' for gt-gcn, "
+                "whose convolution takes the nodes one hop away"
+            )
+        return Compose(pattern, OneHopNormalize())
     if name.startswith("gcn") or name in SAMPLED:
         return Compose(AddSelf(), SymmetricNormalize())
     if name == "sage":
@@ -203,7 +210,8 @@ def build(
 
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-            gt-gcn adds a graph convolution to each attention layer of gt; gat-res and gcn-res add
+            gt-gcn adds to each attention layer of gt a graph convolution over those of its
+            neighbors at distance 0 and 1; gat-res and gcn-res add
             a linear term of the node itself to each layer; sage is that term and the mean of the
             neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers` graph convolutions and
             one layer of linear attention; sampled-gcn is `SampledGCN`, which also takes a sequence

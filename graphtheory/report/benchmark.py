@@ -207,7 +207,8 @@ def options(trial: Any) -> str:
         for name, value in chosen.get(group, {}).items()
         if (value != plain[group][name] or name in _ALWAYS) and not ignores(trial, name, value)
     ]
-    pairs += [("degree", True)] if chosen.get("degree") else []
+    pairs += [(name, True) for name in ("degree", "undirected") if chosen.get(name)]
+    pairs += [("row_scale", chosen["row_scale"])] if "row_scale" in chosen else []
     if "nodes_per_batch" in chosen:
         pairs.append(("nodes_per_batch", chosen["nodes_per_batch"]))
     return ", ".join(f"{name}={value}" for name, value in pairs)

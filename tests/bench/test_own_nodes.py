@@ -49,6 +49,23 @@ def test_bool_features_are_zeros_and_ones() -> None:
     assert OwnNodes(graph(graph().x.bool())).data(0, row_scale=False).x.unique().tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("form", [Tensor.int, Tensor.bool, lambda y: y[:, None]])
+def test_classes_of_every_kind_are_read_as_int64(form: Callable[[Tensor], Tensor]) -> None:
+    data = graph()
+    data.y = form(data.y)
+    found = OwnNodes(data).data(0)
+    assert found.y.dtype == torch.int64 and torch.equal(found.y, graph().y)
+    assert found.num_classes == 2
+
+
+@pytest.mark.parametrize("name", ["edge_weight", "edge_attr"])
+def test_attributes_of_edges_are_not_ignored_in_silence(name: str) -> None:
+    data = graph()
+    data[name] = torch.ones(30)
+    with pytest.warns(UserWarning, match=rf"data\.{name}: no network for nodes reads it here"):
+        OwnNodes(data)
+
+
 @pytest.mark.parametrize("x", [torch.ones(30), torch.ones(30, 2, 2), torch.ones(30, 2) * 1j])
 def test_features_of_another_shape_or_complex_are_refused(x: Tensor) -> None:
     with pytest.raises(ValueError, match=r"data\.x: got torch\.\w+ \[30.*expected real numbers"):

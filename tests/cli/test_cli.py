@@ -626,7 +626,10 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     ("change", "expected"),
     [
         ({"y": torch.arange(8) % 3}, "data.x: got 9 rows beside 8 labels, expected one for each"),
-        ({"y": torch.rand(9)}, "data.y: got torch.float32 [9], expected int64 [N], a class for"),
+        (
+            {"y": torch.rand(9)},
+            "data.y: got torch.float32 [9], expected whole numbers [N], a class",
+        ),
         ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1, expected 1 or more"),
         ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
         ({"x": None}, "data.x: got None beside 9 labels"),
@@ -901,6 +904,7 @@ def test_a_short_search_before_a_benchmark(
     assert "defaults, not tuned: mlp" in run(*kept, "--out", "n", "--no-kept")[1]
     code, out, err = run(*words, "--budget", "2")
     assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
+    assert "1 seed. Options: best of 2 on validation." in " ".join(out.split())
     tried = [json.loads(line) for line in (tmp_path / "b/search.jsonl").read_text().splitlines()]
     written = json.loads((tmp_path / "b/results.json").read_text())
     for model in ("mlp", "gcn"):

@@ -254,6 +254,11 @@ def test_the_convolution_beside_attention_is_that_of_the_gcn(tiny: Tiny, hops: s
     torch.testing.assert_close(layer(x, nb), expected)
 
 
+def test_a_convolution_needs_the_nodes_one_hop_away() -> None:
+    with pytest.raises(ValueError, match="neighbors: got '=2', expected a ball such as '2'"):
+        pattern_of("gt-gcn", NetworkConfig(neighbors="=2"))
+
+
 def test_unknown_name() -> None:
     for call in (pattern_of, lambda n, c: build(n, c, num_features=1, num_classes=2)):
         with pytest.raises(ValueError, match="model: got 'sag', expected one of gt, gt-plain"):
