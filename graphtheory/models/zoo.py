@@ -211,11 +211,11 @@ def build(
     Args:
         name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
             gt-gcn adds to each attention layer of gt a graph convolution over those of its
-            neighbors at distance 0 and 1; gat-res and gcn-res add
-            a linear term of the node itself to each layer; sage is that term and the mean of the
-            neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers` graph convolutions and
-            one layer of linear attention; sampled-gcn is `SampledGCN`, which also takes a sequence
-            of neighborhoods, one for each of its `layers`.
+            neighbors at distance 0 and 1; gat-res and gcn-res add a linear term of the node itself
+            to each layer; sage is that term and the mean of the neighbors, GraphSAGE; sgformer is
+            PyG's SGFormer with `layers` graph convolutions and one layer of linear attention;
+            sampled-gcn is `SampledGCN`, which also takes a sequence of neighborhoods, one for each
+            of its `layers`.
         config: Options.
         num_features: Features of a node.
         num_classes: Outputs of a node.
