@@ -51,9 +51,9 @@ class OwnNodes(NodeProblem):
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
         y, found = data.get("y"), [data.get(mask) is not None for mask in MASKS]
-        for name in ("edge_weight", "edge_attr"):
-            if data.get(name) is not None:
-                warnings.warn(f"data.{name}: no network for nodes reads it here", stacklevel=2)
+        for unread in ("edge_weight", "edge_attr"):
+            if data.get(unread) is not None:
+                warnings.warn(f"data.{unread}: no network for nodes reads it here", stacklevel=2)
         if isinstance(y, Tensor) and y.dim() == 2 and y.size(1) == 1:
             y = y[:, 0]
         if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dim() != 1:

@@ -113,7 +113,7 @@ def test_own_nodes_by_mask_or_by_random_split() -> None:
     with pytest.raises(ValueError, match="val_mask is missing, expected all three masks or none"):
         OwnNodes(data)
     data.y = torch.rand(20)
-    with pytest.raises(ValueError, match=r"data.y: got torch.float32 \[20\], expected int64"):
+    with pytest.raises(ValueError, match=r"data.y: got torch.float32 \[20\], expected whole"):
         OwnNodes(data)
 
 

@@ -63,7 +63,8 @@ def test_attributes_of_edges_are_not_ignored_in_silence(name: str) -> None:
     data = graph()
     data[name] = torch.ones(30)
     with pytest.warns(UserWarning, match=rf"data\.{name}: no network for nodes reads it here"):
-        OwnNodes(data)
+        found = OwnNodes(data)
+    assert found.name == "graph"
 
 
 @pytest.mark.parametrize("x", [torch.ones(30), torch.ones(30, 2, 2), torch.ones(30, 2) * 1j])
