@@ -127,6 +127,14 @@ def test_score_table_has_the_columns_of_the_benchmark() -> None:
     assert "ROC AUC" in table.note
 
 
+def test_note_tells_a_search_and_whose_options_it_chose() -> None:
+    how = "best of 4 on validation"
+    alone = score_table(summaries(RUNS), "rocauc", searched={"gcn": how}).note
+    assert f"Options: {how}, for gcn; those of the others are kept ones." in alone
+    every = dict.fromkeys(("gt", "gcn", "gat", "mlp"), how)
+    assert f"Options: {how}." in score_table(summaries(RUNS), "rocauc", searched=every).note
+
+
 def test_note_names_models_that_were_not_tuned() -> None:
     found = summaries(RUNS)
     assert "not tuned" not in score_table(found, "accuracy").note

@@ -68,13 +68,18 @@ class Comparison:
         """The model with the best mean test score."""
         return best_of(summaries(self.runs), self.measure).model
 
+    @property
+    def _searched(self) -> dict[str, str]:
+        """Models whose options this comparison searched -> how."""
+        return dict.fromkeys(self.benchmark.chosen, self.benchmark.searched)
+
     def scores(self, title: str = "") -> Table:
         """Scores; the note says whose options are defaults and who learned nothing."""
         return score_table(
             summaries(self.runs), self.measure, title,
             not_tuned=self.benchmark.not_tuned(), unlearned=unlearned(self.runs),
             set_by_hand=self.benchmark.set_by_hand,
-            searched="" if self.benchmark.budget is None else self.benchmark.searched,
+            searched=self._searched,
         )  # fmt: skip
 
     def differences(self) -> list[Difference]:
@@ -92,7 +97,7 @@ class Comparison:
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
             set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
-            searched=dict.fromkeys(self.benchmark.chosen, self.benchmark.searched),
+            searched=self._searched,
             dataset=self.name, split=self.split,
         )  # fmt: skip
 
@@ -118,7 +123,7 @@ class Comparison:
         """Whether a model's options are those of a search, and which are set by hand."""
         told = self.benchmark.set_in(model)
         untold = model in self.benchmark.not_tuned()
-        others = "defaults, not tuned" if untold else self.benchmark.searched
+        others = "defaults, not tuned" if untold else self._searched.get(model, "search")
         return f"set by hand: {told}; others {others}" if told else others
 
     def results(self) -> dict[str, Any]:

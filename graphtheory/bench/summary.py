@@ -121,7 +121,7 @@ def score_table(
     not_tuned: Sequence[str] = (),
     unlearned: Mapping[str, str] | None = None,
     set_by_hand: str = "",
-    searched: str = "",
+    searched: Mapping[str, str] | None = None,
 ) -> Table:
     """`model | test mean ± std | params | s/epoch | peak MB`.
 
@@ -133,7 +133,7 @@ def score_table(
         unlearned: Models that learned nothing on so many seeds, as `unlearned` gives them; they are
             marked, and the note says what the mark means.
         set_by_hand: Options that were set by hand, in words.
-        searched: How options that are no defaults were chosen; "" says it only where others are.
+        searched: Models -> how a search chose their options.
     """
     measure, flat = _measure(metric), unlearned or {}
     rows = [
@@ -147,7 +147,8 @@ def score_table(
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
     note = f"Test {measure.heading} at the epoch of best validation; {counted(seeds, 'seed')}."
-    parts = (note, _chosen(found, not_tuned, set_by_hand, searched), _flat(flat))
+    options = (_untold(found, not_tuned, set_by_hand), _told_search(found, searched or {}))
+    parts = (note, *options, _flat(flat))
     return Table(title, columns, rows, note=" ".join(filter(None, parts)))
 
 
@@ -158,19 +159,26 @@ def _flat(models: Mapping[str, str]) -> str:
     return f"(!) Learned nothing, no better than one constant prediction for all: {told}."
 
 
-def _chosen(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str, searched: str) -> str:
-    """Which options are defaults, set by hand or chosen by a search, in words."""
+def _untold(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+    """Which options are defaults and which are set by hand, in words."""
     alike = "one stack, width, dropout and step size"
-    named, said = "Options", searched
+    named, said = "Options", ""
     if set_by_hand:
-        named = f"Options set by hand: {set_by_hand}. Other options"
-        said = searched or "tuned"
+        named, said = f"Options set by hand: {set_by_hand}. Other options", "tuned"
     if not_tuned and all(s.model in not_tuned for s in found):
         said = f"defaults, not tuned ({alike} for all models)"
     elif not_tuned:
         listed = ", ".join(not_tuned)
-        said = f"defaults, not tuned, for {listed} ({alike}); {searched or 'tuned'} for the others"
+        said = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
     return f"{named}: {said}." if said else ""
+
+
+def _told_search(found: list[Summary], searched: Mapping[str, str]) -> str:
+    """How options were chosen, and whose where others were known from before."""
+    every = all(s.model in searched for s in found)
+    told = ", ".join(dict.fromkeys(searched.values()))
+    whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
+    return f"Options: {told}{whose}." if searched else ""
 
 
 def difference_table(
