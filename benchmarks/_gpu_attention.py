@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,6 +28,12 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 SMALL = ("pubmed", "molecules")  # bound by launches: also replayed as a CUDA graph
 
 
+@cache
+def there(graph: str) -> Neighborhood:
+    """A graph on the GPU."""
+    return GRAPHS[graph]().to("cuda")
+
+
 @dataclass(frozen=True)
 class Case:
     """One graph, shape and precision on the GPU."""
@@ -40,17 +46,17 @@ class Case:
 
     @classmethod
     def of(cls, graph: str, heads: int, dim: int, dtype: torch.dtype) -> Case:
-        nb = GRAPHS[graph]().to("cuda")
-        generator = torch.Generator().manual_seed(1)
+        nb = there(graph)
+        generator = torch.Generator("cuda").manual_seed(1)
 
         def normal(nodes: int) -> Tensor:
-            return torch.randn(nodes, heads, dim, generator=generator).to("cuda", dtype)
+            return torch.randn(nodes, heads, dim, generator=generator, device="cuda").to(dtype)
 
         leaves = [normal(n).requires_grad_() for n in (nb.num_dst, nb.num_src, nb.num_src)]
-        bucket = torch.randint(BUCKETS, (nb.num_edges,), generator=generator).to(torch.uint8)
+        bucket = torch.randint(BUCKETS, (nb.num_edges,), generator=generator, device="cuda")
         # Zeros: read for every edge, without an effect that the others would have to match.
         table = torch.zeros(BUCKETS, heads, device="cuda", requires_grad=True)
-        return cls(graph, nb, leaves, normal(nb.num_dst), BucketedBias(bucket.cuda(), table))
+        return cls(graph, nb, leaves, normal(nb.num_dst), BucketedBias(bucket.byte(), table))
 
     @property
     def name(self) -> str:
@@ -185,8 +191,13 @@ def weighted_sums(case: Case) -> Step:
     return run
 
 
-def replayed(work: Step) -> Step:
-    """The same as one CUDA graph."""
+def replayed(case: Case, attention: Attention) -> Step:
+    """Forward and backward as one CUDA graph.
+
+    Its leaves are new, for those that another stream has given gradients are tied to that stream.
+    """
+    leaves = [t.detach().clone().requires_grad_() for t in case.leaves]
+    work = partial(step, attention, leaves, case.grad)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -236,4 +247,4 @@ def contestants(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], 
         yield "GATv2Conv layer, PyG", lambda: gat_layer(case, pyg.GATv2Conv)
         yield "weighted sums of graphtheory", lambda: weighted_sums(case)
     if case.graph in SMALL:
-        yield "graphtheory, CUDA graph", lambda: replayed(plain(lambda _: ours)())
+        yield "graphtheory, CUDA graph", lambda: replayed(case, ours)

@@ -35,7 +35,7 @@ from graphtheory.integrations.flex import flex_attention, neighborhood_of
 
 OURS, ADAPTER = "graphtheory", "graphtheory's flex_attention"
 FLEX, DENSE = "FlexAttention, compiled", "dense kernel with a bias"
-_BLOCK, _REACH = 128, 16  # of a mask; positions to each side with an entry of their own
+_BLOCK, REACH = 128, 16  # of a mask; positions to each side with an entry of their own
 Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -70,7 +70,7 @@ KINDS = {"blocks": blocks, "pairs": pairs, "documents": documents}
 
 def bias_of(table: Tensor) -> Callable[..., Tensor]:
     """A `score_mod`: the entry of the head and of the relative position, clipped."""
-    return lambda score, b, h, i, j: score + table[h, (i - j).clamp(-_REACH, _REACH) + _REACH]
+    return lambda score, b, h, i, j: score + table[h, (i - j).clamp(-REACH, REACH) + REACH]
 
 
 def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: int) -> list[Row]:
@@ -93,10 +93,10 @@ def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: i
     query, key, value, grad = (
         torch.randn(1, heads, length, dim, generator=generator) for _ in range(4)
     )
-    table = torch.randn(heads, 2 * _REACH + 1, generator=generator)
+    table = torch.randn(heads, 2 * REACH + 1, generator=generator)
     leaves = [t.requires_grad_() for t in (query, key, value, table)]
     place = torch.arange(length)
-    offset = (place[:, None] - place).clamp(-_REACH, _REACH) + _REACH
+    offset = (place[:, None] - place).clamp(-REACH, REACH) + REACH
     absent = ~mask(place, place, place[:, None], place)
 
     sources, targets = nb.edge_index().long()

@@ -5,7 +5,8 @@
     python benchmarks/gpu_models.py --device cpu --tiny
 
 Sections: `graphs` a training epoch of the graph transformer with SPD, GAT and a sampled GCN against
-PyG's layers, eager and compiled; `vision` STViT, nearest attention and merging against DeiT and
+PyG's layers, eager and compiled; `tokens` k-nearest attention and attention with a bias against
+the masked form and FlexAttention; `vision` STViT, nearest attention and merging against DeiT and
 Swin in bf16; `gpt` a training step against Hugging Face's GPT-2; `heads` the projection head
 against torch's encoder; `distances` shortest paths; `timm` the tests of that integration;
 `accelerate` PyG's examples before and after `graphtheory.accelerate`. Models that are compared have
@@ -30,19 +31,23 @@ import tyro
 from _gpu import Job, Where, attempted, results_of
 from _gpu_dense import gpt, heads, timm, vision
 from _gpu_graphs import accelerated, distances, graphs, task_of
+from _gpu_tokens import tokens
 from _rows import green, save, show
 
 from graphtheory.bench.rows import Row
 
-Name = Literal["graphs", "vision", "gpt", "heads", "distances", "timm", "accelerate"]
+Name = Literal["graphs", "tokens", "vision", "gpt", "heads", "distances", "timm", "accelerate"]
 SECTIONS: dict[Name, tuple[Callable[[Where], Iterator[Job]], float]] = {  # and its share of time
-    "graphs": (graphs, 170), "vision": (vision, 125), "gpt": (gpt, 40), "heads": (heads, 25),
-    "distances": (distances, 40), "timm": (timm, 40), "accelerate": (accelerated, 60),
+    "graphs": (graphs, 170), "tokens": (tokens, 60), "vision": (vision, 125), "gpt": (gpt, 40),
+    "heads": (heads, 25), "distances": (distances, 40), "timm": (timm, 40),
+    "accelerate": (accelerated, 60),
 }  # fmt: skip
 OUT = results_of("cuda")
 TARGETS = {
     "epoch of GT with SPD on arxiv: times faster than PyG": 5.0,
     "epoch of GT with SPD on pubmed: times faster than PyG": 5.0,
+    "k-nearest attention among 197 tokens, bf16: times faster than masked form": 4.0,
+    "k-nearest attention among 1024 tokens, bf16: times faster than masked form": 4.0,
     "DeiT-S forward, batch 128: STViT-DeiT-S, 16 tokens over DeiT-S": 2.0,
 }
 

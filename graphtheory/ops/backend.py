@@ -24,6 +24,7 @@ class Sizes(NamedTuple):
         dtype: Type in which sums are taken.
         on_blocks: Whether the k nearest of equal complete blocks are asked for.
         with_edges: Whether there are features of edges.
+        narrow: Features of a head if they are of a narrower type than the sums, otherwise 0.
     """
 
     num_dst: int
@@ -32,6 +33,7 @@ class Sizes(NamedTuple):
     dtype: torch.dtype
     on_blocks: bool = False
     with_edges: bool = False
+    narrow: int = 0
 
 
 class Backend:

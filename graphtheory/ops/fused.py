@@ -39,7 +39,8 @@ def _attention(
 def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     parts, backend = rest[6], rest[-1]
     wide = sum_type(query.dtype)
-    sizes = Sizes(query.size(0), parts[1].size(0), query.size(1), wide)
+    narrow = 0 if query.dtype == wide else query.size(2)
+    sizes = Sizes(query.size(0), parts[1].size(0), query.size(1), wide, narrow=narrow)
     saved = BACKENDS[backend].saved_shape(sizes)
     return query.new_empty(query.shape), query.new_empty(saved, dtype=wide)
 

@@ -27,6 +27,7 @@ def test_without_a_gpu_the_code_is_2(
 
 EXPECTED = {
     "graphs": "epoch of GT with SPD on pubmed, two hops: times faster than PyG ",
+    "tokens": "k-nearest attention among 1024 tokens, fp32: times faster than masked form ",
     "vision": "DeiT-B training step, batch 2: STViT-DeiT-B, 16 tokens over DeiT-B ",
     "gpt": "GPT training step, ragged prompts, bf16: times faster than Hugging Face GPT-2 ",
     "heads": "head forward+backward, bf16: times faster than TransformerEncoder ",

@@ -10,9 +10,9 @@ from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call
 
-# What a program of k-nearest attention on blocks holds: features of a head, and sources of a row,
-# of which more than 512 need 80 KiB of shared memory where AMD's GPUs have 64.
-_TOPK_DIM, _TOPK_SOURCES = 128, 512 if torch.version.hip else 1024
+# What a program of k-nearest attention on blocks holds: features of a head, and sources of a row.
+# Shared memory for 1024 sources: 64 KiB in 16 bits, 192 in float32, and half for 512.
+_TOPK_DIM, _TOPK_SOURCES, _SHARED = 128, 1024, 192 * 1024
 
 
 def triton_objections(device: torch.device) -> list[str]:
@@ -62,11 +62,14 @@ class TritonCSR(CSRBackend):
         return reasons
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Two facts of each row, with features of edges the weights; on blocks five facts."""
+        """Two facts of each row and, of a narrow type, its output as it was before it was rounded.
+
+        With features of edges the weights; on blocks five facts.
+        """
         if sizes.with_edges:
             return sizes.num_edges, sizes.num_heads
         rows, heads = sizes.num_dst, sizes.num_heads
-        return (rows, heads, 5) if sizes.on_blocks else (rows, 2, heads)
+        return (rows, heads, 5) if sizes.on_blocks else (rows, 2 + sizes.narrow, heads)
 
 
 def topk_limits(call: AttentionCall) -> list[str]:
@@ -76,6 +79,11 @@ def topk_limits(call: AttentionCall) -> list[str]:
         reasons.append("its sums on a GPU are in float32, which is too little for float64")
     if dim > _TOPK_DIM:
         reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
-    if blocks is not None and blocks[2] > _TOPK_SOURCES:
-        reasons.append(f"rows have {blocks[2]} sources, on a GPU at most {_TOPK_SOURCES}")
+    most = _TOPK_SOURCES
+    if call.query.dtype == torch.float32 and call.query.is_cuda:
+        device = torch.cuda.get_device_properties(call.query.device)
+        most = most if device.shared_memory_per_block_optin >= _SHARED else 512
+    if blocks is not None and blocks[2] > most:
+        kind = str(call.query.dtype).removeprefix("torch.")
+        reasons.append(f"rows have {blocks[2]} sources, in {kind} on this GPU at most {most}")
     return reasons

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
+    by_head,
     ends,
     features,
     finite,
@@ -28,19 +29,19 @@ def dot(
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
     k = gather(key, j, live, column, exists, HEADS * DIM, ACC)
-    put_per_edge(out, edge, live, head, head_live, tl.sum(q * k, 3), HEADS)
+    put_per_edge(out, edge, live, head, head_live, by_head(q * k, G, C), HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def softmax(
     rows, starts, indptr, count, logits, out,
-    HEADS: tl.constexpr, ACC: tl.constexpr, DEGREE: tl.constexpr, CHUNK: tl.constexpr,
-    WHOLE: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+    HEADS: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """Write the weights of rows: one sweep for maximum and sum, one for the result."""
-    _, _, _, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head = tl.program_id(1) * G + tl.arange(0, G)
-    longest = B if WHOLE else tl.max(stop - start, 0).to(tl.int32)
+    longest = tl.max(stop - start, 0).to(tl.int32)
     top = tl.full((R, B, G), float("-inf"), ACC)
     total = tl.zeros((R, B, G), ACC)
     for offset in range(0, longest, B):
@@ -65,13 +66,13 @@ def softmax(
 @triton.jit(do_not_specialize=SIZES)
 def softmax_backward(
     rows, starts, indptr, count, weights, grad, out,
-    HEADS: tl.constexpr, ACC: tl.constexpr, DEGREE: tl.constexpr, CHUNK: tl.constexpr,
-    WHOLE: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+    HEADS: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """Write weights * (grad - sum over the row of weights * grad)."""
-    _, _, _, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head = tl.program_id(1) * G + tl.arange(0, G)
-    longest = B if WHOLE else tl.max(stop - start, 0).to(tl.int32)
+    longest = tl.max(stop - start, 0).to(tl.int32)
     sums = tl.zeros((R, B, G), ACC)
     for offset in range(0, longest, B):
         edge = start[:, None] + offset + tl.arange(0, B)[None, :]

@@ -48,7 +48,8 @@ def dots(
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
     f = _of_edges(given, row, edge, live, C, DIM, ACC)
-    found = per_edge(out, edge, live, head, head_live, HEADS, ACC) + tl.sum(q * f[:, :, None, :], 3)
+    more = tl.sum(tl.reshape(q, (1, B, G, C)) * f[:, :, None, :], 3)
+    found = per_edge(out, edge, live, head, head_live, HEADS, ACC) + more
     put_per_edge(out, edge, live, head, head_live, found, HEADS)
 
 
@@ -57,20 +58,21 @@ def sums(
     rows, starts, indptr, count, out,
     weights, given, row, scale: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write scale * sum over the row of weights[e, h] * features of e."""
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    total = tl.zeros((R, B, G, C), ACC)
+    total = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
-    for offset in range(0, B if WHOLE else longest, B):
+    for offset in range(0, longest, B):
         edge = start[:, None] + offset + tl.arange(0, B)[None, :]
         here = edge < stop[:, None]
         w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
-        total += w[:, :, :, None] * _of_edges(given, row, edge, here, C, DIM, ACC)[:, :, None, :]
-    put_own(out, place, live, column, exists, tl.sum(total, 1) * number(scale, ACC), HEADS * DIM)
+        f = _of_edges(given, row, edge, here, C, DIM, ACC)
+        flow = w[:, :, :, None] * f[:, :, None, :]
+        total += tl.sum(tl.reshape(flow, (R, B, G * C)), 1)
+    put_own(out, place, live, column, exists, total * number(scale, ACC), HEADS * DIM)
 
 
 @triton.jit(do_not_specialize=SIZES)

@@ -1,9 +1,9 @@
 """GPU backend: Triton kernels over rows, no tensor with both an edge axis and a feature axis.
 
-Forward, a program holds a row (or some short ones, or a chunk of a long one) and goes along its
-edges, 16 to 64 a step for all heads: keys are gathered, dotted and soft-maxed, values gathered and
-added up in float32. Saved are the output and, of each row, the largest logit and the log of the sum
-of exponentials less it, [num_dst, 2, H].
+Forward, a program holds a row (or some of few features, or a chunk of a long one) and goes along
+its edges, some a step for all heads: keys are gathered, dotted and soft-maxed, values gathered and
+added up in float32. Saved are the output, in float32, and of each row the largest logit and the log
+of the sum of exponentials less it, [num_dst, 2, H].
 
 Backward, a first pass over targets computes the weights again, the gradient of the query, and for
 every edge the gradient of its logit and its kept weight, two arrays [E, H]. A second pass over
@@ -11,9 +11,9 @@ sources, by the cached transposed structure, gathers query and gradient with tho
 the gradients of key and value. A bias table's gradient is added up by fixed shares of the edges.
 
 With H heads of D numbers of b bytes, F = H D b: forward reads 2 F bytes an edge, backward 4 F, and
-writes and reads 16 H more. There are no atomics: results are the same bits every time. Rows are
-sorted into bins when a structure is first seen; after that nothing waits for the device, so that a
-CUDA graph can record a call.
+writes and reads 16 H more. There are no atomics: results are the same bits every time. Long rows
+are found when a structure is first seen; after that nothing waits for the device, so that a CUDA
+graph can record a call.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ __all__ = [
 def _merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
     part, part_norm = parts
     assert part is not None
-    over_long(attention_kernels.merge, long, bounds, part, [part_norm, *outs])
+    assert part_norm is not None
+    kernel, facts = attention_kernels.merge, part_norm.size(1)
+    over_long(kernel, long, bounds, part, [part_norm, *outs], NORM=facts)
 
 
 def attention(
@@ -78,15 +80,17 @@ def attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the norm of rows [num_dst, 2, H]: see the kernel `forward`."""
+    """Output as `query`, and the norm of rows: see the kernel `forward`."""
     numbers, constants = options(query, table, scale, dropout, seed)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
-    norm = query.new_empty(query.size(0), 2, query.size(1), dtype=constants["ACC"])
+    facts = 2 if constants["ACC"] == query.dtype else 2 + query.size(2)
+    norm = query.new_empty(query.size(0), facts, query.size(1), dtype=constants["ACC"])
     args = [*plain(indices, query, key, value, bias, bucket, table), *numbers]
     shape = (query.size(1), query.size(2))
     over_rows(
-        attention_kernels.forward, indptr, shape, [out, norm], args, _merge_softmax, **constants
-    )
+        attention_kernels.forward, indptr, shape, [out, norm], args, _merge_softmax, NORM=facts,
+        **constants,
+    )  # fmt: skip
     return out, norm
 
 
@@ -112,7 +116,8 @@ def attention_backward(
         *plain(grad, out, norm), weights, grad_logits,
         *plain(indices, query, key, value, bias, bucket, table), *numbers,
     ]  # fmt: skip
-    over_rows(attention_kernels.targets, indptr, shape, [grad_query], args, **constants)
+    kernel, facts = attention_kernels.targets, norm.size(1)
+    over_rows(kernel, indptr, shape, [grad_query], args, NORM=facts, **constants)
     args = [*plain(sources_rows, perm, grad_logits, query, weights, grad), scale]
     over_rows(sum_kernels.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
     grad_table = by_bucket(bucket, grad_logits, num_buckets)

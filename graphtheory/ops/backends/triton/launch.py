@@ -17,7 +17,9 @@ from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
 OPTIONS = {"enable_fp_fusion": True}
 # Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
 # number of its own so that the order of the sum is the same on every device.
-_SHARES = 256
+_SHARES = 2048
+_WARPS = 4  # of a program of edges, each with edges of its own
+_LOGITS = 256  # of a program of rows, 8 for each thread
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 Outs = Sequence[Tensor | None]
 Merge = Callable[[Outs, Outs, Tensor, Tensor], None]
@@ -81,7 +83,7 @@ def over_rows(
     acc = constants["ACC"]
     rows, indptr = plan(indptr), indptr.contiguous()
     for part in rows.bins:
-        t = tile(heads, dim, acc, part.width)
+        t = tile(heads, dim, acc, part.edges)
         places = outs
         if part.chunk:
             places = [
@@ -91,20 +93,23 @@ def over_rows(
         launch(
             kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
             part.rows, part.starts, indptr, part.count, *places, *args,
-            HEADS=heads, DIM=dim, DEGREE=part.degree, CHUNK=part.chunk, WHOLE=t.whole,
-            R=t.rows, B=t.edges, G=t.heads, C=t.dim, warps=t.warps, **constants,
+            HEADS=heads, DIM=dim, CHUNK=part.chunk, R=t.rows, B=t.edges, G=t.heads, C=t.dim,
+            warps=t.warps, **constants,
         )  # fmt: skip
         if part.chunk:
             (merge or _add)(places, outs, rows.long, rows.bounds)
 
 
-def over_long(kernel: Any, long: Tensor, bounds: Tensor, part: Tensor, args: Sequence[Any]) -> None:
+def over_long(
+    kernel: Any, long: Tensor, bounds: Tensor, part: Tensor, args: Sequence[Any], **constants: Any
+) -> None:
     """Run a kernel that merges chunks `part` [chunks, H, D] on every long row."""
     heads, dim = part.shape[1:]
     t = tile(heads, dim, part.dtype)
     launch(
         kernel, (len(long), ceiling(heads, t.heads)), part, long, bounds, part, *args,
         HEADS=heads, DIM=dim, ACC=part.dtype, B=t.edges, G=t.heads, C=t.dim, warps=t.warps,
+        **constants,
     )  # fmt: skip
 
 
@@ -121,9 +126,10 @@ def over_edges(
     """Run a kernel on every edge, whatever its row."""
     heads, dim = shape
     t = tile(heads, dim, constants["ACC"])
+    step, warps = _WARPS * t.edges, max(_WARPS, t.warps)
     launch(
-        kernel, (ceiling(edges, t.edges), ceiling(heads, t.heads)), like, *args,
-        HEADS=heads, DIM=dim, B=t.edges, G=t.heads, C=t.dim, warps=t.warps, **constants,
+        kernel, (ceiling(edges, step), ceiling(heads, t.heads)), like, *args,
+        HEADS=heads, DIM=dim, B=step, G=t.heads, C=t.dim, warps=warps, **constants,
     )  # fmt: skip
 
 
@@ -135,15 +141,16 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
     rows, indptr = plan(indptr), indptr.contiguous()
     group = min(power(heads), 64)
     for part in rows.bins:
-        edges = part.width or 64
+        edges, count, warps = part.edges, 1, 1
         if part.chunk:
-            part, edges = Bin(len(rows.long), rows.long), max(64, 8192 // group)
-        count = max(1, 512 // (edges * group)) if part.width else 1
+            part, edges, warps = Bin(len(rows.long), 0, rows.long), max(64, 8192 // group), 16
+        else:
+            edges = min(edges, max(1, _LOGITS // group))
+            count = max(1, _LOGITS // (edges * group))
         launch(
             kernel, (ceiling(part.count, count), ceiling(heads, group)), indptr,
             part.rows, None, indptr, part.count, *args,
-            HEADS=heads, ACC=acc, DEGREE=part.degree, CHUNK=0, WHOLE=part.width > 0,
-            R=count, B=edges, G=group, warps=min(max(1, count * edges * group // 512), 16),
+            HEADS=heads, ACC=acc, CHUNK=0, R=count, B=edges, G=group, warps=warps,
         )  # fmt: skip
 
 

@@ -28,20 +28,19 @@ def forward(
     rows, starts, indptr, count, out,
     indices, order, value, given,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write the sum over the row of ReLU(value[j] + given[e])."""
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     _, _, column, exists = features(HEADS, DIM, G, C)
-    total = tl.zeros((R, B, G, C), ACC)
+    total = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
-    for offset in range(0, B if WHOLE else longest, B):
+    for offset in range(0, longest, B):
         edge, here, node = entries(indices, order, start, stop, offset, B)
         z = gather(value, node, here, column, exists, HEADS * DIM, ACC)
         z += gather(given, edge, here, column, exists, HEADS * DIM, ACC)
-        total += tl.where(z <= 0, 0.0, z)
-    put_own(out, place, live, column, exists, tl.sum(total, 1), HEADS * DIM)
+        total += tl.sum(tl.where(z <= 0, 0.0, z), 1)
+    put_own(out, place, live, column, exists, total, HEADS * DIM)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -58,8 +57,8 @@ def flows(
     z = gather(value, j, live, column, exists, HEADS * DIM, ACC)
     z += gather(given, edge, live, column, exists, HEADS * DIM, ACC)
     up = gather(grad, i, live, column, exists, HEADS * DIM, ACC)
-    at = out + edge[:, :, None, None] * (HEADS * DIM) + column[None, None, :, :]
-    mask = live[:, :, None, None] & exists[None, None, :, :]
+    at = out + edge[:, :, None] * (HEADS * DIM) + column[None, None, :]
+    mask = live[:, :, None] & exists[None, None, :]
     tl.store(at, tl.where(z <= 0, 0.0, up), mask=mask)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from graphtheory.ops.backends.triton.launch import over_edges, over_rows, sum_type, targets
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
+    by_head,
     ends,
     entries,
     features,
@@ -25,6 +26,7 @@ from graphtheory.ops.backends.triton.parts import (
     put_own,
     put_per_edge,
     span,
+    spread,
 )
 
 
@@ -41,7 +43,7 @@ def scores(
     z += gather(target, i, live, column, exists, HEADS * DIM, ACC)
     z = tl.where(z > 0, z, z * number(slope, ACC))
     a = tl.load(att + column, mask=exists, other=0).to(ACC)
-    put_per_edge(out, edge, live, head, head_live, tl.sum(z * a[None, None, :, :], 3), HEADS)
+    put_per_edge(out, edge, live, head, head_live, by_head(z * a[None, None, :], G, C), HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -49,32 +51,31 @@ def sums(
     rows, starts, indptr, count, out, leaky_out,
     indices, perm, grad, mine, other, att, slope: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of `mine`, one vector a row, and the row's sum of grad * leaky(z).
 
     Entry t of a row is edge perm[t], or edge t without `perm`; `other` is gathered.
     """
-    row, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     here_is = own(mine, row, live, column, exists, HEADS * DIM, ACC)
-    flows = tl.zeros((R, B, G, C), ACC)
+    flows = tl.zeros((R, G * C), ACC)
     if leaky_out is not None:
-        leaky = tl.zeros((R, B, G, C), ACC)
+        leaky = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
-    for offset in range(0, B if WHOLE else longest, B):
+    for offset in range(0, longest, B):
         edge, here, node = entries(indices, perm, start, stop, offset, B)
-        z = here_is[:, None, :, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
+        z = here_is[:, None, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
         up = per_edge(grad, edge, here, head, head_live, HEADS, ACC)
-        flow = up[:, :, :, None] * tl.where(z > 0, 1.0, number(slope, ACC))
-        flows += flow
+        flow = spread(up, C) * tl.where(z > 0, 1.0, number(slope, ACC))
+        flows += tl.sum(flow, 1)
         if leaky_out is not None:
-            leaky += tl.where(here[:, :, None, None], flow * z, 0.0)
+            leaky += tl.sum(tl.where(here[:, :, None], flow * z, 0.0), 1)
     a = tl.load(att + column, mask=exists, other=0).to(ACC)
-    put_own(out, place, live, column, exists, tl.sum(flows, 1) * a[None, :, :], HEADS * DIM)
+    put_own(out, place, live, column, exists, flows * a[None, :], HEADS * DIM)
     if leaky_out is not None:
-        put_own(leaky_out, place, live, column, exists, tl.sum(leaky, 1), HEADS * DIM)
+        put_own(leaky_out, place, live, column, exists, leaky, HEADS * DIM)
 
 
 def score(

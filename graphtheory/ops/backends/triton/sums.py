@@ -17,6 +17,7 @@ from graphtheory.ops.backends.triton.parts import (
     per_edge,
     put_own,
     span,
+    spread,
 )
 
 
@@ -25,31 +26,30 @@ def weighted(
     rows, starts, indptr, count, out, other_out,
     indices, perm, weights, value, other_weights, other_value, scale: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    DEGREE: tl.constexpr, CHUNK: tl.constexpr, WHOLE: tl.constexpr,
-    R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one.
 
     Entry t of a row is edge perm[t], or edge t without `perm`.
     """
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, DEGREE, CHUNK)
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    sums = tl.zeros((R, B, G, C), ACC)
+    sums = tl.zeros((R, G * C), ACC)
     if other_out is not None:
-        other_sums = tl.zeros((R, B, G, C), ACC)
+        other_sums = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
-    for offset in range(0, B if WHOLE else longest, B):
+    for offset in range(0, longest, B):
         edge, here, node = entries(indices, perm, start, stop, offset, B)
         w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
         v = gather(value, node, here, column, exists, HEADS * DIM, ACC)
-        sums += w[:, :, :, None] * v
+        sums += tl.sum(spread(w, C) * v, 1)
         if other_out is not None:
             w = per_edge(other_weights, edge, here, head, head_live, HEADS, ACC)
             v = gather(other_value, node, here, column, exists, HEADS * DIM, ACC)
-            other_sums += w[:, :, :, None] * v
-    put_own(out, place, live, column, exists, tl.sum(sums, 1) * number(scale, ACC), HEADS * DIM)
+            other_sums += tl.sum(spread(w, C) * v, 1)
+    put_own(out, place, live, column, exists, sums * number(scale, ACC), HEADS * DIM)
     if other_out is not None:
-        put_own(other_out, place, live, column, exists, tl.sum(other_sums, 1), HEADS * DIM)
+        put_own(other_out, place, live, column, exists, other_sums, HEADS * DIM)
 
 
 @triton.jit
@@ -62,12 +62,13 @@ def add_chunks(
     place = tl.program_id(0) + tl.arange(0, 1)
     _, _, column, exists = features(HEADS, DIM, G, C)
     first, last = tl.load(bounds + place), tl.load(bounds + place + 1)
-    sums = tl.zeros((1, B, G, C), ACC)
+    sums = tl.zeros((1, G * C), ACC)
     for offset in range(0, tl.max(last - first, 0).to(tl.int32), B):
         chunk = first[:, None] + offset + tl.arange(0, B)[None, :]
-        sums += gather(part, chunk, chunk < last[:, None], column, exists, HEADS * DIM, ACC)
+        more = gather(part, chunk, chunk < last[:, None], column, exists, HEADS * DIM, ACC)
+        sums += tl.sum(more, 1)
     row = tl.load(long + place).to(tl.int64)
-    put_own(out, row, row >= 0, column, exists, tl.sum(sums, 1), HEADS * DIM)
+    put_own(out, row, row >= 0, column, exists, sums, HEADS * DIM)
 
 
 @triton.jit(do_not_specialize=SIZES)

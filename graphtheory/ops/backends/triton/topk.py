@@ -20,10 +20,12 @@ from graphtheory.ops.backends.triton.bins import power
 from graphtheory.ops.backends.triton.launch import by_bucket, ceiling, launch, options, plain
 from graphtheory.ops.backends.triton.parts import factor_of, number
 from graphtheory.ops.backends.triton.topk_blocks import (
+    ROWS,
     TERMS,
     logits,
     nodes,
     part,
+    product,
     products,
     put_nodes,
     put_sums,
@@ -31,9 +33,9 @@ from graphtheory.ops.backends.triton.topk_blocks import (
 from graphtheory.ops.backends.triton.topk_row import FACTS, choose, exponentials, put_facts, weights
 
 SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of these
-# Logits that a program holds, 16 for each thread of 8 warps: in as many registers again go their
-# places in the order of numbers, and what the products need.
-_LOGITS, _WARPS = 4096, 8
+# Logits that a thread holds, twice as many in the longest rows: in as many registers again go
+# their places in the order of numbers, and what the products need.
+_LOGITS, _WARPS = 16, 4
 # Features of a head in one product. So many of all sources' keys or values are shared at a time:
 # rows of up to 512 sources need 48 KiB for it, of up to 1024 need 80.
 _DIMS = 16
@@ -140,20 +142,21 @@ def sources(
         mean = tl.load(means + row * HEADS + head, mask=here, other=0)
         flow = w * (up - mean[:, None])
         g = nodes(grad + at, row, here, 0, HEADS * DIM, DIM, C)
-        sum_value = tl.dot(tl.trans(w * factor), g, sum_value, input_precision="ieee")
+        sum_value = product(tl.trans(w * factor), g, sum_value)
         q = nodes(query + at, row, here, 0, HEADS * DIM, DIM, C)
-        sum_key = tl.dot(tl.trans(flow), q, sum_key, input_precision="ieee")
+        sum_key = product(tl.trans(flow), q, sum_key)
     sum_key *= number(scale, ACC)
     put_nodes(of_key + at, column, there, 0, sum_key, HEADS * DIM, DIM, C)
     put_nodes(of_value + at, column, there, 0, sum_value, HEADS * DIM, DIM, C)
 
 
 def _rows_of(query: Tensor, blocks: Sequence[int]) -> tuple[int, dict[str, int]]:
-    """How many programs hold whole rows, and the tile of each."""
-    count, dst, src = blocks
+    """How many programs hold whole rows, and the tile and the warps of each."""
+    (count, dst, src), rows = blocks, ROWS.value
     columns = max(power(src), TERMS.value)
-    rows = min(_LOGITS // columns, 64)
-    return count * query.size(1) * ceiling(dst, rows), {"M": rows, "N": columns, "DIMS": _DIMS}
+    warps = min(max(1, rows * columns // (32 * _LOGITS)), 16)
+    tile = {"M": rows, "N": columns, "DIMS": _DIMS, "warps": warps}
+    return count * query.size(1) * ceiling(dst, rows), tile
 
 
 def _like(*tensors: Tensor) -> list[Tensor]:
@@ -174,7 +177,7 @@ def attention(
     launch(
         forward, (programs,), query, out, facts, dst, src, min(k, src),
         *plain(query, key, value, bias, bucket, table), *numbers,
-        HEADS=heads, DIM=dim, **constants, **tile, warps=_WARPS,
+        HEADS=heads, DIM=dim, **constants, **tile,
     )  # fmt: skip
     return out, facts
 
@@ -195,7 +198,7 @@ def attention_backward(
     programs, tile = _rows_of(query, blocks)
     launch(
         targets, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
-        *given, **constants, **tile, warps=_WARPS,
+        *given, **constants, **tile,
     )  # fmt: skip
     launch(
         sources, (count * heads * ceiling(src, _SOURCES),), query, of_key, of_value, means, dst,

@@ -2,17 +2,22 @@
 
 A program has some rows and columns of one block and head: nodes by number, `row` [M] and `column`
 [N], and whether there is such a node. WIDTH numbers make a node, DIM of them a head, from `base`
-on. Products are in float32, not in a narrower type of the tensor cores.
+on. Products are of the tensor cores, summed in float32: of 16-bit numbers they are exact, and a
+float32 goes there as three numbers of 10 bits. What is summed by weights of 16-bit numbers has its
+weights rounded to that type, as torch does.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
 from graphtheory.ops.backends.triton.parts import number
 
-TERMS = tl.constexpr(32)  # of a sum over columns, in one product
+ROWS = tl.constexpr(16)  # of a product, at least
+TERMS = tl.constexpr(32)  # of a sum over columns, in one product of float32
+_FLOAT32 = tl.constexpr("ieee" if torch.version.hip else "tf32x3")
 
 
 @triton.jit
@@ -26,12 +31,16 @@ def part(size, HEADS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def nodes(base, node, live, first, WIDTH: tl.constexpr, DIM: tl.constexpr, C: tl.constexpr):
-    """Features first..first+C of some nodes: [., C] in float32."""
+    """Features first..first+C of some nodes: [., C]."""
     feature = first + tl.arange(0, C)
     mask = live[:, None] & (feature < DIM)[None, :]
-    return tl.load(base + node[:, None] * WIDTH + feature[None, :], mask=mask, other=0).to(
-        tl.float32
-    )
+    return tl.load(base + node[:, None] * WIDTH + feature[None, :], mask=mask, other=0)
+
+
+@triton.jit
+def product(a, b, out=None):
+    """Product of a [M, K], in the type of b, and b [K, N], added to out in float32."""
+    return tl.dot(a.to(b.dtype), b, out, input_precision=_FLOAT32)
 
 
 @triton.jit
@@ -54,7 +63,7 @@ def products(
     for first in tl.range(0, DIM, DIMS, num_stages=1):  # a second stage would be shared as well
         x = nodes(a, row, row_live, first, WIDTH, DIM, DIMS)
         y = nodes(b, column, column_live, first, WIDTH, DIM, DIMS)
-        out = tl.dot(x, tl.trans(y), out, input_precision="ieee")
+        out = product(x, tl.trans(y), out)
     return out
 
 
@@ -63,17 +72,21 @@ def put_sums(
     out, row, row_live, factor, base, column, column_live, scale,
     WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
-    """Store at the rows of out scale * factor [M, N] @ nodes, N a multiple of TERMS.
+    """Store at the rows of out scale * factor [M, N] @ nodes.
 
-    A product has few terms, for all of them are in registers; the products are added up.
+    Products of float32 have few terms, for all of them are in registers; they are added up.
     """
     M: tl.constexpr = factor.shape[0]
     P: tl.constexpr = factor.shape[1] // TERMS
-    parts = tl.permute(tl.reshape(factor, (M, P, TERMS)), (1, 0, 2))
     for first in tl.range(0, DIM, DIMS, num_stages=1):
-        y = tl.reshape(nodes(base, column, column_live, first, WIDTH, DIM, DIMS), (P, TERMS, DIMS))
-        sums = scale * tl.sum(tl.dot(parts, y, input_precision="ieee"), 0)
-        put_nodes(out, row, row_live, first, sums, WIDTH, DIM, DIMS)
+        y = nodes(base, column, column_live, first, WIDTH, DIM, DIMS)
+        if base.dtype.element_ty == tl.float32:
+            parts = tl.permute(tl.reshape(factor, (M, P, TERMS)), (1, 0, 2))
+            terms = tl.reshape(y, (P, TERMS, DIMS))
+            sums = tl.sum(tl.dot(parts, terms, input_precision=_FLOAT32), 0)
+        else:
+            sums = product(factor, y)
+        put_nodes(out, row, row_live, first, scale * sums, WIDTH, DIM, DIMS)
 
 
 @triton.jit

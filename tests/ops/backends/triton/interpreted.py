@@ -80,10 +80,9 @@ GRAPHS = {
 
 @pytest.fixture(autouse=True)
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bins of 1 edge, 2 edges, at most 4 edges, and chunks of 4; steps of 2 edges."""
-    monkeypatch.setattr(bins, "WIDTHS", (1, 2))
+    """Chunks of 4 edges; steps of 2 edges of 2 rows."""
     monkeypatch.setattr(bins, "CHUNK", 4)
-    monkeypatch.setattr(bins, "_MOST_EDGES", 2)
+    monkeypatch.setattr(bins, "_MOST", 2)
 
 
 def conforms(
@@ -98,7 +97,7 @@ def test_the_graph_of_every_bin_has_every_bin() -> None:
     nb = GRAPHS["every bin"]()
     for indptr in (nb.indptr, nb.transpose().indptr):
         plan = bins.plan(indptr)
-        assert [(b.width, b.chunk) for b in plan.bins] == [(0, 4), (1, 0), (2, 0), (0, 0)]
+        assert [b.chunk for b in plan.bins] == [4, 0]
     assert (nb.indices == nb.targets()).any()
     assert len(nb.edge_index().unique(dim=1).T) < nb.num_edges
 
