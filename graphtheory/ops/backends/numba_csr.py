@@ -43,11 +43,11 @@ class NumbaCSR(CSRBackend):
 
         With features of edges always the weights.
         """
-        rows, edges, heads, dtype, on_blocks, with_edges = sizes
-        if on_blocks:
-            return rows, heads, 4
-        kept = with_edges or _keeps(edges, heads, dtype.itemsize)
-        return (edges, heads) if kept else (rows, 2, heads)
+        heads = sizes.num_heads
+        if sizes.on_blocks:
+            return sizes.num_dst, heads, 4
+        kept = sizes.with_edges or _keeps(sizes.num_edges, heads, sizes.dtype.itemsize)
+        return (sizes.num_edges, heads) if kept else (sizes.num_dst, 2, heads)
 
 
 def _keeps(edges: int, heads: int, itemsize: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -19,6 +21,12 @@ def triton_objections(device: torch.device) -> list[str]:
     """Why Triton's kernels cannot run on a device; empty when they can."""
     if device.type != "cuda":
         return [f"tensors lie on {device.type}, expected cuda"]
+    return _lacking(device)
+
+
+@cache
+def _lacking(device: torch.device) -> list[str]:
+    """What a GPU or its software lacks; asked once, for each call of an operation would ask."""
     if find_spec("triton") is None:
         return ["triton is not installed"]
     if not torch.cuda.is_available():
@@ -81,7 +89,7 @@ def topk_limits(call: AttentionCall) -> list[str]:
         reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
     most = _TOPK_SOURCES
     if call.query.dtype == torch.float32 and call.query.is_cuda:
-        device = torch.cuda.get_device_properties(call.query.device)
+        device: Any = torch.cuda.get_device_properties(call.query.device)
         most = most if device.shared_memory_per_block_optin >= _SHARED else 512
     if blocks is not None and blocks[2] > most:
         kind = str(call.query.dtype).removeprefix("torch.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -12,13 +13,15 @@ from graphtheory.ops.backends import triton_csr
 
 
 @pytest.fixture
-def a_gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """What torch says of a GPU, and whether Triton is there."""
+    triton_csr._lacking.cache_clear()
     gpu = SimpleNamespace(capability=(9, 0), triton=object(), hip=None, there=True)
     monkeypatch.setattr(triton_csr, "find_spec", lambda name: gpu.triton)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu.there)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: gpu.capability)
-    return gpu
+    yield gpu
+    triton_csr._lacking.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -175,13 +175,17 @@ def targets(
         )  # fmt: skip
         p = tl.exp((s - best[:, None, :]) - log_sum[:, None, :])
         up = by_head(g[:, None, :] * v, G, C)
-        kept_p = p
+        factor = tl.full((), 1.0, ACC)
         if seed is not None:
             factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
             up *= factor
-            kept_p *= factor
+        if CHUNK == 0:  # noqa: SIM102 - known when the kernel is compiled, the other when it runs
+            if longest <= B:  # all of a row is here: no need of what was rounded
+                total = tl.sum(p, 1)
+                p /= tl.where(total == 0, 1.0, total)[:, None, :]
+                mean = tl.sum(p * up, 1)
         flow = p * (up - mean[:, None, :])
         sums += tl.sum(spread(flow, C) * k, 1)
-        put_per_edge(weights, edge, here, head, head_live, kept_p, HEADS)
+        put_per_edge(weights, edge, here, head, head_live, p * factor, HEADS)
         put_per_edge(grad_logits, edge, here, head, head_live, flow, HEADS)
     put_own(grad_query, place, live, column, exists, sums * number(scale, ACC), HEADS * DIM)

@@ -44,12 +44,12 @@ def test_every_edge_has_one_place(degrees: list[int], dtype: torch.dtype) -> Non
 
 
 def test_chunks_of_a_row_lie_side_by_side_in_order() -> None:
-    indptr = pointers([3, 600, 2, 257])
+    indptr = pointers([3, 300, 2, 129])
     plan = bins._plan(indptr)
     chunks = spans(indptr, plan.bins[0])
     assert plan.long.tolist() == [1, 3]
     assert plan.bounds.tolist() == [0, 3, 5]
-    assert chunks == [(1, 3, 259), (1, 259, 515), (1, 515, 603), (3, 605, 861), (3, 861, 862)]
+    assert chunks == [(1, 3, 131), (1, 131, 259), (1, 259, 303), (3, 305, 433), (3, 433, 434)]
 
 
 @pytest.mark.parametrize("degrees", [[3] * 5, [0] * 3, [16, 128, 15]])

@@ -1,0 +1,86 @@
+"""Time of each kernel of attention on a GPU, forward and backward, for values of a constant.
+
+    python benchmarks/gpu_kernels.py
+    python benchmarks/gpu_kernels.py --constant CHUNK --values 64 128 256
+
+By torch's profiler, the median of some steps; kernels of one name are added up, in microseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from functools import partial
+from statistics import median
+from typing import Literal
+
+import torch
+import tyro
+from _gpu import Step
+from _gpu_attention import DTYPES, GRAPHS, Case, step, there
+from _graphs import Shape
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from graphtheory import ops
+
+STEPS = 5
+
+
+def kernels(work: Step) -> dict[str, float]:
+    """Microseconds of every kernel of a step, by name."""
+    for _ in range(3):
+        work()
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in range(STEPS):
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            work()
+            torch.cuda.synchronize()
+        sums: dict[str, float] = defaultdict(float)
+        for event in seen.events():
+            if event.device_type == DeviceType.CUDA:
+                sums[event.name.split("<")[0][-40:]] += event.device_time
+        for name, taken in sums.items():
+            found[name].append(taken)
+    return {name: median(taken) for name, taken in found.items()}
+
+
+def main(
+    graph: Literal[tuple(GRAPHS)] = "arxiv",
+    shapes: tuple[Shape, ...] = ("4x64", "8x16", "1x128"),
+    dtypes: tuple[Literal[tuple(DTYPES)], ...] = ("bf16", "fp32"),
+    constant: Literal["CHUNK", "_NUMBERS", "_FEATURES"] = "_NUMBERS",
+    values: tuple[int, ...] = (512, 1024, 2048),
+) -> None:
+    """Print the time of each kernel.
+
+    Args:
+        graph: As in gpu.py.
+        shapes: Heads x head_dim.
+        dtypes: Of bf16, fp32, fp16.
+        constant: Of `graphtheory/ops/backends/triton/bins.py`.
+        values: What it is set to.
+    """
+    if not torch.cuda.is_available():
+        print("gpu_kernels.py needs a GPU that torch can use, and finds none", file=sys.stderr)
+        sys.exit(2)
+    from graphtheory.ops.backends.triton import bins
+
+    for value in values:
+        setattr(bins, constant, value)
+        there.cache_clear()  # with what was planned for its rows
+        for shape in shapes:
+            for dtype in dtypes:
+                heads, dim = (int(n) for n in shape.split("x"))
+                case = Case.of(graph, heads, dim, DTYPES[dtype])
+                ours = partial(ops.attention, neighborhood=case.nb, backend="triton_csr")
+                taken = kernels(partial(step, ours, case.leaves, case.grad))
+                rate = case.gathered / sum(taken.values()) * 1e-6
+                each = ", ".join(f"{name} {time:.0f}" for name, time in taken.items())
+                total = f"{sum(taken.values()):.0f} us, {rate:.2f} TB/s"
+                print(f"{constant} {value}, {case.name}: {total}: {each}", flush=True)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
