@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from _gpu import Step
+from _gpu import Step, recorded
 from _graphs import GRAPHS as ON_CPU
 from _graphs import gathered
 from torch import Tensor
@@ -197,22 +197,7 @@ def replayed(case: Case, attention: Attention) -> Step:
     Its leaves are new, for those that another stream has given gradients are tied to that stream.
     """
     leaves = [t.detach().clone().requires_grad_() for t in case.leaves]
-    work = partial(step, attention, leaves, case.grad)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = work()
-
-    def run() -> Sequence[Tensor]:
-        graph.replay()
-        return results
-
-    return run
+    return recorded(partial(step, attention, leaves, case.grad))
 
 
 def contestants(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], Step]]]:

@@ -70,6 +70,7 @@ def main(
     for value in values:
         setattr(bins, constant, value)
         there.cache_clear()  # with what was planned for its rows
+        bins.tile.cache_clear()
         for shape in shapes:
             for dtype in dtypes:
                 heads, dim = (int(n) for n in shape.split("x"))

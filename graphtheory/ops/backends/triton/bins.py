@@ -8,6 +8,7 @@ merges the chunks of a row in their order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -81,6 +82,7 @@ def power(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+@cache  # a launch on a small graph is waited for
 def tile(heads: int, dim: int, dtype: torch.dtype, edges: int = _MOST) -> Tile:
     """The tile for rows of about so many edges of [heads, dim] numbers."""
     dim = power(dim)

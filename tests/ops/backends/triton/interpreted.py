@@ -79,10 +79,13 @@ GRAPHS = {
 
 
 @pytest.fixture(autouse=True)
-def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Chunks of 4 edges; steps of 2 edges of 2 rows."""
     monkeypatch.setattr(bins, "CHUNK", 4)
     monkeypatch.setattr(bins, "_MOST", 2)
+    bins.tile.cache_clear()
+    yield
+    bins.tile.cache_clear()
 
 
 def conforms(
