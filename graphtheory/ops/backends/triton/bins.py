@@ -1,7 +1,7 @@
 """Rows of a CSR structure in one launch or two, and the tile of numbers that a program holds.
 
 A program is one warp, so that no warp waits for another and rows may have any length. Rows of more
-than `CHUNK` edges are cut into chunks, which are launched before the other rows; a second kernel
+than a chunk's edges are cut into chunks, which are launched before the other rows; a second kernel
 merges the chunks of a row in their order.
 """
 
@@ -16,8 +16,9 @@ from torch import Tensor
 from graphtheory.ops.once import Once
 
 # Steps of 4 to 8 edges: the longest row ends soon after the others. Of 128, 256 and 1024 edges, 256
-# took 1.1 and 1024 up to 1.8 times as long on an arxiv-sized graph (H100).
-CHUNK = 128
+# took 1.1 and 1024 up to 1.8 times as long on an arxiv-sized graph (H100). A small graph waits for
+# its launches, and chunks are 7 more of them in a step, forward and backward.
+CHUNK, _OF_SMALL, _SMALL = 128, 512, 2**19  # edges of a chunk, of a small graph's, of a small graph
 
 # Numbers of a tile for each thread of a warp: what it gathers, twice, takes 64 registers as
 # float32, and four loads of 16 bytes are under way a thread in bfloat16, eight in float32.
@@ -99,12 +100,12 @@ def _plan(indptr: Tensor) -> Plan:
     none = indptr.new_empty(0, dtype=torch.int32)
     if degree.numel() == 0:
         return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
-    pieces = torch.where(degree > CHUNK, (degree + CHUNK - 1) // CHUNK, 0)
-    facts = torch.stack([pieces.sum(), (pieces > 0).sum(), indptr[-1].long()])
-    chunks, cut, edges = facts.tolist()  # the one wait for the device
-    usual = power(edges // degree.numel())
-    if not chunks:
+    edges, longest = torch.stack([indptr[-1].long(), degree.max().long()]).tolist()
+    chunk, usual = CHUNK if edges > _SMALL else _OF_SMALL, power(edges // degree.numel())
+    if longest <= chunk:
         return Plan((Bin(degree.numel(), usual),), none, none.long())
+    pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
+    chunks, cut = torch.stack([pieces.sum(), (pieces > 0).sum()]).tolist()
     # Copies: the start of a slice may be unaligned, for which Triton compiles another program.
     long, short = (
         rows.clone() for rows in (pieces == 0).int().sort(stable=True)[1].int().tensor_split([cut])
@@ -114,7 +115,7 @@ def _plan(indptr: Tensor) -> Plan:
     owner = torch.repeat_interleave(pieces[long], output_size=chunks)
     piece = torch.arange(chunks, device=device) - bounds[owner]
     rows = long[owner]
-    bins = [Bin(chunks, power(CHUNK), rows, indptr[rows].long() + CHUNK * piece, CHUNK)]
+    bins = [Bin(chunks, power(chunk), rows, indptr[rows].long() + chunk * piece, chunk)]
     if len(short):
         bins.append(Bin(len(short), usual, short))
     return Plan(tuple(bins), long, bounds)

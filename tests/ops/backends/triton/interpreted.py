@@ -81,7 +81,7 @@ GRAPHS = {
 @pytest.fixture(autouse=True)
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Chunks of 4 edges; steps of 2 edges of 2 rows."""
-    monkeypatch.setattr(bins, "CHUNK", 4)
+    monkeypatch.setattr(bins, "_OF_SMALL", 4)
     monkeypatch.setattr(bins, "_MOST", 2)
     bins.tile.cache_clear()
     yield

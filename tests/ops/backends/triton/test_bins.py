@@ -23,13 +23,13 @@ def spans(indptr: torch.Tensor, part: bins.Bin) -> list[tuple[int, int, int]]:
         if part.starts is not None:
             start = int(part.starts[item])
             stop = min(start + part.chunk, stop)
-        assert stop - start <= bins.CHUNK
+        assert stop - start <= 512
         found.append((row, start, stop))
     return found
 
 
 @given(
-    st.lists(st.sampled_from([0, 0, 1, 7, 8, 9, 16, 17, 255, 127, 128, 129, 1000]), max_size=12),
+    st.lists(st.sampled_from([0, 0, 1, 7, 8, 9, 16, 17, 255, 511, 512, 513, 2000]), max_size=12),
     st.sampled_from([torch.int64, torch.int32]),
 )
 def test_every_edge_has_one_place(degrees: list[int], dtype: torch.dtype) -> None:
@@ -44,15 +44,27 @@ def test_every_edge_has_one_place(degrees: list[int], dtype: torch.dtype) -> Non
 
 
 def test_chunks_of_a_row_lie_side_by_side_in_order() -> None:
-    indptr = pointers([3, 300, 2, 129])
+    indptr = pointers([3, 1100, 2, 513])
     plan = bins._plan(indptr)
     chunks = spans(indptr, plan.bins[0])
     assert plan.long.tolist() == [1, 3]
     assert plan.bounds.tolist() == [0, 3, 5]
-    assert chunks == [(1, 3, 131), (1, 131, 259), (1, 259, 303), (3, 305, 433), (3, 433, 434)]
+    assert chunks == [
+        (1, 3, 515),
+        (1, 515, 1027),
+        (1, 1027, 1103),
+        (3, 1105, 1617),
+        (3, 1617, 1618),
+    ]
 
 
-@pytest.mark.parametrize("degrees", [[3] * 5, [0] * 3, [16, 128, 15]])
+def test_a_large_graph_has_shorter_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bins, "_SMALL", 100)
+    for degrees, chunk in (([90, 10], 0), ([100, 1], 0), ([129, 1], 128)):
+        assert bins._plan(pointers(degrees)).bins[0].chunk == chunk
+
+
+@pytest.mark.parametrize("degrees", [[3] * 5, [0] * 3, [16, 512, 15]])
 def test_short_rows_alone_need_no_numbers(degrees: list[int]) -> None:
     (only,) = bins._plan(pointers(degrees)).bins
     assert (only.count, only.rows, only.starts) == (len(degrees), None, None)

@@ -30,7 +30,7 @@ def test_interpreted_kernels_fulfil_the_definition(which: str) -> None:
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphtheory.ops.backends.triton import bins
 
-    monkeypatch.setattr(bins, "CHUNK", 20)
+    monkeypatch.setattr(bins, "_OF_SMALL", 20)
 
 
 def graph(degrees: list[int]) -> Neighborhood:
