@@ -181,7 +181,7 @@ def transformer(
     return trained_alike(what, makers, where, **about)
 
 
-def gat(name: str, where: Where) -> list[Row]:
+def gat(name: str, where: Where, compiling: bool = False) -> list[Row]:
     """PyG's GAT, as it is and on the core."""
     task = task_of(name, where)
     torch.manual_seed(0)
@@ -192,11 +192,11 @@ def gat(name: str, where: Where) -> list[Row]:
     report = accelerate(ours)
     assert report.swapped and not report.kept, report
     about = task.about | {"width": width, "depth": depth, "heads": 4}
-    makers = rivals(task, ours, theirs, edges, edges)
+    makers = rivals(task, ours, theirs, edges, edges, compiling)
     return trained_alike(f"epoch of GAT on {name}", makers, where, **about)
 
 
-def sampled(name: str, where: Where) -> list[Row]:
+def sampled(name: str, where: Where, compiling: bool = False) -> list[Row]:
     """The sampled GCN on one draw of three layers, and what a draw takes on the device."""
     task = task_of(name, where)
     layers = per_layer(SAMPLED, task.graph, 3, generator=torch.Generator().manual_seed(0))
@@ -205,7 +205,7 @@ def sampled(name: str, where: Where) -> list[Row]:
     sizes = (task.data.num_features, width, task.data.num_classes)
     ours = SampledGCN(*sizes, generator=torch.Generator().manual_seed(0)).to(where.device)
     edges = [(layer.edge_index(), layer.weight) for layer in layers]
-    makers = rivals(task, ours, SampledOnPyG(ours).to(where.device), layers, edges)
+    makers = rivals(task, ours, SampledOnPyG(ours).to(where.device), layers, edges, compiling)
     about = task.about | {"pairs": sum(layer.num_edges for layer in layers), "width": width}
     what = f"epoch of sampled GCN on {name}"
     return trained_alike(what, makers, where, **about)
@@ -234,8 +234,10 @@ def graphs(where: Where) -> Iterator[Job]:
     yield what, partial(transformer, "pubmed", ball, what, where)
     if where.device == "cuda":  # last, since to compile takes a minute
         for name in ("arxiv", "pubmed"):
-            what = f"epoch of GT with SPD on {name}, beside compiled"
-            yield what, partial(transformer, name, near, what, where, True)
+            what = f"epoch of GT with SPD on {name}"
+            yield f"{what}, beside compiled", partial(transformer, name, near, what, where, True)
+            yield f"GAT on {name}, beside compiled", partial(gat, name, where, True)
+            yield f"sampled GCN on {name}, beside compiled", partial(sampled, name, where, True)
 
 
 def example(name: str, where: Where) -> list[Row]:

@@ -12,7 +12,7 @@ from _gpu import Job, Step, Where, compared, runnable
 from flex import FLEX, REACH, bias_of
 from flex import OURS as OWN
 from ops import draw, step
-from topk import OTHERS, OURS, assert_same, attention_of
+from topk import OTHERS, OURS, assert_same, attention_of, by_image
 from torch import Tensor
 
 from graphtheory import Neighborhood, causal, cliques, ops
@@ -65,7 +65,8 @@ def biased(
 ) -> list[Row]:
     """Attention with a learned bias by relative position beside FlexAttention, compiled.
 
-    FlexAttention has a block mask of sequences side by side, and the bias as its `score_mod`.
+    FlexAttention has the bias as its `score_mod`, equal sets as a batch, and of others a block mask
+    of the sequences side by side.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -86,14 +87,16 @@ def biased(
         return ops.attention(query, key, value, nb, bias=bias)
 
     def theirs() -> Step:
-        count = nb.num_dst
-        blocks = create_block_mask(mask, None, None, count, count, where.device)
+        batch = len(sizes) if len(set(sizes)) == 1 and not is_causal else 1
+        count, blocks = nb.num_dst, None
+        if batch == 1:
+            blocks = create_block_mask(mask, None, None, count, count, where.device)
         run = torch.compile(flex_attention, dynamic=False)
 
         def flex(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
-            query, key, value = (t.transpose(0, 1)[None] for t in (query, key, value))
-            out = run(query, key, value, score_mod=bias_of(table), block_mask=blocks)
-            return out[0].transpose(0, 1)
+            nodes = (by_image(t, batch) for t in (query, key, value))
+            out = run(*nodes, score_mod=bias_of(table), block_mask=blocks)
+            return out.transpose(1, 2).flatten(0, 1)
 
         return partial(step, flex, leaves, grad)
 

@@ -50,7 +50,7 @@ def main(
     graph: Literal[tuple(GRAPHS)] = "arxiv",
     shapes: tuple[Shape, ...] = ("4x64", "8x16", "1x128"),
     dtypes: tuple[Literal[tuple(DTYPES)], ...] = ("bf16", "fp32"),
-    constant: Literal["CHUNK", "_NUMBERS", "_FEATURES"] = "_NUMBERS",
+    constant: Literal["CHUNK", "_OF_SMALL", "_NUMBERS", "_FEATURES"] = "_NUMBERS",
     values: tuple[int, ...] = (512, 1024, 2048),
 ) -> None:
     """Print the time of each kernel.
@@ -59,7 +59,8 @@ def main(
         graph: As in gpu.py.
         shapes: Heads x head_dim.
         dtypes: Of bf16, fp32, fp16.
-        constant: Of `graphtheory/ops/backends/triton/bins.py`.
+        constant: Of `graphtheory/ops/backends/triton/bins.py`; chunks of a graph of at most
+            2^19 edges are `_OF_SMALL`, of others `CHUNK`.
         values: What it is set to.
     """
     if not torch.cuda.is_available():

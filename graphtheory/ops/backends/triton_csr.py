@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -87,10 +86,11 @@ def topk_limits(call: AttentionCall) -> list[str]:
         reasons.append("its sums on a GPU are in float32, which is too little for float64")
     if dim > _TOPK_DIM:
         reasons.append(f"head_dim is {dim}, on a GPU at most {_TOPK_DIM}")
-    most = _TOPK_SOURCES
-    if call.query.dtype == torch.float32 and call.query.is_cuda:
-        device: Any = torch.cuda.get_device_properties(call.query.device)
-        most = most if device.shared_memory_per_block_optin >= _SHARED else 512
+    most, device = _TOPK_SOURCES, call.query.device
+    if call.query.dtype == torch.float32 and not triton_objections(device):
+        found = torch.cuda.get_device_properties(device)  # which AMD's say nothing of
+        shared = getattr(found, "shared_memory_per_block_optin", 0)
+        most = most if shared >= _SHARED else 512
     if blocks is not None and blocks[2] > most:
         kind = str(call.query.dtype).removeprefix("torch.")
         reasons.append(f"rows have {blocks[2]} sources, in {kind} on this GPU at most {most}")

@@ -101,11 +101,12 @@ def _plan(indptr: Tensor) -> Plan:
     if degree.numel() == 0:
         return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
     edges, longest = torch.stack([indptr[-1].long(), degree.max().long()]).tolist()
-    chunk, usual = CHUNK if edges > _SMALL else _OF_SMALL, power(edges // degree.numel())
+    chunk = CHUNK if edges > _SMALL else _OF_SMALL
     if longest <= chunk:
-        return Plan((Bin(degree.numel(), usual),), none, none.long())
+        return Plan((Bin(degree.numel(), power(edges // degree.numel())),), none, none.long())
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
-    chunks, cut = torch.stack([pieces.sum(), (pieces > 0).sum()]).tolist()
+    facts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
+    chunks, cut, edges = torch.stack(facts).tolist()
     # Copies: the start of a slice may be unaligned, for which Triton compiles another program.
     long, short = (
         rows.clone() for rows in (pieces == 0).int().sort(stable=True)[1].int().tensor_split([cut])
@@ -117,7 +118,7 @@ def _plan(indptr: Tensor) -> Plan:
     rows = long[owner]
     bins = [Bin(chunks, power(chunk), rows, indptr[rows].long() + chunk * piece, chunk)]
     if len(short):
-        bins.append(Bin(len(short), usual, short))
+        bins.append(Bin(len(short), power(edges // len(short)), short))
     return Plan(tuple(bins), long, bounds)
 
 

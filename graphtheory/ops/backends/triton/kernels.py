@@ -2,8 +2,8 @@
 
 Forward, a program holds a row (or some of few features, or a chunk of a long one) and goes along
 its edges, some a step for all heads: keys are gathered, dotted and soft-maxed, values gathered and
-added up in float32. Saved are the output, in float32, and of each row the largest logit and the log
-of the sum of exponentials less it, [num_dst, 2, H].
+added up in float32. Saved are of each row the largest logit and the log of the sum of exponentials
+less it, [num_dst, 2, H], and for 16-bit types the output in float32 beside them.
 
 Backward, a first pass over targets computes the weights again, the gradient of the query, and for
 every edge the gradient of its logit and its kept weight, two arrays [E, H]. A second pass over

@@ -19,6 +19,7 @@ OPTIONS = {"enable_fp_fusion": True}
 # number of its own so that the order of the sum is the same on every device.
 _SHARES = 2048
 _WARPS = 4  # of a program of edges, each with edges of its own
+_MERGING = 8  # warps for the chunks of a row, of which there may be thousands
 _LOGITS = 256  # of a program of rows, 8 for each thread
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 Outs = Sequence[Tensor | None]
@@ -106,9 +107,10 @@ def over_long(
     """Run a kernel that merges chunks `part` [chunks, H, D] on every long row."""
     heads, dim = part.shape[1:]
     t = tile(heads, dim, part.dtype)
+    step, warps = _MERGING * t.edges, max(_MERGING, t.warps)
     launch(
         kernel, (len(long), ceiling(heads, t.heads)), part, long, bounds, part, *args,
-        HEADS=heads, DIM=dim, ACC=part.dtype, B=t.edges, G=t.heads, C=t.dim, warps=t.warps,
+        HEADS=heads, DIM=dim, ACC=part.dtype, B=step, G=t.heads, C=t.dim, warps=warps,
         **constants,
     )  # fmt: skip
 
@@ -167,7 +169,7 @@ def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor
         return values.new_zeros(num_buckets, heads)
     rows, group = min(power(num_buckets), 32), min(power(heads), 8)
     step = 4096 // (rows * group)
-    shares = min(_SHARES, ceiling(edges, step))
+    shares = min(_SHARES, ceiling(edges, step), max(1, edges // num_buckets))
     out = values.new_empty(shares, num_buckets, heads)
     launch(
         sums.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,

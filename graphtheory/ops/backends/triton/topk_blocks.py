@@ -2,9 +2,9 @@
 
 A program has some rows and columns of one block and head: nodes by number, `row` [M] and `column`
 [N], and whether there is such a node. WIDTH numbers make a node, DIM of them a head, from `base`
-on. Products are of the tensor cores, summed in float32: of 16-bit numbers they are exact, and a
-float32 goes there as two numbers of 11 bits, in three products. Weights of 16-bit numbers are
-rounded to that type before they multiply, as torch does it.
+on. Products are of the tensor cores, summed in float32: those of 16-bit nodes are exact, and a
+float32 goes there as two numbers of 11 bits, in three products. Weights and gradients of logits are
+rounded to the type of 16-bit nodes before they multiply these.
 """
 
 from __future__ import annotations
