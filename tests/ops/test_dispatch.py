@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,8 +110,17 @@ def test_on_a_gpu_triton_comes_before_torch(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_k_nearest_on_blocks_says_what_a_gpu_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
+    of_gpu = SimpleNamespace(shared_memory_per_block_optin=99 * 1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: of_gpu)
     asked = call(cliques([3, 3]), dropout=0.5, device="meta", k=2)
     assert dispatch.choose(asked).name == "blocks"
+    long = {name: call(cliques([513]), device="meta", k=2, dtype=getattr(torch, name))
+            for name in ("float32", "bfloat16")}  # fmt: skip
+    assert dispatch.choose(long["bfloat16"]).name == "blocks"
+    with pytest.raises(NotImplementedError, match="513 sources, in float32 .* at most 512"):
+        dispatch.choose(long["float32"], "blocks")
+    of_gpu.shared_memory_per_block_optin = 227 * 1024
+    assert dispatch.choose(long["float32"]).name == "blocks"
     for asked, words in (
         (call(cliques([3, 3]), device="meta", k=2, dtype=torch.float64), "sums .* in float32"),
         (call(cliques([3, 3]), device="meta", k=2, dim=129), "head_dim is 129, .* at most 128"),
