@@ -117,7 +117,7 @@ def test_k_nearest_on_blocks_says_what_a_gpu_cannot(monkeypatch: pytest.MonkeyPa
     long = {name: call(cliques([513]), device="meta", k=2, dtype=getattr(torch, name))
             for name in ("float32", "bfloat16")}  # fmt: skip
     assert dispatch.choose(long["bfloat16"]).name == "blocks"
-    with pytest.raises(NotImplementedError, match="513 sources, in float32 .* at most 512"):
+    with pytest.raises(NotImplementedError, match=r"513 sources, in float32 .* at most 512"):
         dispatch.choose(long["float32"], "blocks")
     of_gpu.shared_memory_per_block_optin = 227 * 1024
     assert dispatch.choose(long["float32"]).name == "blocks"
