@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from _gpu import Job, Step, Where, compared, runnable
+from _gpu_attention import DTYPES
+from _graphs import lengths
 from flex import FLEX, REACH, bias_of
 from flex import OURS as OWN
 from ops import draw, step
@@ -18,7 +20,6 @@ from torch import Tensor
 from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.bench.rows import Row
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 IMAGES = ((197, 64), (1024, 8))  # tokens, images side by side
 APART = {"bf16": 3e-2, "fp32": 1e-4}  # of the largest entry, between ours and FlexAttention
 
@@ -51,13 +52,6 @@ def nearest(tokens: int, batch: int, precision: str, what: str, where: Where) ->
 
 def _stepper(attention: Callable[..., Tensor], leaves: list[Tensor], grad: Tensor) -> Step:
     return partial(step, attention, leaves, grad.to(leaves[0].dtype))
-
-
-def texts(count: int, where: Where) -> list[int]:
-    """Lengths of sequences of 20 to 200 tokens."""
-    if where.tiny:
-        return [3, 5]
-    return torch.randint(20, 201, (count,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def biased(
@@ -120,7 +114,7 @@ def tokens(where: Where) -> Iterator[Job]:
     sets: dict[str, tuple[list[int], bool]] = {
         "32 images of 197": ([3] * 2 if where.tiny else [197] * 32, False),
         "4 sequences of 1024": ([5] * 2 if where.tiny else [1024] * 4, False),
-        "64 texts of 20 to 200, causal": (texts(64, where), True),
+        "64 texts of 20 to 200, causal": ([3, 5] if where.tiny else lengths(64).tolist(), True),
     }
     for (name, (sizes, is_causal)), precision in product(sets.items(), ("bf16", "fp32")):
         nb = causal(torch.tensor(sizes)) if is_causal else cliques(sizes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 import torch
+from torch import Tensor
 from tyro.constructors import PrimitiveConstructorSpec
 
 from graphtheory import Neighborhood, causal, cliques, neighbor_lists
@@ -46,10 +47,14 @@ def molecules(count: int) -> Neighborhood:
     return Neighborhood.from_edge_index(torch.cat([one_way, one_way.flip(0)], 1), first)
 
 
+def lengths(count: int) -> Tensor:
+    """Lengths of sequences, 20 to 200 tokens."""
+    return torch.randint(20, 201, (count,), generator=torch.Generator().manual_seed(0))
+
+
 def sentences(count: int) -> Neighborhood:
     """Sequences of 20 to 200 tokens side by side, each token seeing those before it."""
-    generator = torch.Generator().manual_seed(0)
-    return causal(torch.randint(20, 201, (count,), generator=generator))
+    return causal(lengths(count))
 
 
 def uniform(nodes: int, edges: int) -> Neighborhood:

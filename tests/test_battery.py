@@ -31,7 +31,7 @@ from battery.record import keep
     ("part", "share"),
     [
         (right_answers, 0.004), (planted_faults, 0.03), (half_precision, 0.02), (locality, 0.03),
-        (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.005),
+        (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.01),
         (registration, 1.0), (faulty_pieces, 0.01), (long_offsets, 0.5), (workers, 0.1),
         (against_pyg, 0.004), (laws, 0.02), (quadratic, 1.0), (loader_workers, 1.0),
     ],

@@ -36,8 +36,8 @@ SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of thes
 # Logits that a thread holds, twice as many in the longest rows: in as many registers again go
 # their places in the order of numbers, and what the products need.
 _LOGITS, _WARPS = 16, 4
-# Features of a head in one product. So many of all sources' keys or values are shared at a time:
-# rows of up to 512 sources need 48 KiB for it, of up to 1024 need 80.
+# Features of a head in one product. So many of all sources' keys or values are shared at a time;
+# `triton_csr` says how much memory that takes.
 _DIMS = 16
 _SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources
 
