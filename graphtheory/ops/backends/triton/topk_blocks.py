@@ -78,10 +78,11 @@ def put_sums(
     """
     M: tl.constexpr = factor.shape[0]
     P: tl.constexpr = factor.shape[1] // TERMS
+    if base.dtype.element_ty == tl.float32:
+        parts = tl.permute(tl.reshape(factor, (M, P, TERMS)), (1, 0, 2))
     for first in tl.range(0, DIM, DIMS, num_stages=1):
         y = nodes(base, column, column_live, first, WIDTH, DIM, DIMS)
         if base.dtype.element_ty == tl.float32:
-            parts = tl.permute(tl.reshape(factor, (M, P, TERMS)), (1, 0, 2))
             terms = tl.reshape(y, (P, TERMS, DIMS))
             sums = tl.sum(tl.dot(parts, terms, input_precision=_FLOAT32), 0)
         else:
