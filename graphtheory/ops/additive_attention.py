@@ -10,10 +10,11 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
-from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import Call, check_device, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
+from graphtheory.ops.fused import sum_type
 from graphtheory.ops.kernels import neighborhood_of, structure
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
@@ -34,32 +35,35 @@ def _attention(
 
 @_attention.register_fake
 def _(value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    parts = rest[4]
-    wide = torch.promote_types(value.dtype, torch.float32)
+    parts, backend = rest[4], rest[-1]
+    wide = sum_type(value.dtype)
     out = value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
-    return out, value.new_empty(parts[1].size(0), value.size(1), dtype=wide)
+    narrow = 0 if value.dtype == wide else value.size(2)
+    sizes = Sizes(out.size(0), parts[1].size(0), value.size(1), wide, narrow=narrow, additive=True)
+    return out, value.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=wide)
 
 
 @operator("graphtheory::additive_attention_backward")
 def _attention_grad(
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
-    weights: Tensor, seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
-    backend: str,
+    saved: Tensor, out: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor], slope: float,
+    dropout: float, backend: str,
 ) -> _Grads:  # fmt: skip
+    again = {} if out is None else {"out": out}
     return BACKENDS[backend].kernels.additive_attention_backward(
-        *parts, grad, value, sent, received, edge, weights, slope, dropout, seed
+        *parts, grad, value, sent, received, edge, saved, slope, dropout, seed, **again
     )
 
 
 @_attention_grad.register_fake
 def _(grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, *rest: Any) -> _Grads:
-    weights = rest[1]
+    saved, parts = rest[1], rest[4]
     rows = 0 if received is None else received.size(0)
     return (
         torch.empty_like(value),
         sent.new_empty(sent.shape),  # in the order of memory that the kernels leave
         sent.new_empty(rows, sent.size(1)),
-        torch.empty_like(weights),
+        saved.new_empty(parts[1].size(0), sent.size(1)),
     )
 
 
@@ -68,18 +72,18 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
     ctx.num_parts = len(parts)
-    ctx.save_for_backward(value, sent, received, edge, output[1], seed, *parts)
+    recomputed = output[1].dim() == 3 and "out" in BACKENDS[ctx.options[-1]].recomputes_from
+    out = output[0] if recomputed else None
+    ctx.save_for_backward(value, sent, received, edge, output[1], out, seed, *parts)
 
 
-def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[Any, ...]:
+def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
     nothing = (None, [None] * ctx.num_parts, None, None, None)
     if grad is None:
         return None, None, None, None, *nothing
     saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    *tensors, seed = saved[:6]
-    of_value, of_sent, of_received, of_edge = _attention_grad(
-        grad, *tensors, seed, list(saved[6:]), *ctx.options
-    )
+    tensors, parts = saved[:7], list(saved[7:])
+    of_value, of_sent, of_received, of_edge = _attention_grad(grad, *tensors, parts, *ctx.options)
     received, edge = tensors[2:4]
     return (
         of_value,
@@ -91,7 +95,7 @@ def _backward(ctx: Any, grad: Tensor | None, _weights: Tensor | None) -> tuple[A
 
 
 def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, _, seed, parts, slope, dropout, backend = inputs
+    *tensors, _, _, seed, parts, slope, dropout, backend = inputs
     ctx.set_materialize_grads(False)
     ctx.options, ctx.num_parts = (slope, dropout, backend), len(parts)
     ctx.save_for_backward(*tensors, seed, *parts)
@@ -107,7 +111,7 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         return _composed(call, BACKENDS[backend])
 
     of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
-    return *of_grad, *found, None, None, [None] * ctx.num_parts, None, None, None
+    return *of_grad, *found, None, None, None, [None] * ctx.num_parts, None, None, None
 
 
 _attention.register_autograd(_backward, setup_context=_save)
@@ -152,7 +156,8 @@ def additive_attention(
         \operatorname{softmax}_{j \in T^i} \operatorname{leaky}\big(
         s_{j,h} + r_{i,h} + b_{ij,h} \big)
 
-    An empty row gives zeros and passes no gradient. On a CPU nothing but weights has an edge axis.
+    An empty row gives zeros and passes no gradient. Compiled backends, on a CPU and on a GPU, make
+    no tensor with both an edge and a feature axis.
 
     Args:
         value: Vectors of the source nodes.

@@ -25,6 +25,7 @@ class Sizes(NamedTuple):
         on_blocks: Whether the k nearest of equal complete blocks are asked for.
         with_edges: Whether there are features of edges.
         narrow: Features of a head if they are of a narrower type than the sums, otherwise 0.
+        additive: Whether the scores are those of `additive_attention`.
     """
 
     num_dst: int
@@ -34,6 +35,7 @@ class Sizes(NamedTuple):
     on_blocks: bool = False
     with_edges: bool = False
     narrow: int = 0
+    additive: bool = False
 
 
 class Backend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from importlib.util import find_spec
 
@@ -13,6 +14,7 @@ from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.dropout import draw_seed
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -28,6 +30,11 @@ from tests.conformance.check import (
 from tests.conformance.test_primitives import SHAPES, draw, results
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
+from tests.ops.test_additive_attention import PARTS
+from tests.ops.test_additive_attention import definition as definition_of_gat
+from tests.ops.test_additive_attention import draw as draw_gat
+from tests.ops.test_additive_attention import run as run_gat
+from tests.ops.test_additive_attention import with_gradients as gat_with_gradients
 from tests.ops.test_topk import assert_same, halves, run, with_gradients
 
 pytestmark = [
@@ -159,6 +166,26 @@ def test_additive_score(edge_dim: int) -> None:
     ours = torch.autograd.grad(score, there[:used], up.cuda())
     for mine, true in zip(ours, torch.autograd.grad(wanted, tensors[:used], up), strict=True):
         torch.testing.assert_close(mine.cpu(), true)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("parts", PARTS)
+def test_additive_attention(parts: str, dtype: torch.dtype) -> None:
+    for nodes, p in itertools.product(SIZES, (0.0, 0.4)):
+        for make in GRAPHS.values():
+            nb, seed = make(nodes), draw_seed(torch.Generator().manual_seed(3))
+            leaves = draw_gat(nb, 2, 24, parts, dtype)
+            exact = [t.detach().double().requires_grad_() for t in leaves]
+            true = gat_with_gradients(definition_of_gat(exact, nb, 0.2, p, int(seed)), exact)
+            plain = gat_with_gradients(definition_of_gat(leaves, nb, 0.2, p, int(seed)), leaves)
+            there = [t.detach().cuda().requires_grad_() for t in leaves]
+            options = {"dropout": p, "generator": torch.Generator().manual_seed(3)}
+            found = gat_with_gradients(run_gat(there, nb.to("cuda"), **options), there)
+            for ours, torchs, wanted in zip(found, plain, true, strict=True):
+                assert ours.dtype == dtype
+                error = largest_error(ours.cpu(), wanted)
+                assert error <= allowed_error(wanted, torchs, TOLERANCE)
 
 
 # Of blocks: neighborhood, heads, head_dim, k.

@@ -44,8 +44,8 @@ def definition(leaves: list[Tensor], nb: Neighborhood, slope: float, p: float, s
 
 
 def with_gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
-    up = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).cos()
-    return [out, *torch.autograd.grad(out, leaves, up)]
+    up = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).cos()
+    return [out, *torch.autograd.grad(out, leaves, up.to(out.device))]
 
 
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])

@@ -143,12 +143,12 @@ class GATConv(GATBase, pyg.GATConv):
 
     def _node_scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Source and target scores [N, H], as a product with a block-diagonal matrix."""
-        att_src, att_dst = (_block_diagonal(a[0]) for a in (self.att_src, self.att_dst))
         if target is source:
-            both = source.flatten(1) @ torch.cat([att_src, att_dst], 1)
-            return both[:, : self.heads], both[:, self.heads :]
-        of_target = None if target is None else target.flatten(1) @ att_dst
-        return source.flatten(1) @ att_src, of_target
+            att = torch.cat([self.att_src, self.att_dst])
+            of_source, of_target = (source.flatten(1) @ _block_diagonal(att)).split(self.heads, 1)
+            return of_source, of_target
+        of_target = None if target is None else target.flatten(1) @ _block_diagonal(self.att_dst)
+        return source.flatten(1) @ _block_diagonal(self.att_src), of_target
 
     def _edge_scores(self, adj: Adjacency, edge_attr: Tensor | None, given: Any) -> Tensor | None:
         """Edge scores [E, H] in CSR order; -inf for replaced self-loops."""
@@ -166,5 +166,5 @@ class GATConv(GATBase, pyg.GATConv):
 
 
 def _block_diagonal(att: Tensor) -> Tensor:
-    """[H, C] -> [H * C, H], the matrix that maps the features of each head to its score."""
-    return torch.diag_embed(att.t()).transpose(0, 1).flatten(0, 1)
+    """[K, H, C] -> [H * C, K * H], the matrix that maps a head's features to its K scores."""
+    return torch.diag_embed(att.transpose(1, 2)).permute(2, 1, 0, 3).flatten(2).flatten(0, 1)

@@ -41,12 +41,13 @@ class NumbaCSR(CSRBackend):
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
         """The weights, or of many weights two facts of each row; on blocks four facts.
 
-        With features of edges always the weights.
+        With features of edges, and of additive attention, always the weights.
         """
         heads = sizes.num_heads
         if sizes.on_blocks:
             return sizes.num_dst, heads, 4
-        kept = sizes.with_edges or _keeps(sizes.num_edges, heads, sizes.dtype.itemsize)
+        kept = sizes.with_edges or sizes.additive
+        kept = kept or _keeps(sizes.num_edges, heads, sizes.dtype.itemsize)
         return (sizes.num_edges, heads) if kept else (sizes.num_dst, 2, heads)
 
 

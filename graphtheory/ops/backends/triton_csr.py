@@ -49,6 +49,7 @@ class TritonCSR(CSRBackend):
     operations = CSRBackend.operations - {"topk_attention"}
     module = "graphtheory.ops.backends.triton.kernels"
     recomputes_from = ("out", "bias", "table")
+    fuses_additive_attention = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors on several devices, on no GPU, or on one that Triton does not know."""

@@ -64,10 +64,35 @@ def _raised(top, s):
 
 
 @triton.jit
-def _softmax(total, sums, C: tl.constexpr):
-    """Values [R, F] and log of the sum [R, G]; nothing to sum gives 0."""
+def with_edges(
+    top, total, sums, s, v, edge, head, seed, threshold, kept,
+    HEADS: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Of rows the maximum, sum of exponentials and sum of values [R, F], with B more edges."""
+    top, old, p = _raised(top, s)
+    total = total * old + tl.sum(p, 1)
+    if seed is not None:
+        p *= dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
+    return top, total, sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
+
+
+@triton.jit
+def put_rows(
+    out, norm, place, live, head, head_live, column, exists, top, total, sums,
+    WIDE: tl.constexpr,
+    HEADS: tl.constexpr, DIM: tl.constexpr, NORM: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write out and norm as `forward` has them, its D rows of `norm` only if WIDE.
+
+    Nothing to sum gives 0.
+    """
     some = tl.where(total == 0, 1.0, total)
-    return sums / spread_row(some, C), tl.log(some)
+    result = sums / spread_row(some, C)
+    put_own(out, place, live, column, exists, result, HEADS * DIM)
+    put_per_row(norm, NORM * place, live, head, head_live, top, HEADS)
+    put_per_row(norm, NORM * place + 1, live, head, head_live, tl.log(some), HEADS)
+    if WIDE:
+        put_own(norm + 2 * HEADS, place, live, column, exists, result, NORM * HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -97,17 +122,13 @@ def forward(
             offset, start, stop, head, head_live, column, exists, q,
             indices, key, value, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
         )  # fmt: skip
-        top, old, p = _raised(top, s)
-        total = total * old + tl.sum(p, 1)
-        if seed is not None:
-            p *= dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
-        sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
-    result, log_sum = _softmax(total, sums, C)
-    put_own(out, place, live, column, exists, result, HEADS * DIM)
-    put_per_row(norm, NORM * place, live, head, head_live, top, HEADS)
-    put_per_row(norm, NORM * place + 1, live, head, head_live, log_sum, HEADS)
-    if NORM > 2 and CHUNK == 0:
-        put_own(norm + 2 * HEADS, place, live, column, exists, result, NORM * HEADS)
+        top, total, sums = with_edges(
+            top, total, sums, s, v, edge, head, seed, threshold, kept, HEADS, ACC, C
+        )
+    put_rows(
+        out, norm, place, live, head, head_live, column, exists, top, total, sums,
+        NORM > 2 and CHUNK == 0, HEADS, DIM, NORM, C,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -133,13 +154,52 @@ def merge(
         total = total * old + tl.sum(p, 1)
         v = gather(part, chunk, live, column, exists, HEADS * DIM, ACC)
         sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
-    result, log_sum = _softmax(total, sums, C)
     row = tl.load(long + place).to(tl.int64)
-    put_own(out, row, row >= 0, column, exists, result, HEADS * DIM)
-    put_per_row(norm, NORM * row, row >= 0, head, head_live, top, HEADS)
-    put_per_row(norm, NORM * row + 1, row >= 0, head, head_live, log_sum, HEADS)
+    put_rows(
+        out, norm, row, row >= 0, head, head_live, column, exists, top, total, sums,
+        NORM > 2, HEADS, DIM, NORM, C,
+    )  # fmt: skip
+
+
+@triton.jit
+def facts_of(
+    g, out, norm, row, live, head, head_live, column, exists,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, NORM: tl.constexpr,
+    G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Of rows with gradient g [R, F] the two of `norm` and the mean gradient of weights, [R, G].
+
+    The mean is the sum over the row of each weight times its gradient, with dropout
+    too. A rounded output would leave a gradient where the true one is 0, as in a row whose sources
+    are all alike.
+    """
     if NORM > 2:
-        put_own(norm + 2 * HEADS, row, row >= 0, column, exists, result, NORM * HEADS)
+        was = own(norm + 2 * HEADS, row, live, column, exists, NORM * HEADS, ACC)
+    else:
+        was = own(out, row, live, column, exists, HEADS * DIM, ACC)
+    mean = row_by_head(g * was, G, C)
+    best = finite(per_row(norm, NORM * row, live, head, head_live, HEADS, ACC))
+    return best, per_row(norm, NORM * row + 1, live, head, head_live, HEADS, ACC), mean
+
+
+@triton.jit
+def flow_of(
+    s, v, g, best, log_sum, mean, whole, edge, head, seed, threshold, kept,
+    HEADS: tl.constexpr, ACC: tl.constexpr, CHUNK: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Kept weights [R, B, G] and gradients of logits of B edges; `whole` if rows have no others."""
+    p = tl.exp((s - best[:, None, :]) - log_sum[:, None, :])
+    up = by_head(g[:, None, :] * v, G, C)
+    factor = tl.full((), 1.0, ACC)
+    if seed is not None:
+        factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
+        up *= factor
+    if CHUNK == 0:  # noqa: SIM102 - known when the kernel is compiled, the other when it runs
+        if whole:  # no need of what was rounded
+            total = tl.sum(p, 1)
+            p /= tl.where(total == 0, 1.0, total)[:, None, :]
+            mean = tl.sum(p * up, 1)
+    return p * factor, p * (up - mean[:, None, :])
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -157,15 +217,9 @@ def targets(
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = own(query, row, live, column, exists, HEADS * DIM, ACC)
     g = own(grad, row, live, column, exists, HEADS * DIM, ACC)
-    # The sum over the row of each weight times its gradient, with dropout too. A rounded output
-    # would leave a gradient where the true one is 0, as in a row whose sources are all alike.
-    if NORM > 2:
-        was = own(norm + 2 * HEADS, row, live, column, exists, NORM * HEADS, ACC)
-    else:
-        was = own(out, row, live, column, exists, HEADS * DIM, ACC)
-    mean = row_by_head(g * was, G, C)
-    best = finite(per_row(norm, NORM * row, live, head, head_live, HEADS, ACC))
-    log_sum = per_row(norm, NORM * row + 1, live, head, head_live, HEADS, ACC)
+    best, log_sum, mean = facts_of(
+        g, out, norm, row, live, head, head_live, column, exists, HEADS, DIM, ACC, NORM, G, C
+    )
     sums = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
@@ -173,19 +227,11 @@ def targets(
             offset, start, stop, head, head_live, column, exists, q,
             indices, key, value, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
         )  # fmt: skip
-        p = tl.exp((s - best[:, None, :]) - log_sum[:, None, :])
-        up = by_head(g[:, None, :] * v, G, C)
-        factor = tl.full((), 1.0, ACC)
-        if seed is not None:
-            factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
-            up *= factor
-        if CHUNK == 0:  # noqa: SIM102 - known when the kernel is compiled, the other when it runs
-            if longest <= B:  # all of a row is here: no need of what was rounded
-                total = tl.sum(p, 1)
-                p /= tl.where(total == 0, 1.0, total)[:, None, :]
-                mean = tl.sum(p * up, 1)
-        flow = p * (up - mean[:, None, :])
+        weight, flow = flow_of(
+            s, v, g, best, log_sum, mean, longest <= B, edge, head, seed, threshold, kept,
+            HEADS, ACC, CHUNK, G, C,
+        )  # fmt: skip
         sums += tl.sum(spread(flow, C) * k, 1)
-        put_per_edge(weights, edge, here, head, head_live, p * factor, HEADS)
+        put_per_edge(weights, edge, here, head, head_live, weight, HEADS)
         put_per_edge(grad_logits, edge, here, head, head_live, flow, HEADS)
     put_own(grad_query, place, live, column, exists, sums * number(scale, ACC), HEADS * DIM)

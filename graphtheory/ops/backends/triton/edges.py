@@ -8,10 +8,12 @@ import triton.language as tl
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     by_head,
-    ends,
+    entries,
     features,
     finite,
     gather,
+    next_edges,
+    own,
     per_edge,
     put_per_edge,
     span,
@@ -20,16 +22,21 @@ from graphtheory.ops.backends.triton.parts import (
 
 @triton.jit(do_not_specialize=SIZES)
 def dot(
-    targets, indices, edges, query, key, out,
+    rows, starts, indptr, count,
+    indices, query, key, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write <query[i, h], key[j, h]> of B edges."""
-    edge, live, i, j = ends(targets, indices, edges, B)
+    """Write <query[i, h], key[j, h]> of the edges of rows, or of chunks."""
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
-    k = gather(key, j, live, column, exists, HEADS * DIM, ACC)
-    put_per_edge(out, edge, live, head, head_live, by_head(q * k, G, C), HEADS)
+    q = own(query, row, live, column, exists, HEADS * DIM, ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here, node = entries(indices, None, start, stop, offset, B)
+        k = gather(key, node, here, column, exists, HEADS * DIM, ACC)
+        dots = by_head(q[:, None, :] * k, G, C)
+        put_per_edge(out, edge, here, head, head_live, dots, HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -45,8 +52,7 @@ def softmax(
     top = tl.full((R, B, G), float("-inf"), ACC)
     total = tl.zeros((R, B, G), ACC)
     for offset in range(0, longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
+        edge, here = next_edges(start, stop, offset, B)
         s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
         s = tl.where(here[:, :, None], s, float("-inf"))
         new = tl.maximum(top, s)
@@ -56,8 +62,7 @@ def softmax(
     total = tl.sum(total * tl.exp(top - best[:, None, :]), 1)
     share = 1.0 / tl.where(total == 0, 1.0, total)
     for offset in range(0, longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
+        edge, here = next_edges(start, stop, offset, B)
         s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
         w = tl.exp(s - best[:, None, :]) * share[:, None, :]
         put_per_edge(out, edge, here, head, head < HEADS, w, HEADS)
@@ -75,14 +80,12 @@ def softmax_backward(
     longest = tl.max(stop - start, 0).to(tl.int32)
     sums = tl.zeros((R, B, G), ACC)
     for offset in range(0, longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
+        edge, here = next_edges(start, stop, offset, B)
         w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
         sums += w * per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
     mean = tl.sum(sums, 1)
     for offset in range(0, longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
+        edge, here = next_edges(start, stop, offset, B)
         w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
         g = per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
         put_per_edge(out, edge, here, head, head < HEADS, w * (g - mean[:, None, :]), HEADS)

@@ -15,21 +15,14 @@ from torch import Tensor
 from graphtheory.ops.backends.triton import edges as edge_kernels
 from graphtheory.ops.backends.triton import features as kernels
 from graphtheory.ops.backends.triton import sums as sum_kernels
-from graphtheory.ops.backends.triton.bins import power
 from graphtheory.ops.backends.triton.launch import (
     by_bucket,
-    ceiling,
-    launch,
-    over_edges,
     over_logits,
     over_rows,
     plain,
     sum_type,
-    targets,
 )
 from graphtheory.ops.dropout import dropout_factor
-
-_NUMBERS = 2048  # of a tile of edges by features
 
 
 class _Part(NamedTuple):
@@ -55,20 +48,21 @@ def _parts(features: Tensor | None, row: Tensor | None, num_rows: int) -> list[_
     return [part for part in found if part.dim]
 
 
-def _dot(rows: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Dot products [E, H] in the type of the sums."""
-    edges, (heads, dim), acc = indices.size(0), query.shape[1:], sum_type(query)
-    out = query.new_empty(edges, heads, dtype=acc)
-    args = [rows, *plain(indices), edges, *plain(query, key), out]
-    over_edges(edge_kernels.dot, edges, (heads, dim), query, args, ACC=acc)
+    (heads, dim), acc = query.shape[1:], sum_type(query)
+    out = query.new_empty(indices.size(0), heads, dtype=acc)
+    over_rows(
+        edge_kernels.dot, indptr, (heads, dim), [], [*plain(indices, query, key), out], ACC=acc
+    )
     return out
 
 
-def _add_dots(rows: Tensor, parts: list[_Part], query: Tensor, logits: Tensor) -> None:
-    edges, heads = logits.shape
+def _add_dots(indptr: Tensor, parts: list[_Part], query: Tensor, logits: Tensor) -> None:
     for part in parts:
-        args = [rows, edges, part.of(query.detach()), part.features, part.row, logits]
-        over_edges(kernels.dots, edges, (heads, part.dim), logits, args, ACC=logits.dtype)
+        args = [part.of(query.detach()), part.features, part.row, logits]
+        shape = (logits.size(1), part.dim)
+        over_rows(kernels.dots, indptr, shape, [], args, ACC=logits.dtype)
 
 
 def _sums(indptr: Tensor, weights: Tensor, parts: list[_Part], scale: float) -> Tensor:
@@ -94,10 +88,10 @@ def attention(
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums."""
-    rows, parts = targets(indptr, indices.size(0)), _parts(features, row, num_rows)
-    logits = _dot(rows, indices, query, key)
+    parts = _parts(features, row, num_rows)
+    logits = _dot(indptr, indices, query, key)
     if edge_query is not None:
-        _add_dots(rows, parts, edge_query, logits)
+        _add_dots(indptr, parts, edge_query, logits)
     logits *= scale
     if bias is not None:
         logits += bias.detach()
@@ -125,10 +119,10 @@ def attention_backward(
 
     What is absent, or not asked for by `of_features`, gets [0].
     """
-    rows, parts = targets(indptr, indices.size(0)), _parts(features, row, num_rows)
+    parts = _parts(features, row, num_rows)
     shape, acc = (query.size(1), query.size(2)), weights.dtype
-    up = _dot(rows, indices, grad, value)
-    _add_dots(rows, parts, grad_sums, up)
+    up = _dot(indptr, indices, grad, value)
+    _add_dots(indptr, parts, grad_sums, up)
     up = _dropped(up, dropout, seed)
     logits = torch.empty_like(up)
     over_logits(edge_kernels.softmax_backward, indptr, shape[0], [weights, up, logits], acc)
@@ -147,19 +141,7 @@ def attention_backward(
         part, of_edges = parts[0] if parts else None, weights.new_empty(features.shape)
         if part is not None and part.features is not None:
             asked = None if edge_query is None else part.of(edge_query.detach())
-            _slopes(rows, logits, asked, dropped, part.of(grad_sums), of_edges, scale)
+            args = [logits, asked, dropped, part.of(grad_sums), of_edges, scale]
+            over_rows(kernels.slopes, indptr, (1, part.dim), [], args, OF=shape[0], ACC=acc)
     of_table = by_bucket(bucket, logits, num_buckets)
     return of_query, of_key, of_value, of_asked, of_edges, logits, of_table
-
-
-def _slopes(
-    rows: Tensor, logits: Tensor, asked: Tensor | None, weights: Tensor, grad: Tensor, out: Tensor,
-    scale: float,
-) -> None:  # fmt: skip
-    (edges, dim), heads = out.shape, weights.size(1)
-    width = power(dim)
-    step = max(1, min(64, _NUMBERS // width))
-    launch(
-        kernels.slopes, (ceiling(edges, step),), out, rows, edges, logits, asked, weights, grad,
-        out, scale, HEADS=heads, DIM=dim, ACC=out.dtype, B=step, C=width,
-    )  # fmt: skip

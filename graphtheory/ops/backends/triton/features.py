@@ -11,10 +11,10 @@ import triton.language as tl
 
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
-    ends,
     features,
-    gather,
+    next_edges,
     number,
+    own,
     per_edge,
     put_own,
     put_per_edge,
@@ -39,18 +39,22 @@ def _of_edges(given, row, edge, live, C: tl.constexpr, DIM: tl.constexpr, ACC: t
 
 @triton.jit(do_not_specialize=SIZES)
 def dots(
-    targets, edges, query, given, row, out,
+    rows, starts, indptr, count,
+    query, given, of_edge, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Add <query[i, h], features of e> to out[e, h] of B edges."""
-    edge, live, i, _ = ends(targets, targets, edges, B)
+    """Add <query[i, h], features of e> to out[e, h]."""
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    q = gather(query, i, live, column, exists, HEADS * DIM, ACC)
-    f = _of_edges(given, row, edge, live, C, DIM, ACC)
-    more = tl.sum(tl.reshape(q, (1, B, G, C)) * f[:, :, None, :], 3)
-    found = per_edge(out, edge, live, head, head_live, HEADS, ACC) + more
-    put_per_edge(out, edge, live, head, head_live, found, HEADS)
+    q = own(query, row, live, column, exists, HEADS * DIM, ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        f = _of_edges(given, of_edge, edge, here, C, DIM, ACC)
+        more = tl.sum(tl.reshape(q, (R, 1, G, C)) * f[:, :, None, :], 3)
+        found = per_edge(out, edge, here, head, head_live, HEADS, ACC) + more
+        put_per_edge(out, edge, here, head, head_live, found, HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -66,8 +70,7 @@ def sums(
     total = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
-        edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-        here = edge < stop[:, None]
+        edge, here = next_edges(start, stop, offset, B)
         w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
         f = _of_edges(given, row, edge, here, C, DIM, ACC)
         flow = w[:, :, :, None] * f[:, :, None, :]
@@ -77,25 +80,30 @@ def sums(
 
 @triton.jit(do_not_specialize=SIZES)
 def slopes(
-    targets, edges, logits, query, weights, grad, out, scale: tl.float64,
+    rows, starts, indptr, count,
+    logits, query, weights, grad, out, scale: tl.float64,
+    OF: tl.constexpr,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    B: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the features of B edges, one head after the other.
+    """Write the gradient of features [E, D], one of OF heads after the other.
 
     out[e] = sum over h of scale * logits[e, h] * query[i, h] + weights[e, h] * grad[i, h].
     """
-    edge = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    live, at = edge < edges, tl.arange(0, C)
-    mask = live[:, None] & (at < DIM)[None, :]
-    i = tl.load(targets + edge, mask=live, other=0).to(tl.int64)
-    total = tl.zeros((B, C), ACC)
-    for h in range(HEADS):
-        place = (i[:, None] * HEADS + h) * DIM + at[None, :]
-        w = tl.load(weights + edge * HEADS + h, mask=live, other=0).to(ACC)
-        total += w[:, None] * tl.load(grad + place, mask=mask, other=0).to(ACC)
-        if query is not None:
-            s = tl.load(logits + edge * HEADS + h, mask=live, other=0).to(ACC)
-            q = tl.load(query + place, mask=mask, other=0).to(ACC)
-            total += (s * number(scale, ACC))[:, None] * q
-    tl.store(out + edge[:, None] * DIM + at[None, :], total, mask=mask)
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    _, _, column, exists = features(HEADS, DIM, G, C)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        total = tl.zeros((R, B, C), ACC)
+        for h in range(OF):
+            place = edge * OF + h
+            w = tl.load(weights + place, mask=here, other=0).to(ACC)
+            g = own(grad + h * DIM, row, live, column, exists, OF * DIM, ACC)
+            total += w[:, :, None] * g[:, None, :]
+            if query is not None:
+                s = tl.load(logits + place, mask=here, other=0).to(ACC) * number(scale, ACC)
+                q = own(query + h * DIM, row, live, column, exists, OF * DIM, ACC)
+                total += s[:, :, None] * q[:, None, :]
+        mask = here[:, :, None] & exists[None, None, :]
+        tl.store(out + edge[:, :, None] * DIM + column[None, None, :], total, mask=mask)

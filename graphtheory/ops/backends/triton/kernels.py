@@ -31,17 +31,17 @@ from graphtheory.ops.backends.triton.feature_calls import attention as edge_atte
 from graphtheory.ops.backends.triton.feature_calls import (
     attention_backward as edge_attention_backward,
 )
+from graphtheory.ops.backends.triton.gat import attention as additive_attention
+from graphtheory.ops.backends.triton.gat import attention_backward as additive_attention_backward
 from graphtheory.ops.backends.triton.launch import (
-    Outs,
     by_bucket,
+    merge_softmax,
+    norm_like,
     options,
-    over_edges,
     over_logits,
-    over_long,
     over_rows,
     plain,
     sum_type,
-    targets,
 )
 from graphtheory.ops.backends.triton.relu_sums import relu_sum, relu_sum_backward
 from graphtheory.ops.backends.triton.score import score as additive_score
@@ -50,6 +50,8 @@ from graphtheory.ops.backends.triton.topk import attention as topk_blocks
 from graphtheory.ops.backends.triton.topk import attention_backward as topk_blocks_backward
 
 __all__ = [
+    "additive_attention",
+    "additive_attention_backward",
     "additive_score",
     "additive_score_backward",
     "aggregate",
@@ -67,14 +69,6 @@ __all__ = [
 ]
 
 
-def _merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
-    part, part_norm = parts
-    assert part is not None
-    assert part_norm is not None
-    kernel, facts = attention_kernels.merge, part_norm.size(1)
-    over_long(kernel, long, bounds, part, [part_norm, *outs], NORM=facts)
-
-
 def attention(
     indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
@@ -83,13 +77,12 @@ def attention(
     """Output as `query`, and the norm of rows: see the kernel `forward`."""
     numbers, constants = options(query, table, scale, dropout, seed)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
-    facts = 2 if constants["ACC"] == query.dtype else 2 + query.size(2)
-    norm = query.new_empty(query.size(0), facts, query.size(1), dtype=constants["ACC"])
+    norm = norm_like(query)
     args = [*plain(indices, query, key, value, bias, bucket, table), *numbers]
     shape = (query.size(1), query.size(2))
     over_rows(
-        attention_kernels.forward, indptr, shape, [out, norm], args, _merge_softmax, NORM=facts,
-        **constants,
+        attention_kernels.forward, indptr, shape, [out, norm], args, merge_softmax,
+        NORM=norm.size(1), **constants,
     )  # fmt: skip
     return out, norm
 
@@ -116,8 +109,8 @@ def attention_backward(
         *plain(grad, out, norm), weights, grad_logits,
         *plain(indices, query, key, value, bias, bucket, table), *numbers,
     ]  # fmt: skip
-    kernel, facts = attention_kernels.targets, norm.size(1)
-    over_rows(kernel, indptr, shape, [grad_query], args, NORM=facts, **constants)
+    kernel, constants["NORM"] = attention_kernels.targets, norm.size(1)
+    over_rows(kernel, indptr, shape, [grad_query], args, **constants)
     args = [*plain(sources_rows, perm, grad_logits, query, weights, grad), scale]
     over_rows(sum_kernels.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
     grad_table = by_bucket(bucket, grad_logits, num_buckets)
@@ -128,12 +121,9 @@ def attention_backward(
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
-    edges, heads = indices.size(0), query.size(1)
-    out = query.new_empty(edges, heads)
-    indices, query, key = (t.detach().contiguous() for t in (indices, query, key))
-    args = [targets(indptr, edges), indices, edges, query, key, out]
-    shape = (heads, query.size(2))
-    over_edges(edge_kernels.dot, edges, shape, query, args, ACC=sum_type(query, key))
+    out, shape = query.new_empty(indices.size(0), query.size(1)), (query.size(1), query.size(2))
+    args = [*plain(indices, query, key), out]
+    over_rows(edge_kernels.dot, indptr, shape, [], args, ACC=sum_type(query, key))
     return out
 
 

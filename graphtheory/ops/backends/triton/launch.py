@@ -9,7 +9,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton import sums
+from graphtheory.ops.backends.triton import attention, sums
 from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
@@ -18,7 +18,6 @@ OPTIONS = {"enable_fp_fusion": True}
 # Shares of the edges whose bucket sums are kept apart: enough for every multiprocessor, and a
 # number of its own so that the order of the sum is the same on every device.
 _SHARES = 2048
-_WARPS = 4  # of a program of edges, each with edges of its own
 _MERGING = 8  # warps for the chunks of a row, of which there may be thousands
 _LOGITS = 256  # of a program of rows, 8 for each thread
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -51,6 +50,13 @@ def options(
     drawn = None if seed is None else seed.to(query.device)
     numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
     return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
+
+
+def norm_like(out: Tensor) -> Tensor:
+    """Room for what attention saves of the rows of `out`: see `attention.forward`."""
+    acc = sum_type(out)
+    facts = 2 if acc == out.dtype else 2 + out.size(2)
+    return out.new_empty(out.size(0), facts, out.size(1), dtype=acc)
 
 
 def launch(
@@ -121,18 +127,12 @@ def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
             over_long(sums.add_chunks, long, bounds, part, [out])
 
 
-def over_edges(
-    kernel: Any, edges: int, shape: tuple[int, int], like: Tensor, args: Sequence[Any],
-    **constants: Any,
-) -> None:  # fmt: skip
-    """Run a kernel on every edge, whatever its row."""
-    heads, dim = shape
-    t = tile(heads, dim, constants["ACC"])
-    step, warps = _WARPS * t.edges, max(_WARPS, t.warps)
-    launch(
-        kernel, (ceiling(edges, step), ceiling(heads, t.heads)), like, *args,
-        HEADS=heads, DIM=dim, B=step, G=t.heads, C=t.dim, warps=warps, **constants,
-    )  # fmt: skip
+def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+    """Make [out, norm] of attention of long rows from those of their chunks."""
+    part, norm = parts
+    assert part is not None
+    assert norm is not None
+    over_long(attention.merge, long, bounds, part, [norm, *outs], NORM=norm.size(1))
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
@@ -154,12 +154,6 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
             part.rows, None, indptr, part.count, *args,
             HEADS=heads, ACC=acc, CHUNK=0, R=count, B=edges, G=group, warps=warps,
         )  # fmt: skip
-
-
-def targets(indptr: Tensor, edges: int) -> Tensor:
-    """Target of each edge, without waiting for the device."""
-    ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
-    return torch.repeat_interleave(ids, indptr.diff(), output_size=edges)
 
 
 def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:

@@ -38,27 +38,23 @@ def span(rows, starts, indptr, count, R: tl.constexpr, CHUNK: tl.constexpr):
 
 
 @triton.jit
+def next_edges(start, stop, offset, B: tl.constexpr):
+    """The B next edges of each row, [R, B], and whether they are some."""
+    edge = start[:, None] + offset + tl.arange(0, B)[None, :]
+    return edge, edge < stop[:, None]
+
+
+@triton.jit
 def entries(indices, perm, start, stop, offset, B: tl.constexpr):
     """The B next entries of each row: edge, whether it is one, and the node at its other end.
 
     Entry t of a row is edge perm[t], or edge t without `perm`.
     """
-    edge = start[:, None] + offset + tl.arange(0, B)[None, :]
-    here = edge < stop[:, None]
+    edge, here = next_edges(start, stop, offset, B)
     node = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
     if perm is not None:
         edge = tl.load(perm + edge, mask=here, other=0).to(tl.int64)
     return edge, here, node
-
-
-@triton.jit
-def ends(targets, sources, edges, B: tl.constexpr):
-    """The edges of this program, [1, B]: edge, whether it is one, its target and its source."""
-    edge = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[None, :]
-    live = edge < edges
-    i = tl.load(targets + edge, mask=live, other=0).to(tl.int64)
-    j = tl.load(sources + edge, mask=live, other=0).to(tl.int64)
-    return edge, live, i, j
 
 
 @triton.jit

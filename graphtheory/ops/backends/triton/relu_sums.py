@@ -11,13 +11,13 @@ import triton.language as tl
 from torch import Tensor
 
 from graphtheory.ops.backends.triton import sums
-from graphtheory.ops.backends.triton.launch import over_edges, over_rows, plain, sum_type, targets
+from graphtheory.ops.backends.triton.launch import over_rows, plain, sum_type
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
-    ends,
     entries,
     features,
     gather,
+    own,
     put_own,
     span,
 )
@@ -45,21 +45,23 @@ def forward(
 
 @triton.jit(do_not_specialize=SIZES)
 def flows(
-    sources, targets, edges, order, value, given, grad, out,
+    rows, starts, indptr, count,
+    indices, order, value, given, grad, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write out[e] = grad[i] where value[j] + given[e] is positive, else 0, of B edges."""
-    edge, live, i, j = ends(targets, sources, edges, B)
-    if order is not None:
-        edge = tl.load(order + edge, mask=live, other=0).to(tl.int64)
+    """Write out[e] = grad[i] where value[j] + given[e] is positive, else 0."""
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     _, _, column, exists = features(HEADS, DIM, G, C)
-    z = gather(value, j, live, column, exists, HEADS * DIM, ACC)
-    z += gather(given, edge, live, column, exists, HEADS * DIM, ACC)
-    up = gather(grad, i, live, column, exists, HEADS * DIM, ACC)
-    at = out + edge[:, :, None] * (HEADS * DIM) + column[None, None, :]
-    mask = live[:, :, None] & exists[None, None, :]
-    tl.store(at, tl.where(z <= 0, 0.0, up), mask=mask)
+    up = own(grad, row, live, column, exists, HEADS * DIM, ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here, node = entries(indices, order, start, stop, offset, B)
+        z = gather(value, node, here, column, exists, HEADS * DIM, ACC)
+        z += gather(given, edge, here, column, exists, HEADS * DIM, ACC)
+        at = out + edge[:, :, None] * (HEADS * DIM) + column[None, None, :]
+        mask = here[:, :, None] & exists[None, None, :]
+        tl.store(at, tl.where(z <= 0, 0.0, up[:, None, :]), mask=mask)
 
 
 def relu_sum(
@@ -78,13 +80,12 @@ def relu_sum_backward(
     grad: Tensor, value: Tensor, features: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of value and features."""
-    shape, acc, count = (value.size(1), value.size(2)), sum_type(value), indices.size(0)
+    shape, acc = (value.size(1), value.size(2)), sum_type(value)
     of_value = torch.empty_like(value, memory_format=torch.contiguous_format)
     of_features = torch.empty_like(features, memory_format=torch.contiguous_format)
-    sources, *rest = plain(indices, order if len(order) else None, value, features, grad)
-    args = [sources, targets(indptr, count), count, *rest, of_features]
-    over_edges(flows, count, shape, value, args, ACC=acc)
-    ones = value.new_ones(count, value.size(1))
+    args = plain(indices, order if len(order) else None, value, features, grad)
+    over_rows(flows, indptr, shape, [], [*args, of_features], ACC=acc)
+    ones = value.new_ones(indices.size(0), value.size(1))
     weighted = (*plain(edges, None, ones, of_features), None, None, 1.0)
     over_rows(sums.weighted, t_indptr, shape, [of_value, None], weighted, ACC=acc)
     return of_value, of_features

@@ -12,11 +12,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton.launch import over_edges, over_rows, sum_type, targets
+from graphtheory.ops.backends.triton.launch import over_rows, plain, sum_type
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     by_head,
-    ends,
     entries,
     features,
     gather,
@@ -32,18 +31,23 @@ from graphtheory.ops.backends.triton.parts import (
 
 @triton.jit(do_not_specialize=SIZES)
 def scores(
-    sources, targets, edges, source, target, att, out, slope: tl.float64,
+    rows, starts, indptr, count,
+    indices, source, target, att, out, slope: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write <att[h], leaky(source[j, h] + target[i, h])> of B edges."""
-    edge, live, i, j = ends(targets, sources, edges, B)
+    """Write <att[h], leaky(source[j, h] + target[i, h])> of the edges of rows, or of chunks."""
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    z = gather(source, j, live, column, exists, HEADS * DIM, ACC)
-    z += gather(target, i, live, column, exists, HEADS * DIM, ACC)
-    z = tl.where(z > 0, z, z * number(slope, ACC))
+    mine = own(target, row, live, column, exists, HEADS * DIM, ACC)
     a = tl.load(att + column, mask=exists, other=0).to(ACC)
-    put_per_edge(out, edge, live, head, head_live, by_head(z * a[None, None, :], G, C), HEADS)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here, node = entries(indices, None, start, stop, offset, B)
+        z = mine[:, None, :] + gather(source, node, here, column, exists, HEADS * DIM, ACC)
+        z = tl.where(z > 0, z, z * number(slope, ACC))
+        found = by_head(z * a[None, None, :], G, C)
+        put_per_edge(out, edge, here, head, head_live, found, HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -85,9 +89,8 @@ def score(
     """Scores [E, H] in the dtype of `source`."""
     edges, (heads, dim) = indices.size(0), att.shape
     out = source.new_empty(edges, heads)
-    indices, *nodes = (t.detach().contiguous() for t in (indices, source, target, att))
-    args = [indices, targets(indptr, edges), edges, *nodes, out, slope]
-    over_edges(scores, edges, (heads, dim), source, args, ACC=sum_type(*nodes))
+    args = [*plain(indices, source, target, att), out, slope]
+    over_rows(scores, indptr, (heads, dim), [], args, ACC=sum_type(source, target, att))
     return out
 
 

@@ -37,6 +37,10 @@ from tests.conformance.check_edges import results as results_with_edges
 from tests.conformance.test_primitives import SHAPES, called, draw, results, run_by
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
+from tests.ops.test_additive_attention import PARTS, with_gradients
+from tests.ops.test_additive_attention import definition as definition_of_gat
+from tests.ops.test_additive_attention import draw as draw_gat
+from tests.ops.test_additive_attention import run as run_gat
 
 # The interpreter takes maxima by numpy, which warns where every number is NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
@@ -305,6 +309,40 @@ def test_additive_score() -> None:
         torch.autograd.grad(score, used, up), torch.autograd.grad(wanted, used, up), strict=True
     ):
         torch.testing.assert_close(ours, true)
+
+
+@pytest.mark.usefixtures("primitives", "poisoned_memory")
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_additive_attention(name: str, parts: str) -> None:
+    nb, seed = GRAPHS[name](), draw_seed(torch.Generator().manual_seed(3))
+    for heads, dim, dtype, slope, p in (
+        (1, 1, torch.float64, 0.2, 0.0), (3, 5, torch.float64, 0.0, 0.4),
+        (2, 7, torch.float32, 0.2, 0.0), (2, 4, torch.bfloat16, 0.2, 0.4),
+    ):  # fmt: skip
+        leaves = draw_gat(nb, heads, dim, parts, dtype)
+        exact = [t.detach().double().requires_grad_() for t in leaves]
+        true = with_gradients(definition_of_gat(exact, nb, slope, p, int(seed)), exact)
+        plain = with_gradients(definition_of_gat(leaves, nb, slope, p, int(seed)), leaves)
+        options = {"negative_slope": slope, "dropout": p, "backend": "triton_csr"}
+        out = run_gat(leaves, nb, generator=torch.Generator().manual_seed(3), **options)
+        found = with_gradients(out, leaves)
+        for ours, torchs, wanted in zip(found, plain, true, strict=True):
+            assert ours.dtype == dtype
+            assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+
+
+@pytest.mark.usefixtures("primitives")
+def test_second_derivatives_of_additive_attention() -> None:
+    nb = GRAPHS["more sources"]()
+    leaves = draw_gat(nb, 2, 3, "edge", torch.float64)
+
+    def second(backend: str) -> list[Tensor]:
+        out = run_gat(leaves, nb, backend=backend)
+        first = torch.autograd.grad(out.sin().sum(), leaves, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+
+    torch.testing.assert_close(second("triton_csr"), second("reference"))
 
 
 @pytest.mark.usefixtures("primitives")
