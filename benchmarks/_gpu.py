@@ -94,10 +94,18 @@ def tidy() -> None:
         torch.cuda.empty_cache()
 
 
-def attempted(jobs: Iterator[Job], seconds: float, failed: list[str]) -> Iterator[list[Row]]:
-    """Rows of job after job until the time is over; a failure is printed and noted."""
+def attempted(
+    jobs: Iterator[Job], seconds: float, failed: list[str], wanted: str = ""
+) -> Iterator[list[Row]]:
+    """Rows of job after job until the time is over; a failure is printed and noted.
+
+    Only of jobs in whose names the regular expression `wanted` is found.
+    """
     end = time.monotonic() + seconds
     for what, job in jobs:
+        if not re.search(wanted, what):
+            continue
+        print(f"-- {what}", flush=True)
         try:
             with within(end - time.monotonic()):
                 rows = job()

@@ -1,7 +1,7 @@
 """Whole models on a GPU beside what else trains them there, in one call of under nine minutes.
 
     python benchmarks/gpu_models.py
-    python benchmarks/gpu_models.py --only graphs vision --tested
+    python benchmarks/gpu_models.py --only graphs vision --jobs "epoch of GT|CUDA graph" --tested
     python benchmarks/gpu_models.py --device cpu --tiny
 
 Sections: `graphs` a training epoch of the graph transformer with SPD, GAT and a sampled GCN against
@@ -62,8 +62,9 @@ def against_targets(rows: list[Row]) -> None:
 
 
 def run(
-    only: tuple[Name, ...], where: Where, seconds: float, keep: Callable[[list[Row]], None]
-) -> list[str]:
+    only: tuple[Name, ...], where: Where, seconds: float, keep: Callable[[list[Row]], None],
+    wanted: str = "",
+) -> list[str]:  # fmt: skip
     """Every section in turn; names of the jobs that failed."""
     failed: list[str] = []
     end = time.monotonic() + seconds
@@ -72,7 +73,7 @@ def run(
         rest = sum(SECTIONS[later][1] for later in only[place:])
         limit = (end - time.monotonic()) * share / rest  # what others left over is shared out
         print(f"== {name}, {limit:.0f} s", flush=True)
-        for rows in attempted(section(where), limit, failed):
+        for rows in attempted(section(where), limit, failed, wanted):
             show(rows)
             if not where.tiny:
                 against_targets(rows)
@@ -87,6 +88,7 @@ def main(
     repeats: int = 30,
     seconds: float = 500.0,
     tested: bool = False,
+    jobs: str = "",
     out: Path | None = OUT,
 ) -> None:
     """Time whole models on a GPU.
@@ -99,6 +101,8 @@ def main(
         seconds: For all sections together, shared out in proportion.
         tested: tests/conformance has passed on this device already, in a call before. Otherwise it
             runs first, and its time comes on top.
+        jobs: Regular expression that is found in the names of the jobs to run, such as
+            "epoch of GT|1024"; a dry run with `--tiny` prints all names.
         out: CSV file to put the rows in, job by job; None writes nothing.
     """
     if device == "cuda" and not torch.cuda.is_available():
@@ -116,7 +120,7 @@ def main(
         if out is not None and rows:
             save(rows, out, tested=True)
 
-    failed = run(only, Where(device, tiny, repeats), seconds, keep)
+    failed = run(only, Where(device, tiny, repeats), seconds, keep, jobs)
     task_of.cache_clear()
     if failed:
         print(f"failed: {'; '.join(failed)}", file=sys.stderr)

@@ -69,6 +69,18 @@ def test_a_failure_and_a_limit_keep_what_was_found(
     assert "four and what follows left out" in said.out and "ZeroDivisionError" in said.err
 
 
+def test_jobs_are_chosen_by_name(
+    script: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gpu, failed, rows = script("_gpu"), [], [[Row.of(name, 1.0, "s")] for name in "abc"]
+    monkeypatch.setattr(gpu, "tidy", lambda: None)
+    jobs = [(f"case {row.name}", lambda found=found: found) for found in rows for row in found]
+    assert list(gpu.attempted(iter(jobs), 60.0, failed, "a$|c")) == [rows[0], rows[2]]
+    assert capsys.readouterr().out == "-- case a\n-- case c\n" and not failed
+
+
 def test_rivals_may_fail_and_ours_may_not(
     script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
