@@ -77,7 +77,7 @@ def test_jobs_are_chosen_by_name(
     gpu, failed, rows = script("_gpu"), [], [[Row.of(name, 1.0, "s")] for name in "abc"]
     monkeypatch.setattr(gpu, "tidy", lambda: None)
     jobs = [(f"case {row.name}", lambda found=found: found) for found in rows for row in found]
-    assert list(gpu.attempted(iter(jobs), 60.0, failed, "a$|c")) == [rows[0], rows[2]]
+    assert list(gpu.attempted(iter(jobs), 60.0, failed, "a$|c$")) == [rows[0], rows[2]]
     assert capsys.readouterr().out == "-- case a\n-- case c\n" and not failed
 
 
