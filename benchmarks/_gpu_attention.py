@@ -77,6 +77,18 @@ def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> list[Tenso
     return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
 
 
+def attention(case: Case) -> Attention:
+    """Ours over the edges."""
+    return partial(ops.attention, neighborhood=case.nb, backend="triton_csr")
+
+
+def nearest_half(case: Case) -> Attention:
+    """Ours to the nearest half of equal sets."""
+    assert case.nb.blocks is not None, f"{case.graph} is not made of equal sets"
+    k = case.nb.blocks[2] // 2
+    return partial(ops.topk_attention, neighborhood=case.nb, k=k, backend="blocks")
+
+
 def with_table(case: Case) -> Step:
     """Forward and backward with a bucket bias, whose table has a gradient too."""
 
@@ -211,14 +223,11 @@ def contestants(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], 
     def plain(make: Callable[[Case], Attention]) -> Callable[[], Step]:
         return lambda: partial(step, make(case), case.leaves, case.grad)
 
-    ours = partial(ops.attention, neighborhood=case.nb, backend="triton_csr")
-    yield "graphtheory", plain(lambda _: ours)
+    yield "graphtheory", plain(attention)
     yield "graphtheory, bucket bias", lambda: with_table(case)
     if case.nb.blocks is not None:
         yield "graphtheory, blocks", plain(lambda _: partial(ops.attention, neighborhood=case.nb))
-        half = {"k": case.nb.blocks[2] // 2, "backend": "blocks"}
-        nearest = partial(ops.topk_attention, neighborhood=case.nb, **half)
-        yield "graphtheory, nearest half of blocks", plain(lambda _: nearest)
+        yield "graphtheory, nearest half of blocks", plain(nearest_half)
     yield "TransformerConv", plain(transformer_conv)
     if compiled:
         yield "TransformerConv, compiled", plain(lambda c: torch.compile(transformer_conv(c)))
@@ -232,4 +241,4 @@ def contestants(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], 
         yield "GATv2Conv layer, PyG", lambda: gat_layer(case, pyg.GATv2Conv)
         yield "weighted sums of graphtheory", lambda: weighted_sums(case)
     if case.graph in SMALL:
-        yield "graphtheory, CUDA graph", lambda: replayed(case, ours)
+        yield "graphtheory, CUDA graph", lambda: replayed(case, attention(case))

@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_kernels.py
     python benchmarks/gpu_kernels.py --constant CHUNK --values 64 128 256
+    python benchmarks/gpu_kernels.py --graph vit --shapes 6x64 --constant _DIMS --values 16 32 64
 
 By torch's profiler, the median of some steps; kernels of one name are added up, in microseconds.
 """
@@ -17,12 +18,10 @@ from typing import Literal
 import torch
 import tyro
 from _gpu import Step
-from _gpu_attention import DTYPES, GRAPHS, Case, step, there
+from _gpu_attention import DTYPES, GRAPHS, Case, attention, nearest_half, step, there
 from _graphs import Shape
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
-
-from graphtheory import ops
 
 STEPS = 5
 
@@ -50,7 +49,17 @@ def main(
     graph: Literal[tuple(GRAPHS)] = "arxiv",
     shapes: tuple[Shape, ...] = ("4x64", "8x16", "1x128"),
     dtypes: tuple[Literal[tuple(DTYPES)], ...] = ("bf16", "fp32"),
-    constant: Literal["CHUNK", "_OF_SMALL", "_NUMBERS", "_FEATURES"] = "_NUMBERS",
+    constant: Literal[
+        "CHUNK",
+        "_OF_SMALL",
+        "_NUMBERS",
+        "_FEATURES",
+        "_LOGITS",
+        "_DIMS",
+        "_SOURCES",
+        "_TARGETS",
+        "_WARPS",
+    ] = "_NUMBERS",
     values: tuple[int, ...] = (512, 1024, 2048),
 ) -> None:
     """Print the time of each kernel.
@@ -60,23 +69,25 @@ def main(
         shapes: Heads x head_dim.
         dtypes: Of bf16, fp32, fp16.
         constant: Of `graphtheory/ops/backends/triton/bins.py`; chunks of a graph of at most
-            2^19 edges are `_OF_SMALL`, of others `CHUNK`.
+            2^19 edges are `_OF_SMALL`, of others `CHUNK`. Those from `_LOGITS` on are of `topk.py`,
+            and what is timed is attention to the nearest half of blocks.
         values: What it is set to.
     """
     if not torch.cuda.is_available():
         print("gpu_kernels.py needs a GPU that torch can use, and finds none", file=sys.stderr)
         sys.exit(2)
-    from graphtheory.ops.backends.triton import bins
+    from graphtheory.ops.backends.triton import bins, topk
 
+    nearest = hasattr(topk, constant)
     for value in values:
-        setattr(bins, constant, value)
+        setattr(topk if nearest else bins, constant, value)
         there.cache_clear()  # with what was planned for its rows
         bins.tile.cache_clear()
         for shape in shapes:
             for dtype in dtypes:
                 heads, dim = (int(n) for n in shape.split("x"))
                 case = Case.of(graph, heads, dim, DTYPES[dtype])
-                ours = partial(ops.attention, neighborhood=case.nb, backend="triton_csr")
+                ours = nearest_half(case) if nearest else attention(case)
                 taken = kernels(partial(step, ours, case.leaves, case.grad))
                 rate = case.gathered / sum(taken.values()) * 1e-6
                 each = ", ".join(f"{name} {time:.0f}" for name, time in taken.items())

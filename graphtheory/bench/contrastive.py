@@ -55,7 +55,7 @@ class ContrastiveRecipe:
         depth: Blocks of a transformer head, and maps of an MLP.
         width: Features of the blocks.
         heads: Attention heads of a block.
-        norm_first: Where the norms of a block stand, as in `nn.TransformerHead`.
+        norm_first: Where the norms of a transformer head stand, as in `nn.TransformerHead`.
         temperature: tau.
         batch_size: Images or nodes a step; twice as many views.
         epochs: Passes over the images; steps on a graph.
