@@ -39,8 +39,8 @@ def ceiling(count: int, size: int) -> int:
 
 
 def plain(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Without a graph and without gaps, as the kernels read them."""
-    return [None if t is None else t.detach().contiguous() for t in tensors]
+    """Without gaps, as the kernels read them."""
+    return [None if t is None else t.contiguous() for t in tensors]
 
 
 def options(

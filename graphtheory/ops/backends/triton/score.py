@@ -101,15 +101,13 @@ def score_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features and matrix."""
     acc = sum_type(grad, source, target, att)
-    grad, source, target, att, indices, sources_rows, perm = (
-        t.detach().contiguous() for t in (grad, source, target, att, indices, sources_rows, perm)
-    )
-    of_source, of_target = torch.empty_like(source), torch.empty_like(target)
-    of_att = torch.empty_like(target, dtype=acc)  # [num_dst, H, C]: a row's share
+    of_source = torch.empty_like(source, memory_format=torch.contiguous_format)
+    of_target = torch.empty_like(target, memory_format=torch.contiguous_format)
+    of_att = torch.empty_like(of_target, dtype=acc)  # [num_dst, H, C]: a row's share
     shape = (att.size(0), att.size(1))
-    args = [indices, None, grad, target, source, att, slope]
+    args = [*plain(indices, None, grad, target, source, att), slope]
     over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc)
-    args = [sources_rows, perm, grad, source, target, att, slope]
+    args = [*plain(sources_rows, perm, grad, source, target, att), slope]
     over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc)
     return (
         of_source, of_target, of_att.sum(0).to(att.dtype),
