@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,12 @@ def compare(
         graph, split random-60-20-20
     """
     for name, value, least in (("seeds", seeds, 1), ("epochs", epochs, 1), ("budget", budget, 0)):
+        if value is not None and not isinstance(value, Integral):
+            raise TypeError(f"{name}: got {value!r}, expected a whole number")
         if value is not None and value < least:
             raise ValueError(f"{name}: got {value}, expected {least} or more")
+    if isinstance(models, str):
+        raise TypeError(f"models: got {models!r}, expected a list of names, such as [{models!r}]")
     if budget == 1:
         raise ValueError("budget: got 1, expected 0 or 2 and more: the first are the defaults")
     if budget and options:

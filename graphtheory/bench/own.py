@@ -16,6 +16,7 @@ from graphtheory.bench.graph_problem import GraphProblem, named_problem
 from graphtheory.bench.measure import Measure, measure_of
 from graphtheory.bench.problem import NodeProblem, Problem, Root
 from graphtheory.bench.trial import prepare
+from graphtheory.data.catalogue import describe
 from graphtheory.data.graph_sets import GraphSet
 from graphtheory.data.graphs import Data
 from graphtheory.data.own_graphs import graph_set
@@ -65,8 +66,12 @@ class OwnNodes(NodeProblem):
         if data.x.dim() != 2 or data.x.is_complex():
             shown = f"{data.x.dtype} {list(data.x.shape)}"
             raise ValueError(f"data.x: got {shown}, expected real numbers [N, F]")
-        if int(y.max()) < 1:
-            raise ValueError(f"data.y: the largest class is {int(y.max())}, expected 1 or more")
+        largest, labeled = int(y.max()), int((y >= 0).sum())
+        if not 1 <= largest < labeled:
+            raise ValueError(
+                f"data.y: the largest class is {largest} among {labeled} nodes with one, expected "
+                "two classes or more, numbered from 0"
+            )
         if any(found) and not all(found):
             lacking = ", ".join(m for m, is_there in zip(MASKS, found, strict=True) if not is_there)
             raise ValueError(f"data: {lacking} is missing, expected all three masks or none")
@@ -88,7 +93,7 @@ class OwnNodes(NodeProblem):
 
     def settings(self) -> Settings:
         """What a run on this data has to agree in."""
-        return super().settings() | {"sha256": self.sha256}
+        return super().settings() | {"sha256": self.sha256, "metric": self.metric}
 
     def data(self, seed: int, **inputs: bool) -> Data:
         """The graph with the split of that seed, its features prepared."""
@@ -161,7 +166,8 @@ class OwnGraphs(GraphProblem):
 
     def settings(self) -> Settings:
         """What a run on this data has to agree in."""
-        return super().settings() | {"sha256": self.sha256}
+        found = {"sha256": self.sha256, "kind": self.graphs(0).kind}
+        return super().settings() | found | {"metric": self.measure.name}
 
     def load(self, seed: int) -> GraphSet:
         """The set with the split of that seed."""
@@ -200,17 +206,30 @@ def as_problem(
         raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
     if isinstance(data, str):
         named = named_problem(data, split, root)
-        _fits(task, NODE if isinstance(named, NodeProblem) else GRAPH, data)
+        _fits_named(named, data, task, metric)
         return named
     if isinstance(data, Problem):
+        for argument, value in (("task", task), ("metric", metric), ("split", split)):
+            if value is not None:
+                raise ValueError(f"{argument}: got {value!r}, expected None: a problem has its own")
         return data
     if isinstance(data, GraphSet):  # it knows its task and its split
         _fits(task, GRAPH, data.name)
+        if split is None and data._indices is not None:
+            raise ValueError(
+                f"data: {len(data)} indexed graphs of {data.name}, whose split is of the whole "
+                "set; expected that, or a split of these"
+            )
         metric, name = metric or data.metric, name or data.name
         task = task if task in KINDS else data.kind
         split = split or (data.train_index, data.val_index, data.test_index)
+        data = _with_smiles(data)
     if isinstance(data, Data):
-        data = [data] if task not in (None, NODE) else data
+        if task in KINDS:
+            raise ValueError(
+                f"task: got {task!r}, expected 'node' for one graph, or a list of them"
+            )
+        data = [data] if task == GRAPH else data
     elif isinstance(data, Iterable):
         data = list(data)
         if not data or not all(isinstance(graph, Data) for graph in data):
@@ -230,6 +249,23 @@ def as_problem(
     kind = task if task in KINDS else None
     parts = (0.8, 0.1, 0.1) if split is None else split
     return OwnGraphs(data, name or "graphs", kind, metric, parts)
+
+
+def _with_smiles(graphs: GraphSet) -> list[Data]:
+    found = [graphs.get(i) for i in graphs.indices()]
+    if graphs.smiles is not None:
+        for graph, place in zip(found, graphs.indices(), strict=True):
+            graph.smiles = graphs.smiles[place]
+    return found
+
+
+def _fits_named(named: Problem, name: str, task: str | None, metric: str | None) -> None:
+    """Raise unless a named set has that task and that metric."""
+    _fits(task, NODE if isinstance(named, NodeProblem) else GRAPH, name)
+    if task in KINDS and task != (kind := describe(name, named.root).kind):
+        raise ValueError(f"task: got {task!r}, expected {kind!r}, that of {name}")
+    if metric is not None and metric != named.measure.name:
+        raise ValueError(f"metric: got {metric!r}, expected {named.measure.name!r}, that of {name}")
 
 
 def _fits(task: str | None, found: str, what: str) -> None:

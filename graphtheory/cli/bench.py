@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.bench_images import bench_images
 from graphtheory.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, compared, fitting
 from graphtheory.cli.on_data import OnData
 from graphtheory.cli.options import Count, File, Folder, Names, Settings
 from graphtheory.cli.show import (
@@ -75,9 +75,9 @@ class Bench(OnData):
     own number."""
     budget: Count = None
     """Before, try so many candidates of each model's options on validation, of the models for which
-    no search has chosen any; 16 is what the tables of the documentation have. Tried candidates are
-    lines of search.jsonl and are not tried again. Without it such a model has default options, and
-    the output says so."""
+    no search has chosen any; most tables of the documentation have 16, some of sets of graphs 4.
+    Tried candidates are lines of search.jsonl and are not tried again. Without it such a model has
+    default options, and the output says so."""
     no_kept: bool = False
     """Treat a named set as a graph that nobody has seen: without the options that searches have
     chosen for it before."""
@@ -163,7 +163,7 @@ class Bench(OnData):
             )
         root = data_root(self.root)
         with refusing():
-            problem = problem_for(self.dataset, self.data, self.split, root)
+            problem = self.problem(root)
             problem.kept = not self.no_kept
             if self.data is not None and models == type(self).models:
                 models = problem.compared

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphtheory.cli.show import RefusedError, known, refusing
-
-if TYPE_CHECKING:
-    from graphtheory.bench.problem import Problem
 
 GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
 
@@ -104,21 +100,3 @@ def _is_graph(name: str, root: Path | None) -> bool:
         return bool(catalogue.describe(name, root))
     except ValueError:
         return False
-
-
-def problem_for(dataset: str, data: Path | None, split: str | None, root: Path | None) -> Problem:
-    """The problem of a data set's name, or of the graphs in the user's own file.
-
-    Raises:
-        RefusedError: A split beside a file.
-        ValueError, TypeError, OSError: What is wrong with the name, the file or its graphs.
-    """
-    from graphtheory.bench.graph_problem import named_problem
-    from graphtheory.bench.own import as_problem
-    from graphtheory.data.own_graphs import read_graph_file
-
-    if data is None:
-        return named_problem(dataset, split, root)
-    if split is not None:
-        raise RefusedError(f"--split: got {split}, expected none with --data")
-    return as_problem(read_graph_file(data), name=data.stem)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.cli.explorer import NAME as EXPLORER
 from graphtheory.cli.explorer import refuse_explorer, write_explorer
-from graphtheory.cli.fitting import IMAGES, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, fitting
 from graphtheory.cli.on_data import OnData
 from graphtheory.cli.options import Count, Folder, Settings, Whole
 from graphtheory.cli.show import (
@@ -130,7 +130,7 @@ class Train(OnData):
 
         model, root = self.model, data_root(self.root)
         with refusing(ValueError, TypeError, OSError, ImportError):
-            problem = problem_for(self.dataset, self.data, self.split, root)
+            problem = self.problem(root)
             problem.known_model(model)
             with screen.working(f"reading {problem.name}"):
                 trial, epochs, patience = problem.trial(model)

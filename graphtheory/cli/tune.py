@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphtheory.cli.bench_runs import search_all
-from graphtheory.cli.fitting import IMAGES, compared, fitting, problem_for
+from graphtheory.cli.fitting import IMAGES, compared, fitting
 from graphtheory.cli.on_data import OnData
 from graphtheory.cli.options import Folder, Names, Whole
 from graphtheory.cli.show import (
@@ -57,7 +57,7 @@ class Tune(OnData):
         if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with refusing():
-            problem = problem_for(self.dataset, self.data, self.split, root)
+            problem = self.problem(root)
             if self.data is not None and models == type(self).models:
                 models = problem.compared
             for model in models:

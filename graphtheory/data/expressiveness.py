@@ -28,7 +28,8 @@ def expressiveness_pairs(
     ======  ===========================================================================
     name    pairs
     ======  ===========================================================================
-    brec    those of the file: 400 of the full BREC, 260 of the one without CFI graphs
+    brec    those of the file: 400 of the full BREC, 260 of the one with basic, regular and
+            extension graphs alone
     sr25    all 105 pairs of 15 strongly regular graphs of 25 nodes
     csl     all 45 pairs of the 10 classes, one graph each
     exp     600 pairs that color refinement cannot tell apart

@@ -13,9 +13,10 @@ from graphtheory.data.dataset_info import Kind
 METRICS: dict[str, tuple[str, ...]] = {
     "multiclass": ("accuracy", "f1", "rocauc"),
     "multilabel": ("rocauc", "ap"),
-    "regression": ("mae", "rmse"),
+    "regression": ("rmse", "mae"),
 }
 """Scores by kind of task; the first is the default."""
+_CATEGORIES = 2**20  # of a column; a larger integer is no category but an id, a time or a count
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -32,7 +33,7 @@ def plain(graph: Any, position: int) -> Data:
     x = _columns(graph.x, f"{at}: x", "[n, F]")
     out = Data(x=x, edge_index=index.cpu(), y=graph.y)
     if len(x) == 0:
-        raise ValueError(f"{at} has no nodes")
+        raise ValueError(f"{at} has no nodes, expected one or more")
     if graph.edge_attr is not None:
         out.edge_attr = _columns(graph.edge_attr, f"{at}: edge_attr", "[E, D]")
         if len(out.edge_attr) != index.size(1):
@@ -49,6 +50,15 @@ def _columns(value: Any, what: str, shape: str) -> Tensor:
         raise ValueError(f"{what} is {_shown(value)}, {expected}")
     if not value.is_floating_point() and value.dtype not in _INTEGERS:
         raise ValueError(f"{what} is {_shown(value)}, {expected}")
+    if value.layout != torch.strided:
+        raise ValueError(f"{what} is sparse, expected a dense tensor {shape}")
+    if value.dim() == 2 and value.size(1) == 0:
+        raise ValueError(f"{what} is {_shown(value)}, expected one column or more")
+    if not value.is_floating_point() and value.numel() and int(value.max()) >= _CATEGORIES:
+        raise ValueError(
+            f"{what} holds the integer {int(value.max())}, expected categories below "
+            f"{_CATEGORIES:,}; numbers have to be float"
+        )
     plain = value.detach().cpu().float() if value.is_floating_point() else value.cpu().long()
     return plain.view(-1, 1) if plain.dim() == 1 else plain
 
@@ -90,7 +100,7 @@ def level_of(graphs: list[Data]) -> str:
     if all(graph.y.size(0) == 1 for graph in graphs):
         return "graph"
     lengths = [(len(graph.y), len(graph.x)) for graph in graphs]
-    of_nodes = lengths[0][0] > 1 and lengths[0][0] == lengths[0][1]
+    of_nodes = sum(y == nodes for y, nodes in lengths) > sum(y == 1 for y, _ in lengths)
     fitting = (y == (nodes if of_nodes else 1) for y, nodes in lengths)
     wrong = next((position for position, fits in enumerate(fitting) if not fits), -1)
     if wrong < 0:

@@ -112,7 +112,9 @@ def check(stored: Mapping[str, Tensor]) -> None:
     if len(nodes) != len(edges):
         raise ValueError(f"x of {len(nodes)} graphs, edge_index of {len(edges)}")
     if bool((nodes == 0).any()):
-        raise ValueError(f"graph {int((nodes == 0).nonzero()[0])} has no nodes")
+        raise ValueError(
+            f"graph {int((nodes == 0).nonzero()[0])} has no nodes, expected one or more"
+        )
     graph = torch.arange(len(edges)).repeat_interleave(edges)
     index = stored["edge_index"]
     outside = ((index < 0) | (index >= nodes[graph])).any(0)
@@ -132,9 +134,10 @@ def _check_values(part: str, values: Tensor, bounds: Tensor) -> None:
     real = values.is_floating_point()
     wrong = ~values.isfinite() if real else values < 0
     if bool(wrong.any()):
-        at = graph_at(bounds, int(wrong.flatten(1).any(1).nonzero()[0]))
-        what = "a value that is not finite" if real else "a negative category"
-        raise ValueError(f"graph {at}: {what} in {part}")
+        row = int(wrong.flatten(1).any(1).nonzero()[0])
+        found = values[row].flatten()[wrong[row].flatten()][0].item()
+        wanted = "finite numbers" if real else "categories from 0; numbers have to be float"
+        raise ValueError(f"graph {graph_at(bounds, row)}: {part} holds {found}, expected {wanted}")
 
 
 def graph_at(bounds: Tensor, row: int) -> int:

@@ -126,9 +126,14 @@ def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:
     y = stored["y"]
     if kind != "multiclass":
         return y.size(1)
-    classes = int(y.max()) + 1
+    classes, labels = int(y.max()) + 1, int((y >= 0).sum())
     if classes < 2:
         raise ValueError(f"y: got {classes} class in all graphs, expected at least 2")
+    if classes > labels:
+        raise ValueError(
+            f"y: the largest class is {classes - 1} among {labels} labels, expected classes "
+            "numbered from 0; values to predict have to be float, or kind='regression'"
+        )
     return classes
 
 
@@ -142,11 +147,11 @@ def _known_metric(kind: Kind, metric: str | None) -> str:
 def _split(
     split: Sequence[Any], stored: dict[str, Tensor], facts: SetFacts, size: int, seed: int
 ) -> tuple[Split, str]:
-    if len(split) != 3:
-        raise ValueError(f"split: got {len(split)} entries, expected three fractions or lists")
+    if not isinstance(split, (tuple, list)) or len(split) != 3:
+        raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
     if all(isinstance(part, (int, float)) for part in split):
         return _by_fractions(cast("Sequence[float]", split), stored["y"], facts, size, seed)
-    parts = Split(*(torch.as_tensor(part, dtype=torch.int64).view(-1) for part in split))
+    parts = Split(*(_positions(part) for part in split))
     whole = torch.cat(list(parts))
     if len(whole) and (int(whole.min()) < 0 or int(whole.max()) >= size):
         raise ValueError(
@@ -155,6 +160,13 @@ def _split(
     if len(whole.unique()) != len(whole):
         raise ValueError("split: a graph is in two parts, or twice in one")
     return _filled(parts, split, size), "own"
+
+
+def _positions(part: Any) -> Tensor:
+    found = torch.as_tensor(part)
+    if found.numel() and (found.is_floating_point() or found.dtype == torch.bool):
+        raise ValueError(f"split: got {found.dtype} {list(found.shape)}, expected positions, int64")
+    return found.to(torch.int64).view(-1)
 
 
 def _by_fractions(

@@ -33,6 +33,7 @@ from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 COMPARED = NAMES
 _ATTENDING = ("gt", "gt-plain")
+_FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
 RESISTANCE_BUCKETS = 40  # of half an ohm each
 _MAX_DEGREE = 64  # larger degrees share its embedding
@@ -54,7 +55,7 @@ class GraphConfig:
         readout: "mean", "sum" or "max" over the nodes of a graph; "token" is a graph token that
             attends with them (gt, gt-plain).
         neighbors: What a node of gt and gt-plain attends to: "all" nodes of its graph, or those at
-            most "1", "2", ... hops away.
+            most "1", "2", ... "19" hops away.
         local: Message passing beside attention (gt, gt-plain): "gine" or None.
         num_buckets: Z (gt).
         value_encoding: Distances enter the values, too (gt).
@@ -197,7 +198,11 @@ def _check(name: str, config: GraphConfig) -> None:
     ):
         if got not in known:
             raise ValueError(f"{option}: got {got!r}, expected one of {', '.join(map(str, known))}")
-    if config.neighbors != "all" and not config.neighbors.isdecimal():
-        raise ValueError(f"neighbors: got {config.neighbors!r}, expected 'all' or hops such as '2'")
+    hops = config.neighbors.isdecimal() and int(config.neighbors) <= _FARTHEST
+    if config.neighbors != "all" and not hops:
+        raise ValueError(
+            f"neighbors: got {config.neighbors!r}, expected 'all' or hops up to {_FARTHEST} such "
+            "as '2'"
+        )
     if config.heads < 1 or config.hidden % config.heads:
         raise ValueError(f"heads: got {config.heads}, expected a divisor of hidden={config.hidden}")

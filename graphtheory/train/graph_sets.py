@@ -80,6 +80,11 @@ class GraphSets(Source):
         """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
         for position in torch.cat([self.train, self.val, self.test]).tolist():
             y = self.graphs[position].y
+            if not y.is_floating_point() and y.dim() != 1:
+                raise ValueError(
+                    f"graph {position}: y of shape {tuple(y.shape)}, expected [1], a class, or "
+                    "[num_nodes]"
+                )
             if y.is_floating_point():
                 if y.dim() != 2 or y.size(1) != num_classes:
                     raise ValueError(
@@ -93,9 +98,19 @@ class GraphSets(Source):
                 )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of the training targets that are not NaN, [T] each."""
+        """Mean and standard deviation of the training targets that are not NaN, [T] each.
+
+        Raises:
+            ValueError: A target that is NaN in every training graph.
+        """
         y = torch.cat([self.graphs[i].y for i in self.train.tolist()]).double()
         mean = y.nanmean(0)
+        if bool(mean.isnan().any()):
+            column = int(mean.isnan().nonzero()[0])
+            raise ValueError(
+                f"y[:, {column}] is NaN in all {len(y)} training graphs, expected a value in some; "
+                "take the column out"
+            )
         return mean.float(), (y - mean).square().nanmean(0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:

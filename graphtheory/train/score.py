@@ -66,8 +66,8 @@ def rocauc(logits: Tensor, y: Tensor) -> float:
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
         raise UndefinedScoreError(
-            f"metric='rocauc': {logits.size(1)} classes, {positive} of {len(y)} scored nodes in "
-            "class 1; expected 2 classes and nodes of both"
+            f"metric='rocauc': {logits.size(1)} classes, class 1 on {positive} of {len(y)} that "
+            "are scored; expected 2 classes, and both there"
         )
     margin = (logits[:, 1] - logits[:, 0]).double()  # float32 would tie large margins
     return float(binary_auroc(margin.sigmoid(), y, validate_args=False))

@@ -19,6 +19,7 @@ from graphtheory.bench.own import OwnGraphs, OwnNodes, as_problem
 from graphtheory.bench.problem import CONSTANT
 from graphtheory.bench.search import Search, SearchLog, best
 from graphtheory.bench.trial import constant_score
+from graphtheory.data.own_graphs import graph_set
 from graphtheory.models import graph_zoo
 from graphtheory.report import BenchmarkReport
 from graphtheory.train.score import SCORES
@@ -121,10 +122,10 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     found = graphtheory.bench(values(), ("gine", "mlp"), out=tmp_path / "r", **SHORT)
     text = str(found)
     assert text.splitlines()[0] == "graphs, split random-80-10-10"
-    assert "MAE (lower is better)" in text and "mlp - gine" in text
+    assert "RMSE (lower is better)" in text and "mlp - gine" in text
     assert "defaults, not tuned" in text and found._repr_html_().startswith("<pre>")
     assert [run.model for run in found.runs] == ["gine", "mlp"]
-    assert found.rows()[0].name == "test mae"
+    assert found.rows()[0].name == "test rmse"
     written = {file.name for file in (tmp_path / "r").iterdir()}
     assert written == {"runs.jsonl", "results.json", "results.csv"}
     nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
@@ -145,12 +146,41 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
         ("karate", {"task": "regression"}, "task: got 'regression', but karate"),
         (classes(), {"task": "links"}, "task: got 'links', expected node, graph or multiclass"),
         (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
+        (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
+        (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
         (graph(), {"split": (0.8, 0.1, 0.1)}, "split: got"),
+        (graph(), {"task": "multiclass"}, "task: got 'multiclass', expected 'node' for one graph"),
+        ("csl", {"task": "regression"}, "task: got 'regression', expected 'multiclass', that of"),
+        ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
+        ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
+        (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a problem has"),
+        (graph_set(classes())[:20], {}, "data: 20 indexed graphs of graphs, whose split is of the"),
     ],
 )
 def test_what_cannot_be_benchmarked_is_refused(data: Any, options: Any, expected: str) -> None:
     with pytest.raises((TypeError, ValueError), match=expected):
         as_problem(data, **options)
+
+
+def test_part_of_a_set_has_a_split_of_its_own_and_molecules_their_smiles() -> None:
+    graphs = [Data(**one.to_dict(), smiles="C" * (i + 1)) for i, one in enumerate(classes())]
+    whole = graph_set(graphs, split=(range(10), range(10, 20), range(20, 30)))
+    part = as_problem(whole[torch.arange(29, -1, -1)], split=(0.8, 0.1, 0.1)).graphs(0)
+    assert part.smiles == whole.smiles[::-1] and part.split == "random-80-10-10"
+    assert as_problem(whole).graphs(0).test_index.tolist() == list(range(20, 30))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"seeds": 2.5}, "seeds: got 2.5, expected a whole number"),
+        ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
+        ({"models": "gt"}, "models: got 'gt', expected a list of names, such as"),
+    ],
+)
+def test_arguments_of_bench_that_cannot_be_used(options: Any, expected: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=expected):
+        graphtheory.bench(classes(), **options)
 
 
 def test_models_that_do_not_fit_are_refused() -> None:

@@ -515,7 +515,7 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     code, out, err = run(*words, "2", "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
-    assert code == 0 and re.search(r"MAE: test \d\.\d+, validation \d\.\d+, best epoch", out)
+    assert code == 0 and re.search(r"RMSE: test \d\.\d+, validation \d\.\d+, best epoch", out)
     assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
     from graphtheory.bench import graph_spaces
 
@@ -572,6 +572,10 @@ def test_options_by_hand_that_cannot_be_used(
         (("bench", "--data", "mine.pt", "--models", "gat"), "model: got 'gat', expected one of gt"),
         (("bench", "--data", "mine.pt", "--models", "ecfp"), "ecfp reads molecules, and mine has"),
         (("bench", "--data", "mine.pt", "--split", "public"), "--split: got public, expected none"),
+        (("bench", "--data", "mine.pt", "--kind", "ranking"), "task: got 'ranking', expected node"),
+        (("bench", "--data", "mine.pt", "--metric", "ap"), "metric: got 'ap', a regression task"),
+        (("bench", "--kind", "regression"), "--kind: got regression, expected none without --data"),
+        (("train", "--metric", "f1"), "--metric: got f1, expected none without --data"),
         (("bench", "--data", "mine.pt", "--distances", "2"), "--distances: got 2, only for"),
         (("train", "--data", "mine.pt", "--task", "contrastive"), "--data: got mine.pt"),
         (("tune", "--dataset", "mnist", "--models", "vit"), "holds images, whose recipe is fixed"),
@@ -590,7 +594,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no-nodes": ({"x": torch.zeros(0, 2)}, "graph 5 has no nodes"),
     "edge-attr": ({"edge_attr": torch.rand(4, 3)}, "edge_attr is float32 [4, 3], expected 2 colu"),
     "width": ({"x": torch.rand(3, 3)}, "x is float32 [3, 3], expected 2 columns of float32 as in"),
-    "nan": ({"x": torch.full((3, 2), NAN)}, "graph 5: a value that is not finite in x"),
+    "nan": ({"x": torch.full((3, 2), NAN)}, "graph 5: x holds nan, expected finite numbers"),
     "smiles": ({"smiles": "no molecule"}, "cannot read the SMILES of graph 5, 'no molecule'"),
 }
 
@@ -630,7 +634,7 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
             {"y": torch.rand(9)},
             "data.y: got torch.float32 [9], expected whole numbers [N], a class",
         ),
-        ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1, expected 1 or more"),
+        ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1 among 0 nodes with one"),
         ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
         ({"x": None}, "data.x: got None beside 9 labels"),
         ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),

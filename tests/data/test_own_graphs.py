@@ -28,17 +28,21 @@ def ten(make: object = None, **other: object) -> list[Data]:
         ([[[0, 1]], [[1, 1]], [[0, 0]]], "multilabel", 2, "rocauc"),
         ([[[0.0, NAN]], [[1.0, 1.0]], [[NAN, 0.0]]], "multilabel", 2, "rocauc"),
         ([[0.0], [1.0], [1.0]], "multilabel", 1, "rocauc"),
-        ([[[0.5]], [[1.0]], [[2.0]]], "regression", 1, "mae"),
-        ([[[0.5, NAN]], [[1.0, 2.0]], [[2.0, 0.0]]], "regression", 2, "mae"),
+        ([[[0.5]], [[1.0]], [[2.0]]], "regression", 1, "rmse"),
+        ([[[0.5, NAN]], [[1.0, 2.0]], [[2.0, 0.0]]], "regression", 2, "rmse"),
         ([[0, 1], [1, -1], [2, 2]], "multiclass", 3, "accuracy"),
+        ([[0], [1, -1], [2, 2]], "multiclass", 3, "accuracy"),  # the first graph has one node
     ],
 )
 def test_the_kind_is_read_from_the_labels(
     labels: list[object], kind: str, outputs: int, metric: str
 ) -> None:
-    made = graph_set([graph(y) for y in labels], split=([0], [1], [2]))
+    graphs = [graph(y) for y in labels]
+    if labels[1] == [1, -1] and labels[0] == [0]:
+        graphs[0] = Data(x=torch.ones(1, 3), edge_index=EDGE[:, :0], y=torch.tensor([0]))
+    made = graph_set(graphs, split=([0], [1], [2]))
     assert (made.kind, made.num_outputs, made.metric) == (kind, outputs, metric)
-    nodes = isinstance(labels[0], list) and len(labels[0]) == 2
+    nodes = labels[1] == [1, -1]
     assert made.level == ("node" if nodes else "graph")
     expected = (2,) if nodes else (1,) if kind == "multiclass" else (1, outputs)
     assert made[1].y.shape == expected
@@ -80,8 +84,10 @@ def test_the_split_is_stratified_drawn_or_given() -> None:
         ({"x": torch.ones(2, 4)}, r"graph 4: x is float32 \[2, 4\], expected 3 columns"),
         ({"x": torch.ones(2, 3).long()}, r"graph 4: x is int64 \[2, 3\], expected 3 columns of fl"),
         ({"x": torch.ones(2, 3).bool()}, r"graph 4: x is bool \[2, 3\], expected real numbers"),
-        ({"x": torch.full((2, 3), NAN)}, "graph 4: a value that is not finite in x"),
+        ({"x": torch.full((2, 3), NAN)}, "graph 4: x holds nan, expected finite numbers"),
         ({"x": torch.ones(0, 3), "edge_index": EDGE[:, :0]}, "graph 4 has no nodes"),
+        ({"x": torch.ones(2, 3).to_sparse()}, r"graph 4: x is sparse, expected a dense tensor"),
+        ({"x": torch.ones(2, 0)}, r"graph 4: x is float32 \[2, 0\], expected one column or more"),
         ({"edge_index": EDGE + 1}, r"graph 4: edge \[1, 2\] in edge_index, expected ids in 0..1"),
         ({"edge_index": EDGE.t()[:1]}, r"graph 4: edge_index is int64 \[1, 2\], expected int64"),
         ({"edge_index": EDGE.float()}, r"graph 4: edge_index is float32 \[2, 2\], expected int64"),
@@ -96,6 +102,27 @@ def test_a_graph_that_does_not_fit_is_named(change: dict[str, object], message: 
     )
     with pytest.raises(ValueError, match=message):
         graph_set(graphs)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[0], [-1]], "graph 4: x holds -1, expected categories from 0; numbers have to be float"),
+        ([[0], [2**20]], "graph 4: x holds the integer 1048576, expected categories below 1,048"),
+    ],
+)
+def test_integers_that_are_no_categories(x: list[list[int]], message: str) -> None:
+    graphs = ten(x=torch.tensor([[0], [1]]))
+    graphs[4].x = torch.tensor(x)
+    with pytest.raises(ValueError, match=message):
+        graph_set(graphs)
+
+
+def test_integers_that_are_no_classes() -> None:
+    with pytest.raises(ValueError, match="y: the largest class is 1970 among 10 labels, expected"):
+        graph_set([graph([1961 + i]) for i in range(10)])
+    values = [graph([1961 + i]) for i in range(10)]
+    assert graph_set(values, kind="regression").metric == "rmse"
 
 
 def test_edge_features_of_another_width_are_named() -> None:
@@ -124,7 +151,7 @@ def test_labels_of_a_kind_that_was_asked_for() -> None:
     with pytest.raises(ValueError, match=r"graph 0: y holds .0.5., expected labels 0, 1 or NaN"):
         graph_set(halves, kind="multilabel", split=([0], [1], [2]))
     ones = [graph([[0.0]]), graph([[1.0]]), graph([[0.0]])]
-    assert graph_set(ones, kind="regression", split=([0], [1], [2])).metric == "mae"
+    assert graph_set(ones, kind="regression", split=([0], [1], [2])).metric == "rmse"
     with pytest.raises(ValueError, match="kind: got 'ranking', expected one of multiclass"):
         graph_set(ones, kind="ranking")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="metric: got 'ap', a multiclass task has accuracy"):
@@ -134,7 +161,7 @@ def test_labels_of_a_kind_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ((0.5, 0.5), "split: got 2 entries"),
+        ((0.5, 0.5), r"split: got \(0.5, 0.5\), expected three fractions"),
         ((0.5, 0.4, 0.3), "expected three positive fractions of sum 1"),
         (([0], [1], [10]), r"split: positions 0..10 of 10 graphs"),
         (([0], [1], [1]), "split: a graph is in two parts"),

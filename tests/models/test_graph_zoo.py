@@ -166,6 +166,7 @@ def test_distances_that_are_missing_or_torn_apart() -> None:
         ("gcn", {"readout": "token"}, "readout: got 'token', expected one of mean"),
         ("gt", {"local": "gcn"}, "local: got 'gcn', expected one of gine, None"),
         ("gt", {"neighbors": "2:60"}, "neighbors: got '2:60', expected 'all' or hops"),
+        ("gt", {"neighbors": "20"}, "neighbors: got '20', expected 'all' or hops up to 19"),
         ("gatv2", {"heads": 3}, "heads: got 3, expected a divisor of hidden=8"),
     ],
 )

@@ -118,10 +118,20 @@ def test_parts_that_are_refused(change: Callable[..., Any], message: str) -> Non
         GraphSets([ring(3)] * 4, *change(torch.arange(4)))
 
 
+def test_a_target_that_no_training_graph_has() -> None:
+    here, nowhere = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, float("nan")]])
+    data = GraphSets([ring(3, y=y) for y in (nowhere, nowhere, here)], *torch.arange(3)[:, None])
+    with pytest.raises(ValueError, match=r"y\[:, 1\] is NaN in all 1 training graphs, expected a"):
+        data.statistics()
+
+
 def test_labels_out_of_range() -> None:
     data = GraphSets([ring(3, 2)] * 3, *torch.arange(3)[:, None])
     with pytest.raises(ValueError, match=r"graph 0: label 2, expected 0..1"):
         data.check_classes(2)
     data = GraphSets([ring(3, y=torch.ones(1, 2))] * 3, *torch.arange(3)[:, None])
     with pytest.raises(ValueError, match=r"graph 0: y of shape \(1, 2\), expected \[1, 3\]"):
+        data.check_classes(3)
+    data = GraphSets([ring(3, y=torch.ones(1, 1).long())] * 3, *torch.arange(3)[:, None])
+    with pytest.raises(ValueError, match=r"graph 0: y of shape \(1, 1\), expected \[1\], a class"):
         data.check_classes(3)

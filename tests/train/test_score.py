@@ -34,7 +34,7 @@ def test_rocauc_tells_large_margins_apart() -> None:
 
 @pytest.mark.parametrize(("classes", "label"), [(3, 0), (2, 0), (2, 1)])
 def test_rocauc_refuses_what_it_is_not_defined_for(classes: int, label: int) -> None:
-    with pytest.raises(UndefinedScoreError, match="expected 2 classes and nodes of both"):
+    with pytest.raises(UndefinedScoreError, match="expected 2 classes, and both there"):
         rocauc(torch.zeros(4, classes), torch.full((4,), label))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, BaseTransform
@@ -12,7 +13,10 @@ from graphtheory.data.transforms.stored import with_transforms
 
 
 class _Eigenvectors(BaseTransform):
-    """PyG's Laplacian encoding, with zeros where a graph has fewer eigenvectors."""
+    """PyG's Laplacian encoding, with zeros where a graph has fewer eigenvectors.
+
+    Its signs and the start of the iteration on large graphs are the same for every call.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -21,7 +25,11 @@ class _Eigenvectors(BaseTransform):
         kept = min(self.count, data.num_nodes - 1)
         vectors = torch.zeros(data.num_nodes, self.count)
         if kept > 0:
-            vectors[:, :kept] = AddLaplacianEigenvectorPE(kept, "found")(data.clone()).found
+            start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)
+            add = AddLaplacianEigenvectorPE(kept, "found", v0=start)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                vectors[:, :kept] = add(data.clone()).found
         data.laplacian_eigenvector_pe = vectors
         return data
 

@@ -4,7 +4,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import AddRandomWalkPE, VirtualNode
 
 from graphtheory.data.own_graphs import graph_set
-from graphtheory.data.transforms import AddDistances, with_transforms
+from graphtheory.data.transforms import AddDistances, precomputed, with_transforms
 from graphtheory.graph import cliques, neighborhood_from
 from graphtheory.structure import shortest_path_distance
 
@@ -69,3 +69,23 @@ def test_what_cannot_be_stored_is_refused(rings) -> None:
         with_transforms(rings, [odd])
     with pytest.raises(ValueError, match="graphs: 3 indexed graphs, expected the whole set"):
         with_transforms(rings[rings.train_index], [AddDistances()])
+
+
+def test_laplacian_encodings_are_a_function_of_the_graph() -> None:
+    ring = torch.arange(120)  # as many nodes as PyG has scipy iterate for
+    edges = torch.stack([ring, (ring + 1) % 120])
+    graphs = [
+        Data(
+            x=torch.ones(120, 1),
+            edge_index=torch.cat([edges, edges.flip(0)], 1),
+            y=torch.tensor([i]),
+        )
+        for i in range(3)
+    ]
+    made = graph_set(graphs, split=([0], [1], [2]))
+    found = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        found.append(precomputed(made, laplacian=3)[1].laplacian_eigenvector_pe)
+        assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(*found) and found[0].abs().sum() > 0
