@@ -15,7 +15,8 @@ from graphtheory.bench.graph_problem import GraphProblem, named_problem
 from graphtheory.bench.graph_spaces import EXTRA, SHARED, graph_space, make_graph_trial
 from graphtheory.bench.graph_trial import GraphTrial
 from graphtheory.bench.node_benchmark import Benchmark, FinishedRuns
-from graphtheory.bench.own import OwnGraphs, OwnNodes, as_problem
+from graphtheory.bench.own import OwnGraphs, as_problem
+from graphtheory.bench.own_nodes import OwnNodes
 from graphtheory.bench.problem import CONSTANT
 from graphtheory.bench.search import Search, SearchLog, best
 from graphtheory.bench.trial import constant_score

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.bench.own import OwnNodes
+from graphtheory.bench.own_nodes import OwnNodes
 
 
 def graph(x: Tensor | None = None, **masks: Tensor) -> Data:
