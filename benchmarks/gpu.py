@@ -132,7 +132,7 @@ def main(
     compiled: int = 3,
     seconds: float = 450.0,
     tested: bool = False,
-    only: str = "",
+    names: str = "",
     out: Path | None = OUT,
 ) -> None:
     """Time attention forward and backward on a GPU beside PyG, FlexAttention and others.
@@ -146,7 +146,7 @@ def main(
         seconds: After which what is left is left out.
         tested: tests/conformance has passed on this device already, in a call before. Otherwise it
             runs first, and its time comes on top.
-        only: Regular expression that is found in the names of what to run, such as
+        names: Regular expression that is found in the names of what to run, such as
             "ceilings|arxiv 4x64".
         out: CSV file to put the rows in, case by case; None writes nothing.
     """
@@ -156,7 +156,7 @@ def main(
     if out is not None and not tested and not green():
         sys.exit(f"{out} not written: the conformance tests fail")
     failed: list[str] = []
-    for rows in attempted(jobs(graphs, shapes, dtypes, repeats, compiled), seconds, failed, only):
+    for rows in attempted(jobs(graphs, shapes, dtypes, repeats, compiled), seconds, failed, names):
         show(rows)
         if out is not None:
             save(rows, out, tested=True)

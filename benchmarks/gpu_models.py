@@ -1,7 +1,7 @@
 """Whole models on a GPU beside what else trains them there, in one call of under nine minutes.
 
     python benchmarks/gpu_models.py
-    python benchmarks/gpu_models.py --only graphs vision --jobs "epoch of GT|CUDA graph" --tested
+    python benchmarks/gpu_models.py --only graphs vision --names "epoch of GT|CUDA graph" --tested
     python benchmarks/gpu_models.py --device cpu --tiny
 
 Sections: `graphs` a training epoch of the graph transformer with SPD, GAT and a sampled GCN against
@@ -88,7 +88,7 @@ def main(
     repeats: int = 30,
     seconds: float = 500.0,
     tested: bool = False,
-    jobs: str = "",
+    names: str = "",
     out: Path | None = OUT,
 ) -> None:
     """Time whole models on a GPU.
@@ -101,7 +101,7 @@ def main(
         seconds: For all sections together, shared out in proportion.
         tested: tests/conformance has passed on this device already, in a call before. Otherwise it
             runs first, and its time comes on top.
-        jobs: Regular expression that is found in the names of the jobs to run, such as
+        names: Regular expression that is found in the names of the jobs to run, such as
             "epoch of GT|1024"; a dry run with `--tiny` prints all names.
         out: CSV file to put the rows in, job by job; None writes nothing.
     """
@@ -120,7 +120,7 @@ def main(
         if out is not None and rows:
             save(rows, out, tested=True)
 
-    failed = run(only, Where(device, tiny, repeats), seconds, keep, jobs)
+    failed = run(only, Where(device, tiny, repeats), seconds, keep, names)
     task_of.cache_clear()
     if failed:
         print(f"failed: {'; '.join(failed)}", file=sys.stderr)

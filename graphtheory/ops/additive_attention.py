@@ -10,11 +10,11 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
-from graphtheory.ops.backend import BACKENDS, Backend, Sizes
+from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, check_device, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.fused import sum_type
+from graphtheory.ops.fused import read_again, room_to_save
 from graphtheory.ops.kernels import neighborhood_of, structure
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
@@ -36,11 +36,8 @@ def _attention(
 @_attention.register_fake
 def _(value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     parts, backend = rest[4], rest[-1]
-    wide = sum_type(value.dtype)
     out = value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
-    narrow = 0 if value.dtype == wide else value.size(2)
-    sizes = Sizes(out.size(0), parts[1].size(0), value.size(1), wide, narrow=narrow, additive=True)
-    return out, value.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=wide)
+    return out, room_to_save(out, parts[1].size(0), backend, additive=True)
 
 
 @operator("graphtheory::additive_attention_backward")
@@ -72,8 +69,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
     ctx.num_parts = len(parts)
-    recomputed = output[1].dim() == 3 and "out" in BACKENDS[ctx.options[-1]].recomputes_from
-    out = output[0] if recomputed else None
+    out = read_again(*output, ctx.options[-1])
     ctx.save_for_backward(value, sent, received, edge, output[1], out, seed, *parts)
 
 

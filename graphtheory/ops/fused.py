@@ -22,6 +22,20 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def room_to_save(out: Tensor, num_edges: int, backend: str, *, additive: bool = False) -> Tensor:
+    """What attention saves beside its output [num_dst, H, D], in type and shape."""
+    wide = sum_type(out.dtype)
+    narrow = 0 if out.dtype == wide else out.size(2)
+    sizes = Sizes(out.size(0), num_edges, out.size(1), wide, narrow=narrow, additive=additive)
+    return out.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=wide)
+
+
+def read_again(out: Tensor, saved: Tensor, backend: str) -> Tensor | None:
+    """The output if the backward pass reads it beside what was saved."""
+    recomputed = saved.dim() == 3 and "out" in BACKENDS[backend].recomputes_from
+    return out if recomputed else None
+
+
 @operator("graphtheory::attention")
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
@@ -37,12 +51,8 @@ def _attention(
 
 @_attention.register_fake
 def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    parts, backend = rest[6], rest[-1]
-    wide = sum_type(query.dtype)
-    narrow = 0 if query.dtype == wide else query.size(2)
-    sizes = Sizes(query.size(0), parts[1].size(0), query.size(1), wide, narrow=narrow)
-    saved = BACKENDS[backend].saved_shape(sizes)
-    return query.new_empty(query.shape), query.new_empty(saved, dtype=wide)
+    out = query.new_empty(query.shape)
+    return out, room_to_save(out, rest[6][1].size(0), rest[-1])
 
 
 @operator("graphtheory::attention_backward")
@@ -76,8 +86,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.num_parts = len(parts)
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.table = None if table is None else (table.size(0), table.dtype)
-    recomputed = output[1].dim() == 3 and "out" in BACKENDS[ctx.options[-1]].recomputes_from
-    out = output[0] if recomputed else None
+    out = read_again(*output, ctx.options[-1])
     ctx.save_for_backward(query, key, value, output[1], out, bias, table, bucket, seed, *parts)
 
 
