@@ -253,6 +253,25 @@ def recorded(work: Step) -> Step:
     return run
 
 
+def as_graph(make: Callable[[], Step]) -> Step:
+    """What is made, recorded."""
+    return recorded(make())
+
+
+def replayed(
+    what: str, makers: dict[str, Callable[[], Step]], where: Where, **about: Any
+) -> list[Row]:
+    """Rows of the same steps as CUDA graphs, ours first; none on a CPU.
+
+    A few small operations take the host longer to launch than the device to compute.
+    """
+    if where.device != "cuda":
+        return []
+    graphs = {f"{name}, CUDA graph": partial(as_graph, make) for name, make in makers.items()}
+    ours = next(iter(graphs))
+    return compared(what, runnable(what, graphs, ours.__eq__), where, **about)
+
+
 def trainer(
     model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer | None = None
 ) -> Step:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import gpt as prompts
 import heads as projections
 import torch
-from _gpu import Job, Step, Where, compared, recorded, runnable, timed, trainer
+from _gpu import Job, Step, Where, as_graph, compared, runnable, timed, trainer
 from _rows import ROOT, ratios
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -84,11 +84,6 @@ def passing(model: nn.Module, images: Tensor, labels: Tensor, where: Where) -> S
             return forward(model, images)
 
     return step
-
-
-def as_graph(make: Callable[[], Step]) -> Step:
-    """A pass that is recorded once."""
-    return recorded(make())
 
 
 def learning(model: nn.Module, images: Tensor, labels: Tensor, where: Where) -> Step:

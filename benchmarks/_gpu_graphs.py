@@ -13,15 +13,27 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from _gpu import CURVE, Job, Step, Where, compared, same_losses, timed, trained_alike, trainer
+from _gpu import (
+    CURVE,
+    Job,
+    Step,
+    Where,
+    compared,
+    replayed,
+    same_losses,
+    timed,
+    trained_alike,
+    trainer,
+)
 from _graphs import GRAPHS, power_law
 from _pyg_jobs import NODES, whole
 from distances import CUTOFF, adjacency, by_scipy, pubmed
+from edge_features import BESIDE, Layer, assert_close, step_of
 from end_to_end import losses
 from end_to_end import trainer as example_trainer
 from memory import Library
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, embedding
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.utils import softmax
@@ -66,7 +78,7 @@ class Task:
         return {"graph": self.name, "nodes": self.graph.num_dst, "edges": self.graph.num_edges}
 
     def loss(self, scores: Tensor) -> Tensor:
-        chosen = self.data.train_mask
+        chosen = self.data.train_nodes  # a mask would make the host wait for their number
         return cross_entropy(scores[chosen], self.data.y[chosen])
 
 
@@ -89,7 +101,8 @@ def task_of(name: str, where: Where) -> Task:
     x = torch.randn(graph.num_dst, features, generator=draw)
     y = (x @ torch.randn(features, classes, generator=draw)).argmax(1)
     mask = torch.rand(len(x), generator=draw) < 0.5
-    data = Data(x=x, y=y, train_mask=mask, edge_index=graph.edge_index(), num_classes=classes)
+    chosen = {"train_mask": mask, "train_nodes": mask.nonzero()[:, 0]}
+    data = Data(x=x, y=y, **chosen, edge_index=graph.edge_index(), num_classes=classes)
     return Task(said, graph, data.to(where.device))
 
 
@@ -105,7 +118,8 @@ class SPDOnPyG(pyg.TransformerConv):
 
     def forward(self, x: Tensor, given: tuple[Tensor, Tensor]) -> Tensor:
         edges, bucket = given
-        return super().forward(x, edges, edge_attr=self.table[bucket])
+        # Not `self.table[bucket]`, whose gradient takes a GPU 14 times as long as all the rest.
+        return super().forward(x, edges, edge_attr=embedding(bucket, self.table))
 
     def message(
         self, query_i: Tensor, key_j: Tensor, value_j: Tensor, edge_attr: Tensor, index: Tensor,
@@ -143,12 +157,14 @@ def spd_on_pyg(model: GraphTransformer) -> GraphTransformer:
 
 
 def rivals(
-    task: Task, ours: nn.Module, theirs: nn.Module, given: Any, edges: Any, compiling: bool = False
-) -> dict[str, Callable[[], Step]]:
-    """What makes a training step of ours and of PyG's, eager or compiled."""
+    task: Task, ours: nn.Module, theirs: nn.Module, given: Any, edges: Any, compiling: bool = False,
+    to_record: bool = False,
+) -> dict[str, Callable[[], Step]]:  # fmt: skip
+    """What makes a training step of ours and of PyG's, eager, compiled, or for a CUDA graph."""
 
     def make(model: nn.Module, call: Callable[..., Tensor], seen: Any) -> Step:
-        return trainer(model, lambda: task.loss(call(task.data.x, seen)))
+        adam = torch.optim.Adam(model.parameters(), lr=0.01, capturable=to_record)
+        return trainer(model, lambda: task.loss(call(task.data.x, seen)), adam)
 
     def compiled() -> Step:
         torch._dynamo.reset()
@@ -176,9 +192,14 @@ def transformer(
     distance = (seen.indices != seen.targets()) if seen.distance is None else seen.distance
     edges = seen.edge_index(), distance.long().clamp(max=19)
     theirs = spd_on_pyg(model).body
+    # Copies, for weights that have got gradients are tied to a stream.
+    again = rivals(task, *copy.deepcopy((model.body, theirs)), seen, edges, to_record=True)
     makers = rivals(task, model.body, theirs, seen, edges, compiling)
     about = task.about | {"pairs": seen.num_edges, "width": width, "depth": depth, "heads": 4}
-    return trained_alike(what, makers, where, **about)
+    rows = trained_alike(what, makers, where, **about)
+    if name == "pubmed" and not compiling:
+        rows += replayed(what, again, where, **about)
+    return rows
 
 
 def gat(name: str, where: Where, compiling: bool = False) -> list[Row]:
@@ -220,12 +241,30 @@ def drawing(name: str, where: Where) -> list[Row]:
     return timed(what, {"drawing three layers": draw}, where, **task.about)[1]
 
 
+def with_edges(name: Layer, what: str, where: Where) -> list[Row]:
+    """A layer with features of edges, forward and backward, beside PyG's."""
+    sizes = {"nodes": 20_000, "edges": 400_000, "channels": 32, "heads": 4, "head_dim": 32}
+    if where.tiny:
+        sizes |= {"nodes": 30, "edges": 90}
+    sizes["edge_dim"] = 16
+    makers = {
+        lib: partial(step_of, layer, *sizes.values(), device=where.device)
+        for lib, layer in ((OURS, name), ("PyG", BESIDE[name]))
+    }
+    steps = {lib: make() for lib, make in makers.items()}
+    assert_close(name, steps[OURS](), steps["PyG"]())
+    return compared(what, steps, where, **sizes) + replayed(what, makers, where, **sizes)
+
+
 def graphs(where: Where) -> Iterator[Job]:
     """Training epochs; those that a target is about come first."""
     near, ball = Compose(KHop(1), AddSelf()), Compose(KHop(2), AddSelf())
     for name in ("arxiv", "pubmed"):
         what = f"epoch of GT with SPD on {name}"
         yield what, partial(transformer, name, near, what, where)
+    for name in BESIDE:
+        what = f"{name} with features of edges"
+        yield what, partial(with_edges, name, what, where)
     for name in ("arxiv", "pubmed"):
         yield f"GAT on {name}", partial(gat, name, where)
         yield f"sampled GCN on {name}", partial(sampled, name, where)

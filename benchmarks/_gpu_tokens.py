@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from _gpu import Job, Step, Where, compared, runnable
+from _gpu import Job, Step, Where, compared, replayed, runnable
 from _gpu_attention import DTYPES
 from _graphs import lengths
 from flex import FLEX, REACH, bias_of
@@ -42,12 +42,14 @@ def nearest(tokens: int, batch: int, precision: str, what: str, where: Where) ->
     exact, up = there(batch * sizes["tokens"], sizes["heads"], sizes["head_dim"], "fp32", where)
     assert_same(sizes, exact, up, forms=(OURS,))
     leaves = [t.detach().to(DTYPES[precision]).requires_grad_() for t in exact]
-    makers = {
-        form: partial(_stepper, attention_of(form, *given, device=where.device), leaves, up)
-        for form in (OURS, *OTHERS)
-    }
+    ways = {form: attention_of(form, *given, device=where.device) for form in (OURS, *OTHERS)}
+    makers = {form: partial(_stepper, way, leaves, up) for form, way in ways.items()}
     steps = runnable(what, makers, OURS.__eq__, where.device)
-    return compared(what, steps, where, **sizes, precision=precision)
+    about: dict[str, Any] = sizes | {"precision": precision}
+    # Of new leaves: those that have got gradients are tied to a stream.
+    anew = [t.detach().clone().requires_grad_() for t in leaves]
+    again = {form: partial(_stepper, ways[form], anew, up) for form in steps}
+    return compared(what, steps, where, **about) + replayed(what, again, where, **about)
 
 
 def _stepper(attention: Callable[..., Tensor], leaves: list[Tensor], grad: Tensor) -> Step:

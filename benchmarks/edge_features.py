@@ -81,15 +81,18 @@ def layer_of(name: Layer, channels: int, heads: int, dim: int, edge_dim: int) ->
     return ours
 
 
-def step_of(name: Layer, nodes: int, edges: int, channels: int, *shape: int) -> Step:
+def step_of(
+    name: Layer, nodes: int, edges: int, channels: int, *shape: int, device: str = "cpu"
+) -> Step:
     """Output, gradients of the input and of PyG's parameters in their order, then of others."""
-    layer, edge_index = layer_of(name, channels, *shape), random_graph(nodes, edges)
+    layer = layer_of(name, channels, *shape).to(device)
+    edge_index = random_graph(nodes, edges).to(device)
     generator = torch.Generator().manual_seed(1)
-    x = torch.randn(nodes, channels, generator=generator).requires_grad_()
-    given = {"edge_attr": torch.randn(edges, shape[-1], generator=generator)}
+    x = torch.randn(nodes, channels, generator=generator).to(device).requires_grad_()
+    given = {"edge_attr": torch.randn(edges, shape[-1], generator=generator).to(device)}
     hops = torch.randint(BUCKETS, (edges,), generator=generator).to(torch.uint8)
     if name == "SPDTransformerConv":
-        given["distance"] = hops
+        given["distance"] = hops.to(device)
     first = dict(layer_of(BESIDE.get(name, name), channels, *shape).named_parameters())
     own = dict(layer.named_parameters())
     leaves = [x, *(own.pop(n) for n in first), *own.values()]
@@ -101,6 +104,18 @@ def step_of(name: Layer, nodes: int, edges: int, channels: int, *shape: int) -> 
     return step
 
 
+def assert_close(name: str, found: list[Tensor], theirs: list[Tensor]) -> None:
+    """What a layer of ours gives is what PyG's gives."""
+    largest = max(float(t.abs().max()) for t in theirs[1:])
+    for place, (a, b) in enumerate(zip(found, theirs, strict=False)):
+        size = float(b.abs().max())
+        # The gradient of the keys' bias vanishes, all logits of a row growing alike: it is
+        # rounding alone, of what cancels.
+        size = max(size, (1e-2 if size < 1e-5 * largest else 1e-3) * largest)
+        error = float((a - b).abs().max()) / size
+        assert error < 2e-5, f"{name}: result {place} differs by {error:.1e}"
+
+
 def assert_equal(works: dict[Layer, Step], threads: int) -> None:
     """Ours give what PyG's gives, and on one thread the same bits, but for products of torch's.
 
@@ -108,15 +123,8 @@ def assert_equal(works: dict[Layer, Step], threads: int) -> None:
     threads on some processors; the kernels' own results are the output and the gradient of x.
     """
     for name, other in BESIDE.items():
-        theirs, found = works[other](), works[name]()
-        largest = max(float(t.abs().max()) for t in theirs[1:])
-        for place, (a, b) in enumerate(zip(found, theirs, strict=False)):
-            size = float(b.abs().max())
-            # The gradient of the keys' bias vanishes, all logits of a row growing alike: it is
-            # rounding alone, of what cancels.
-            size = max(size, (1e-2 if size < 1e-5 * largest else 1e-3) * largest)
-            error = float((a - b).abs().max()) / size
-            assert error < 2e-5, f"{name}: result {place} differs by {error:.1e}"
+        found = works[name]()
+        assert_close(name, found, works[other]())
         same = zip(found[:2], alone(works[name])()[:2], strict=True)
         assert all(torch.equal(a, b) for a, b in same), f"{name}: {threads} threads change bits"
 

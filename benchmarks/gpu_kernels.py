@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_kernels.py
     python benchmarks/gpu_kernels.py --constant CHUNK --values 64 128 256
-    python benchmarks/gpu_kernels.py --graph vit --shapes 6x64 --constant _DIMS --values 16 32 64
+    python benchmarks/gpu_kernels.py --graph vit --shapes 6x64 --constant _WIDEST --values 16 32 64
 
 By torch's profiler, the median of some steps; kernels of one name are added up, in microseconds.
 """
@@ -55,7 +55,8 @@ def main(
         "_NUMBERS",
         "_FEATURES",
         "_LOGITS",
-        "_DIMS",
+        "_WIDEST",
+        "_SHARED",
         "_SOURCES",
         "_TARGETS",
         "_WARPS",

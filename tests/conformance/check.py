@@ -7,7 +7,7 @@ largest true entry (in half precision: one rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -195,6 +195,12 @@ def allowed_error(true: Tensor, plain: Tensor, tolerance: dict[torch.dtype, floa
     size = max(true.abs().max().item(), SMALL) if true.numel() else SMALL
     relative = torch.finfo(plain.dtype).eps if plain.dtype in HALF else tolerance[plain.dtype]
     return relative * size + 2 * largest_error(plain, true)
+
+
+def rounding(true: Iterable[Tensor], dtype: torch.dtype) -> float:
+    """What may be left of a gradient that vanishes: a difference of terms, rounded."""
+    largest = max(float(t.detach().abs().max()) for t in true if t.numel())
+    return 2 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * largest
 
 
 def assert_conforms(

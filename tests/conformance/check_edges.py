@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import EdgeFeatures, reference
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from tests.conformance.check import Inputs, allowed_error, draw_inputs, largest_error
+from tests.conformance.check import Inputs, allowed_error, draw_inputs, largest_error, rounding
 
 FORMS = ("by edge", "sums alone", "table", "table by head", "both", "both, one query")
 DIM, TABLE_DIM, ROWS = 3, 4, 6
@@ -120,14 +120,11 @@ def assert_edges_conform(
     """Raise AssertionError unless outputs, sums and gradients are the definition's."""
     true = results(_definition, nb, given.to(torch.float64), dropout)
     plain = results(_plain, nb, given, dropout)
-    # A gradient that vanishes is a difference of terms of this size, rounded.
-    largest = max(float(t.detach().abs().max()) for t in true.values() if t.numel())
-    wide = torch.promote_types(given.inputs.query.dtype, torch.float32)
-    rounding = 2 * torch.finfo(wide).eps * largest
+    left = rounding(true.values(), given.inputs.query.dtype)
     for name, tensor in results(attention, nb, given, dropout).items():
         assert tensor.dtype == plain[name].dtype, name
         error, allowed = (
             largest_error(tensor, true[name]),
-            allowed_error(true[name], plain[name], tolerance) + rounding,
+            allowed_error(true[name], plain[name], tolerance) + left,
         )
         assert error <= allowed, f"{name}: error {error:.2e}, allowed {allowed:.2e}"

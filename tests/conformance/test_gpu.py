@@ -26,7 +26,9 @@ from tests.conformance.check import (
     expanded,
     largest_error,
     outputs_and_gradients,
+    rounding,
 )
+from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
 from tests.conformance.test_primitives import SHAPES, draw, results
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
@@ -61,6 +63,21 @@ def on_gpu(
     nodes = (query.cuda(), key.cuda(), value.cuda())
     out = ops.attention(*nodes, nb.to("cuda"), bias=there(bias), backend="triton_csr", **options)  # type: ignore[arg-type]
     return out.cpu()
+
+
+def edges_on_gpu(
+    *nodes: Tensor, edges: tuple[ops.EdgeFeatures, ...],
+    bias: Tensor | ops.BucketedBias | None = None, **options: object,
+) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
+    """`ops.attention` with features of edges, of tensors on the CPU, computed on the GPU."""
+    *given, nb = nodes
+    moved = [
+        ops.EdgeFeatures(*(None if t is None else t.cuda() for t in (e.features, e.query, e.row)))
+        for e in edges
+    ]
+    options |= {"bias": there(bias), "edges": tuple(moved), "backend": "triton_csr"}
+    out, sums = ops.attention(*(t.cuda() for t in given), nb.to("cuda"), **options)  # type: ignore[arg-type]
+    return out.cpu(), tuple(s.cpu() for s in sums)
 
 
 def nearest_on_gpu(inputs: Inputs, nb: Neighborhood, k: int, dropout: float) -> list[Tensor]:
@@ -185,7 +202,16 @@ def test_additive_attention(parts: str, dtype: torch.dtype) -> None:
             for ours, torchs, wanted in zip(found, plain, true, strict=True):
                 assert ours.dtype == dtype
                 error = largest_error(ours.cpu(), wanted)
-                assert error <= allowed_error(wanted, torchs, TOLERANCE)
+                assert error <= allowed_error(wanted, torchs, TOLERANCE) + rounding(true, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("form", FORMS)
+def test_features_of_edges(form: str, dtype: torch.dtype) -> None:
+    nb = power_law()
+    for bias, dropout in (("buckets", 0.4), ("masked", 0.0)):
+        given = draw_edges(nb, 3, 5, form, bias, dtype)
+        assert_edges_conform(edges_on_gpu, nb, given, TOLERANCE, dropout)
 
 
 # Of blocks: neighborhood, heads, head_dim, k.

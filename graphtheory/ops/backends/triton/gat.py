@@ -68,9 +68,10 @@ def _own_score(
     HEADS: tl.constexpr, ACC: tl.constexpr, R: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """The targets' numbers [R, G]."""
-    if received is None:
-        return tl.zeros((R, G), ACC)
-    return per_row(received, row, live, head, head_live, HEADS, ACC)
+    mine = tl.zeros((R, G), ACC)
+    if received is not None:  # with a return here Triton would compile what follows too
+        mine += per_row(received, row, live, head, head_live, HEADS, ACC)
+    return mine
 
 
 @triton.jit(do_not_specialize=SIZES)

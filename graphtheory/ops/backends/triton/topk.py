@@ -36,9 +36,10 @@ SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of thes
 # Logits that a thread holds, twice as many in the longest rows: in as many registers again go
 # their places in the order of numbers, and what the products need.
 _LOGITS, _WARPS = 16, 4
-# Features of a head in one product. So many of all sources' keys or values are shared at a time;
-# `triton_csr` says how much memory that takes.
-_DIMS = 16
+# Features of a head in one product: so many of all sources' keys or values are shared at a time,
+# of 16-bit nodes as many as fit into _SHARED numbers. `triton_csr` says how much memory that takes.
+# The same number in every pass: in another order of sums, equal logits would not stay equal.
+_DIMS, _WIDEST, _SHARED = 16, 64, 2**14
 _SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources
 
 
@@ -155,7 +156,9 @@ def _rows_of(query: Tensor, blocks: Sequence[int]) -> tuple[int, dict[str, int]]
     (count, dst, src), rows = blocks, ROWS.value
     columns = max(power(src), TERMS.value)
     warps = min(max(1, rows * columns // (32 * _LOGITS)), 16)
-    tile = {"M": rows, "N": columns, "DIMS": _DIMS, "warps": warps}
+    fitting = _SHARED // columns if query.element_size() == 2 else _DIMS
+    dims = max(_DIMS, min(fitting, _WIDEST, power(query.size(2))))
+    tile = {"M": rows, "N": columns, "DIMS": dims, "warps": warps}
     return count * query.size(1) * ceiling(dst, rows), tile
 
 
@@ -202,7 +205,7 @@ def attention_backward(
     )  # fmt: skip
     launch(
         sources, (count * heads * ceiling(src, _SOURCES),), query, of_key, of_value, means, dst,
-        src, *given, M=_TARGETS, N=_SOURCES, DIMS=_DIMS, C=max(power(dim), 16), **constants,
+        src, *given, M=_TARGETS, N=_SOURCES, DIMS=tile["DIMS"], C=max(power(dim), 16), **constants,
         warps=_WARPS,
     )  # fmt: skip
     if table is None:

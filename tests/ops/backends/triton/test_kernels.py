@@ -105,12 +105,14 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     kernels.additive_score_backward(*parts(nb), logits, *score)
 
 
-def additive_attention(nb: Neighborhood, dtype: torch.dtype, p: float) -> None:
+def additive_attention(
+    nb: Neighborhood, dtype: torch.dtype, p: float, received: bool = True
+) -> None:
     from graphtheory.ops.backends.triton import kernels
 
     x, structure = torch.zeros(nb.num_dst, 8, 16, dtype=dtype), parts(nb)
     edge, seed = torch.zeros(nb.num_edges, 8), torch.tensor(1) if p else None
-    given = (x, x[..., 0], x[..., 0], edge if p else None)
+    given = (x, x[..., 0], x[..., 0] if received else None, edge if p else None)
     _, norm = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed)
     kernels.additive_attention_backward(*structure, x, *given, norm, 0.2, p, seed, out=x)
 
@@ -135,6 +137,10 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "features of edges": (lambda: with_edges(graph(BINS), torch.bfloat16), 23),
     "GAT": (lambda: additive_attention(graph(BINS), torch.bfloat16, 0.0), 9),
     "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), torch.float32, 0.1), 3),
+    "GAT, sources alone": (
+        lambda: additive_attention(graph(EQUAL), torch.float32, 0.0, received=False),
+        3,
+    ),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
     "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, torch.float32), 6),
     "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, torch.bfloat16), 6),
