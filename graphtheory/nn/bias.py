@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import TOKEN
+from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.ops import BucketedBias
+from graphtheory.ops.look_up import look_up
+from graphtheory.ops.once import Once
+from graphtheory.ops.reference import edge_bias
 from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
+
+
+@dataclass(frozen=True)
+class _Sorting:
+    """How `BucketBias` sorts distances, which layers of equal buckets do once for a tensor.
+
+    To look whether they are in range waits for the device.
+    """
+
+    size: int
+    own_unreachable: bool
+    own_token: bool
+    saturate: bool
+
+    def __call__(self, distance: Tensor) -> Tensor:
+        """Bytes, or int64 where there are too many buckets for a byte."""
+        if torch.compiler.is_compiling():
+            return self._buckets(distance)
+        if innermost_transform() is None:
+            return _known(self)(distance)
+        return self._checked(distance)
+
+    def _checked(self, distance: Tensor) -> Tensor:
+        self._check_range(distance)
+        return self._buckets(distance)
+
+    def _buckets(self, distance: Tensor) -> Tensor:
+        if self.size > _BYTE:
+            return distance.long().clamp(max=self.size - 1)
+        bucket = distance.clamp(max=self.size - 1).to(torch.uint8)
+        if self.own_unreachable:
+            bucket = torch.where(distance == UNREACHABLE, self.size, bucket).to(torch.uint8)
+        if self.own_token:
+            last = self.size + self.own_unreachable
+            bucket = torch.where(distance == TOKEN, last, bucket).to(torch.uint8)
+        return bucket
+
+    def _check_range(self, distance: Tensor) -> None:
+        if distance.dtype != torch.uint8 and distance.numel() and int(distance.min()) < 0:
+            raise ValueError(f"distance: got {int(distance.min())}, expected hops of 0 or more")
+        if self.saturate:
+            return
+        reachable = distance[distance != UNREACHABLE]
+        if self.own_token:
+            reachable = reachable[reachable != TOKEN]
+        longest = int(reachable.max()) if reachable.numel() else 0
+        if longest >= self.size:
+            raise ValueError(
+                f"distance: {longest} hops, expected at most {self.size - 1} with "
+                f"num_buckets={self.size} and saturate=False"
+            )
+
+
+@lru_cache
+def _known(sorting: _Sorting) -> Once[Tensor]:
+    def sort(distance: Tensor) -> Tensor:
+        with outside():  # inference mode: what is known must serve training
+            return sorting._checked(distance)
+
+    return Once(sort)
 
 
 class BucketBias(nn.Module):
@@ -90,31 +156,11 @@ class BucketBias(nn.Module):
             raise TypeError(
                 f"distance: {distance.dtype} of shape {shape}, expected integer hops [num_edges]"
             )
-        if not torch.compiler.is_compiling():
-            self._check_range(distance)
+        sort = _Sorting(self.num_buckets, self.own_unreachable, self.own_token, self.saturate)
+        bucket = sort(distance)
         if self.num_buckets > _BYTE:
-            return self.table[distance.long().clamp(max=self.num_buckets - 1)]
-        bucket = distance.clamp(max=self.num_buckets - 1).to(torch.uint8)
-        if self.own_unreachable:
-            bucket = torch.where(distance == UNREACHABLE, self.num_buckets, bucket).to(torch.uint8)
-        if self.own_token:
-            bucket = torch.where(distance == TOKEN, len(self.table) - 1, bucket).to(torch.uint8)
+            return look_up(self.table, bucket)
         return BucketedBias(bucket, self.table)
-
-    def _check_range(self, distance: Tensor) -> None:
-        if distance.dtype != torch.uint8 and distance.numel() and int(distance.min()) < 0:
-            raise ValueError(f"distance: got {int(distance.min())}, expected hops of 0 or more")
-        if self.saturate:
-            return
-        reachable = distance[distance != UNREACHABLE]
-        if self.own_token:
-            reachable = reachable[reachable != TOKEN]
-        longest = int(reachable.max()) if reachable.numel() else 0
-        if longest >= self.num_buckets:
-            raise ValueError(
-                f"distance: {longest} hops, expected at most {self.num_buckets - 1} with "
-                f"num_buckets={self.num_buckets} and saturate=False"
-            )
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -168,14 +214,9 @@ class JointBias(nn.Module):
             raise ValueError(f"distance: shape {shape}, expected [num_edges, {len(self.parts)}]")
         made = [part(column) for part, column in zip(self.parts, distance.unbind(1), strict=True)]
         if math.prod(len(table) for table in self.parameters()) > _BYTE + 2:
-            return torch.stack([bias_of_edges(one) for one in made]).sum(0)
+            return torch.stack([edge_bias(one) for one in made]).sum(0)
         (bucket, table), *others = made
         for more, rows in others:
             bucket = bucket * len(rows) + more
             table = (table[:, None] + rows).flatten(0, 1)
         return BucketedBias(bucket, table)
-
-
-def bias_of_edges(bias: BucketedBias | Tensor) -> Tensor:
-    """One value per edge and head."""
-    return bias if isinstance(bias, Tensor) else bias.table.index_select(0, bias.bucket.long())

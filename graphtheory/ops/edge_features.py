@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
@@ -69,7 +70,7 @@ class EdgeFeatures:
         if self.row is None:
             return self.features[:, None]
         check_rows(self.row, self.features.size(0))
-        found = self.features.index_select(0, self.row.long())
+        found = look_up(self.features, self.row)
         return found[:, None] if found.dim() == 2 else found
 
 

@@ -1,9 +1,9 @@
-"""Facts about a tensor that would make the host wait for its device: computed once and cached."""
+"""What follows from a tensor and would make the host wait for its device: computed once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -15,18 +15,19 @@ class Once(Generic[Fact]):
     """A function of a tensor, computed once for each, and again after a change in place.
 
     Args:
-        compute: The function; its result must not refer to the tensor.
+        compute: The function, of the tensor and what else a call has, which is the same for the
+            same tensor; its result must not refer to the tensor.
     """
 
-    def __init__(self, compute: Callable[[Tensor], Fact]) -> None:
+    def __init__(self, compute: Callable[..., Fact]) -> None:
         self._compute = compute
         self._known = WeakTensorKeyDictionary()
 
-    def __call__(self, tensor: Tensor) -> Fact:
+    def __call__(self, tensor: Tensor, *more: Any) -> Fact:
         """The answer for `tensor`."""
         # Tensors made under inference_mode count no versions, and cannot be changed outside it.
         version = -1 if tensor.is_inference() else tensor._version
         known = self._known.get(tensor)
         if known is None or known[0] != version:
-            known = self._known[tensor] = (version, self._compute(tensor))
+            known = self._known[tensor] = (version, self._compute(tensor, *more))
         return known[1]

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
+from graphtheory.nn import SPDTransformerConv
+from graphtheory.nn.reduce import pool
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
@@ -282,6 +284,43 @@ def test_a_recorded_graph_runs_again_and_draws_anew(k: int | None) -> None:
         if dropout == 0:
             assert all(torch.equal(a, b) for a, b in zip(first, wanted, strict=True))
         assert torch.equal(first[0], found[0]) == (dropout == 0)
+
+
+@pytest.mark.parametrize("graph", ["clique", "unequal cliques", "ragged causal"])
+def test_a_table_beside_dense_kernels(graph: str) -> None:
+    nb = GRAPHS[graph](63)
+    inputs = draw_inputs(nb, 2, 16, "buckets")
+
+    def by_sets(
+        query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+        bias: ops.BucketedBias, **options: object,
+    ) -> Tensor:  # fmt: skip
+        nodes = (query.cuda(), key.cuda(), value.cuda(), nb.to("cuda"))
+        return ops.attention(*nodes, bias=there(bias), backend="blocks", **options).cpu()  # type: ignore[arg-type]
+
+    assert_conforms(by_sets, nb, inputs, tolerance=TOLERANCE)
+    once, again = (outputs_and_gradients(by_sets, nb, inputs)["bias.table"] for _ in range(2))
+    assert torch.equal(once, again)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["distances", "none"])
+def test_a_recorded_layer_with_distances(given: bool) -> None:
+    nb = power_law().to("cuda")
+    hops = torch.arange(nb.num_edges, device="cuda") % 7 if given else None
+    layer = SPDTransformerConv(16, 8, heads=2, num_buckets=5).to("cuda")
+    x = torch.randn(nb.num_src, 16, device="cuda")
+    wanted = layer(x, nb, distance=hops)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = layer(x, nb, distance=hops)
+    graph.replay()
+    assert torch.equal(found, wanted)
+
+
+def test_merged_tokens_are_those_of_a_cpu() -> None:
+    values, slot = torch.randn(3, 9, 4), torch.randint(-1, 5, (3, 9))
+    found = pool(values.cuda(), slot.cuda(), 5).cpu()
+    torch.testing.assert_close(found, pool(values, slot, 5))
 
 
 def test_compiled_without_a_break_it_is_the_same() -> None:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory.graph import TOKEN
-from graphtheory.nn.bias import BucketBias, JointBias, bias_of_edges
+from graphtheory.nn.bias import BucketBias, JointBias
+from graphtheory.ops.reference import edge_bias
 from graphtheory.structure import UNREACHABLE
 
 
@@ -118,7 +119,7 @@ def test_a_joint_bias_is_the_sum_of_its_parts(sizes) -> None:
                  for k, part in enumerate(joint.parts))  # fmt: skip
     made = joint(hops)
     assert isinstance(made, torch.Tensor) == (math.prod(sizes) > 256)
-    found = bias_of_edges(made)
+    found = edge_bias(made)
     torch.testing.assert_close(found, wanted)
     weight, tables = torch.randn(50, 2), list(joint.parameters())
     grads = [torch.autograd.grad((t * weight).sum(), tables, retain_graph=True)
@@ -135,3 +136,17 @@ def test_parts_of_a_joint_bias_that_do_not_fit_are_refused() -> None:
         JointBias()
     with pytest.raises(ValueError, match=r"distance: shape \(4,\), expected \[num_edges, 1\]"):
         JointBias(BucketBias(3, 1))(torch.zeros(4, dtype=torch.uint8))
+
+
+def test_layers_of_equal_buckets_sort_a_distance_once() -> None:
+    distance = torch.tensor([0, 1, 7])
+    with torch.inference_mode():
+        first = BucketBias(3, 1)(distance)
+    second = BucketBias(3, 2)(distance)
+    assert first.bucket is second.bucket and not second.bucket.is_inference()
+    assert BucketBias(5, 1)(distance).bucket.tolist() == [0, 1, 4]
+    distance[0] = 2
+    assert BucketBias(3, 1)(distance).bucket.tolist() == [2, 1, 2]
+    distance[0] = -1
+    with pytest.raises(ValueError, match="got -1"):
+        BucketBias(3, 1)(distance)

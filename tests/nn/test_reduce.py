@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.nn import unmerge
-from graphtheory.nn.reduce import Oracle, follow, pool
+from graphtheory.nn.reduce import Oracle, _pool_by_product, follow, pool
 from graphtheory.nn.reducers import Keep
 
 SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])
@@ -42,3 +42,12 @@ def test_slots_of_two_reductions_follow_each_other() -> None:
 def test_bad_input_is_named(arguments: dict[str, Tensor], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         Keep(1, Oracle())(**{"tokens": torch.ones(1, 3, 2), **arguments})
+
+
+def test_pool_by_a_product_is_the_same() -> None:
+    values = torch.randn(*SLOT.shape, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for way in (pool, _pool_by_product):
+        out = way(values, SLOT, 2)
+        results.append((out, *torch.autograd.grad(out.square().sum(), values)))
+    torch.testing.assert_close(*results)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from graphtheory.nn.bias import bias_of_edges
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.outside import outside
 from graphtheory.nn.conv import on_core
+from graphtheory.ops.look_up import look_up
+from graphtheory.ops.once import Once
+from graphtheory.ops.reference import edge_bias
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
@@ -65,9 +70,9 @@ def attend(
     logits = scale * (query * key).sum(-1)  # [E, H]
     if layer.bucket_bias is not None:
         bias = layer.bucket_bias((src != dst).long() if distance is None else distance)
-        logits = logits + bias_of_edges(bias)
+        logits = logits + edge_bias(bias)
         if layer.value_table is not None and not isinstance(bias, Tensor):
-            vectors = layer.value_table.view(shape).index_select(0, bias.bucket.long())
+            vectors = look_up(layer.value_table.view(shape), bias.bucket)
             edge_value = vectors if edge_value is None else edge_value + vectors
     if attn_bias is not None:
         logits = logits + attn_bias
@@ -77,6 +82,20 @@ def attend(
         edge_value=edge_value,
     )  # fmt: skip
     return out, weights
+
+
+def _between(targets: Tensor, sources: Tensor) -> Tensor:
+    with outside():
+        return (sources != targets).to(torch.uint8)
+
+
+_known_hops: Once[Tensor] = Once(_between)
+
+
+def hops(nb: Neighborhood) -> Tensor:
+    """Of a neighborhood without distances: 0 for self-loops and 1 for all other edges."""
+    given = nb.targets(), nb.indices
+    return _between(*given) if torch.compiler.is_compiling() else _known_hops(*given)
 
 
 def checked_distance(distance: Tensor | None, own: Tensor | None, edges: int) -> Tensor | None:

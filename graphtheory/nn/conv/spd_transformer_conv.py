@@ -12,10 +12,11 @@ from torch_geometric.typing import OptTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
-from graphtheory.nn.bias import BucketBias, bias_of_edges
+from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core, spd_messages
 from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read, with_given_edges
 from graphtheory.nn.conv.given_edges import pay_by_edge, with_edges
+from graphtheory.ops.reference import edge_bias
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
@@ -236,7 +237,7 @@ class SPDTransformerConv(on_core.OnCore):
         if distance is not None and found is not None:
             found = adj.to_rows(found)
         if found is None:
-            found = (nb.indices != nb.targets()).to(torch.uint8)
+            found = spd_messages.hops(nb)
         return self.bucket_bias(found)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
@@ -244,7 +245,7 @@ class SPDTransformerConv(on_core.OnCore):
         if more is None:
             return bias
         more = adj.to_rows(more)
-        return more if bias is None else bias_of_edges(bias) + more
+        return more if bias is None else edge_bias(bias) + more
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory.graph.outside import innermost_transform
 from graphtheory.ops.call import BucketedBias, check_buckets
+from graphtheory.ops.look_up import look_up
 from graphtheory.ops.second import first_gradients
 
 _TILE = 2**18  # logits that the backward pass holds at once
@@ -34,8 +35,8 @@ class BlockBias(NamedTuple):
         heads, bias = len(self.values), self.values
         if self.columns is not None and bias.is_cpu:
             bias = bias.gather(1, self.columns.expand(heads, -1))
-        elif self.columns is not None:  # here with a gradient that no order of threads decides
-            bias = bias[:, self.columns]
+        elif self.columns is not None:
+            bias = look_up(bias.t(), self.columns).t().contiguous()
         return bias.view(heads, *shape).transpose(0, 1).to(dtype)
 
     def part(self, first: int, places: int) -> BlockBias:

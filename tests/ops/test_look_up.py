@@ -1,0 +1,27 @@
+"""Rows of a table, and what they give back to it."""
+
+from __future__ import annotations
+
+import torch
+
+from graphtheory.ops.look_up import look_up
+
+
+def test_as_indexing_of_any_shape_and_type_of_rows() -> None:
+    row = torch.tensor([2, 0, 2], dtype=torch.uint8)
+    for shape in ((3,), (3, 4), (3, 2, 5)):
+        table = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        found = look_up(table, row)
+        assert torch.equal(found, table[row.long()])
+        (grad,) = torch.autograd.grad(found.sum(), table)
+        assert grad.view(3, -1)[:, -1].tolist() == [1, 0, 2]
+
+
+def test_beside_a_cpu_it_is_an_embedding() -> None:
+    table = torch.randn(3, device="meta", requires_grad=True)
+    row = torch.zeros(7, dtype=torch.uint8, device="meta")
+    assert look_up(table, row).shape == (7,)
+    found = look_up(table[:, None, None].expand(3, 2, 5), row)
+    assert found.shape == (7, 2, 5)
+    assert found.grad_fn is not None
+    assert "Embedding" in type(found.grad_fn.next_functions[0][0]).__name__
