@@ -145,10 +145,14 @@ class ImageOutcome:
     gmacs: float
     parameters: int
 
-    def rows(self) -> list[str]:
-        """The test images as lines of a CSV file: number, true and predicted class."""
-        pairs = zip(self.y.tolist(), self.predicted.tolist(), strict=True)
-        return ["image,class,predicted", *(f"{i},{a},{b}" for i, (a, b) in enumerate(pairs))]
+    def rows(self, images: ImageSet) -> list[list[str]]:
+        """The test images as rows of a table: file or number, true and predicted class."""
+        names, classes = images.test_files(), images.classes
+        found = [["image", "class", "predicted"]]
+        for i, pair in enumerate(zip(self.y.tolist(), self.predicted.tolist(), strict=True)):
+            of = [classes[k] if classes else str(k) for k in pair]
+            found.append([names[i] if names else str(i), *of])
+        return found
 
 
 def run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +63,8 @@ def train_on_images(screen: Screen, command: Train) -> None:
     out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
     refuse_earlier(screen, out, command.resume)
     screen.note(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
+    if images.classes:
+        screen.note(f"classes: {', '.join(images.classes)}")
     screen.note(f"{trial.recipe}, batches of {trial.batch_size}")
     if by_hand:
         screen.note(f"Set by hand: {by_hand}.")
@@ -125,7 +129,8 @@ class Finished:
         from graphtheory.bench.rows import Environment
 
         return {
-            "command": command, "data": _files(self.images), "options": self.trial.as_dict(),
+            "command": command, "data": _files(self.images), "classes": self.images.classes,
+            "options": self.trial.as_dict(),
             "result": self.result(), "environment": asdict(Environment.here()),
         }  # fmt: skip
 
@@ -136,8 +141,9 @@ class Finished:
         from graphtheory.report.image_run import run_page
 
         write_json(out / "result.json", self.kept(command))
-        text = "\n".join(self.outcome.rows()) + "\n"
-        replace_file(out / "predictions.csv", text.encode())
+        table = io.StringIO()
+        csv.writer(table, lineterminator="\n").writerows(self.outcome.rows(self.images))
+        replace_file(out / "predictions.csv", table.getvalue().encode())
         drawn = pictures(self.task, self.images.test().pixels[0])
         title = _named(self.images)
         page = run_page(title, self.trial, self.outcome, drawn, self.seed, command)

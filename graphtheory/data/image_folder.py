@@ -21,6 +21,7 @@ from graphtheory.data.splits import stratified
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _TEST, _VALIDATION = "test", "val"
+_OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
 _TEST_SHARE = 0.2
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
@@ -75,17 +76,20 @@ def listed(folder: str | PathLike[str]) -> Listing:
     Raises:
         FileNotFoundError: If it is no folder.
         ValueError: If there are fewer than two classes, a class without an image, or a class of the
-            test part that is not in `train`.
+            test part that is not in `train`; or if parts have other names.
     """
     root = Path(folder).resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
     parts = {name: root / name for name in ("train", _VALIDATION, _TEST) if _folders(root / name)}
+    other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
+    if other:
+        raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
     train = parts.pop("train", root)
     classes = tuple(path.name for path in _folders(train))
     if len(classes) < 2:
         raise ValueError(
-            f"{root}: {len(classes)} folders of classes in {train}, expected two or more, as in "
+            f"{train}: {len(classes)} folders of classes, expected two or more, as in "
             "train/CLASS/image.png or CLASS/image.png"
         )
     files = tuple(_files(train, classes))

@@ -114,6 +114,15 @@ class ImageSet:
             return Images(**read(Path()))
         return Images(**processed(info, self.root, self.cache, read))
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their numbers; none where they have no others."""
+        return ()
+
+    def test_files(self) -> list[str]:
+        """Names of the files of the test images; none where they are not files."""
+        return []
+
 
 @dataclass(frozen=True)
 class FolderImages(ImageSet):
@@ -145,6 +154,16 @@ class FolderImages(ImageSet):
         if not self._files.val:
             return super().split(y, seed)
         return torch.arange(len(y)).tensor_split([len(self._files.train)])  # type: ignore[return-value]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of their folders."""
+        return self._files.classes
+
+    def test_files(self) -> list[str]:
+        """Their paths below the folder."""
+        found = self._files
+        return [path.relative_to(found.folder).as_posix() for path, _ in found.test]
 
     @property
     def _files(self) -> Listing:

@@ -15,6 +15,7 @@ from torch_geometric.transforms import ToSLIC
 from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
 
 from graphtheory.graph import Grid, grid_neighbors, windows
+from graphtheory.graph.grid import check_floating
 
 
 class Edges(Protocol):
@@ -103,6 +104,7 @@ def patch_graphs(
 
     Raises:
         ValueError: Images of another shape or size; not as many labels as images.
+        TypeError: Images that are no floating tensor.
 
     Example:
         >>> batch = patch_graphs(torch.rand(2, 3, 8, 8), patch_size=4, edges=Beside())
@@ -111,13 +113,14 @@ def patch_graphs(
     """
     if patch_size < 1:
         raise ValueError(f"patch_size: got {patch_size}, expected 1 or more pixels")
+    check_floating(images)
     if images.dim() != 4 or any(side % patch_size for side in images.shape[2:]):
         raise ValueError(
             f"images: shape {tuple(images.shape)}, expected [B, C, H, W] with multiples of "
             f"patch_size={patch_size} for H and W"
         )
-    if not len(images) or not images.is_floating_point():
-        raise ValueError(f"images: {len(images)} of {images.dtype}, expected floating ones")
+    if not len(images):
+        raise ValueError("images: got 0, expected 1 or more")
     if y is not None and len(y) != len(images):
         raise ValueError(f"y: {len(y)} labels, expected one an image: {len(images)}")
     height, width = (side // patch_size for side in images.shape[2:])
@@ -154,8 +157,10 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
 
     Raises:
         ValueError: An image of another shape.
+        TypeError: An image that is no floating tensor.
         ImportError: scikit-image is not installed.
     """
+    check_floating(image)
     if image.dim() != 3:
         raise ValueError(f"image: shape {tuple(image.shape)}, expected [C, H, W]")
     if find_spec("skimage") is None:

@@ -152,3 +152,13 @@ def _relative(one: Neighborhood, row: Tensor, column: Tensor, size: int) -> Tens
     dy, dx = (at[targets] - at[one.indices] for at in (row, column))
     dtype = torch.uint8 if span**2 <= 256 else torch.int16
     return ((dy + size - 1) * span + dx + size - 1).to(dtype)
+
+
+def check_floating(images: object) -> None:
+    """Raise TypeError unless images are a floating tensor."""
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        found = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise TypeError(
+            f"images: got {found}, expected a floating tensor; data.pixels.as_pixels makes "
+            "bytes of PIL images and arrays, and of bytes .float() / 255 makes numbers 0..1"
+        )

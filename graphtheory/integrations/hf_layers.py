@@ -52,8 +52,12 @@ class HFLayers(Layers):
         self.embedding, self.dim = self.base.embeddings, config.hidden_size
         patch = config.patch_size
         self.patch = (patch, patch) if isinstance(patch, int) else tuple(patch)
-        self.averages = getattr(config, "use_mean_pooling", False) or (
-            name.endswith("ForImageClassification") and name.startswith(_AVERAGING)
+        # SigLIP's head asks all tokens by attention, to which a merged one is one of many, too.
+        asks_all = hasattr(getattr(self.base, "head", None), "probe")
+        self.averages = (
+            asks_all
+            or getattr(config, "use_mean_pooling", False)
+            or (name.endswith("ForImageClassification") and name.startswith(_AVERAGING))
         )
         if config.model_type == "vit_mae":
             self.grid_reason = "its patches are shuffled and some are left out"

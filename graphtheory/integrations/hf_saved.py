@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from transformers import AutoConfig
+from transformers.utils.hub import cached_file
 
 from graphtheory.integrations.hf_reduce import INSTALLED, Reduce
 from graphtheory.integrations.hf_semantic import Semantic
@@ -110,7 +114,8 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         options: As for ``kind.from_pretrained``.
 
     Raises:
-        ValueError: If the config names no rule, or one that does not exist.
+        ValueError: If the config names no rule, or one that does not exist; or if the weights were
+            saved again by Hugging Face alone, without the rule.
 
     Example:
         >>> apply(model, Merge(8))  # doctest: +SKIP
@@ -120,13 +125,19 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
     from graphtheory.integrations.hf_attention import apply
 
     config = options.pop("config", None)
+    where = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+    found = {name: options[name] for name in where if name in options}
     if config is None:
-        where = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
-        found = {name: options[name] for name in where if name in options}
         config = AutoConfig.from_pretrained(folder, **found)
     entry = getattr(config, _ENTRY, None)
     if not entry:
         raise ValueError(f"folder: the config in {folder} names no rule, expected one of `apply`")
+    names = _tensors(folder, found)
+    if names is not None and _MARK not in names:
+        raise ValueError(
+            f"folder: the weights in {folder} were saved by a model without the rule that its "
+            f"config names, expected {kind.__name__}.from_pretrained, and `apply` after it"
+        )
     delattr(config, _ENTRY)
     if hasattr(kind, "_model_mapping"):
         kind = kind._model_mapping[type(config)]
@@ -136,16 +147,29 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         for rule in decoded(entry):  # before the weights are loaded: theirs are among them
             apply(self, rule)
 
-    names = {
+    parts = {
         "__init__": start, "__module__": kind.__module__, "__qualname__": kind.__qualname__,
         "_keys_to_ignore_on_load_unexpected": [
             *(kind._keys_to_ignore_on_load_unexpected or ()), _MARK.replace(".", r"\.")
         ],
     }  # fmt: skip
-    started: Any = type(kind.__name__, (kind,), names)
+    started: Any = type(kind.__name__, (kind,), parts)
     model = started.from_pretrained(folder, *args, config=config, **options)
     model.__class__ = kind
     return model
+
+
+def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] | None:
+    """Names of the tensors of a folder; None if they are in files of another format."""
+    for name in ("model.safetensors.index.json", "model.safetensors"):
+        path = cached_file(folder, name, _raise_exceptions_for_missing_entries=False, **where)
+        if path is None:
+            continue
+        if name.endswith("json"):
+            return set(json.loads(Path(path).read_text())["weight_map"])
+        with safe_open(path, "pt") as file:
+            return set(file.keys())
+    return None
 
 
 def _applied(model: Any) -> list[Any]:

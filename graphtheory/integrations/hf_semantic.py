@@ -50,7 +50,8 @@ class Semantic:
         """The module that computes the initial centers."""
         if isinstance(self.tokens, Centers):
             return self.tokens
-        if self.tokens < 1 or isqrt(self.tokens) ** 2 != self.tokens:
+        whole = isinstance(self.tokens, int) and self.tokens > 0
+        if not whole or isqrt(self.tokens) ** 2 != self.tokens:
             raise ValueError(f"tokens: got {self.tokens}, expected a square number or Centers")
         return AveragePool(isqrt(self.tokens))
 
@@ -78,7 +79,7 @@ def add_tokens(base: nn.Module, parts: Tokens) -> None:
                 f"optimizer: this {type(found).__name__} was made before `apply` and does not hold "
                 f"semantic.{', semantic.'.join(new)}, which it will not train; make it afterwards, "
                 "or use add_param_group",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

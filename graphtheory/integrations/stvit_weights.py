@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.integrations.timm import SWIN_RULES
-from graphtheory.integrations.weights import Rules, load_renamed
+from graphtheory.integrations.weights import Rules, load_renamed, refuse_foreign
 from graphtheory.models.dumbbell import Dumbbell, token_order
 from graphtheory.models.stvit_swin import STViTRSwin
 from graphtheory.nn import ConvStem
@@ -56,6 +56,9 @@ def load_stvit_r(model: STViTRSwin, state: Mapping[str, Tensor]) -> None:
     Source:
         Names of changsn/STViT-R. Code and weights of STViT on DeiT were never released.
     """
+    if not isinstance(model, STViTRSwin):
+        raise TypeError(f"model: got {type(model).__name__}, expected an STViTRSwin")
+    refuse_foreign(state)
     units = [part for part in model.modules() if isinstance(part, Dumbbell)]
     for unit in units:
         given = {name: getattr(unit, name) for name in _UNIT}

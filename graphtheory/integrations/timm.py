@@ -20,7 +20,7 @@ from graphtheory.integrations.timm_attention import (
     set_pattern,
 )
 from graphtheory.integrations.timm_layers import TimmLayers
-from graphtheory.integrations.weights import Rules, load_renamed
+from graphtheory.integrations.weights import Rules, load_renamed, refuse_foreign
 from graphtheory.models.swin import Swin
 from graphtheory.models.vit import ViT
 from graphtheory.nn.reduce import Reducer
@@ -75,6 +75,7 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
         ValueError: If names are missing or unexpected, or shapes differ; all are listed, and the
             model is not changed.
     """
+    refuse_foreign(state)
     if not isinstance(model, Swin):
         return load_renamed(model, state, _VIT_RULES)
     merging = {int(match[1]) for name in state if (match := _DOWNSAMPLE.match(name))}

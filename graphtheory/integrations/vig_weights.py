@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.integrations.weights import Rules, fitted_state
+from graphtheory.integrations.weights import Rules, fitted_state, refuse_foreign
 from graphtheory.models import ViG
 from graphtheory.nn import GraphBlock, Grapher, MaxRelative
 from graphtheory.nn.grapher import GraphStage
@@ -55,6 +55,9 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     Source:
         Names of huawei-noah/Efficient-AI-Backbones, vig_pytorch.
     """
+    if not isinstance(model, ViG):
+        raise TypeError(f"model: got {type(model).__name__}, expected a ViG")
+    refuse_foreign(state)
     names, places = _published(model)
     for part in model.modules():
         if isinstance(part, Grapher):

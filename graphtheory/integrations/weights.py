@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 Rules = Sequence[tuple[str, str]]
 """(regular expression of a name, our name); ``name#1`` is the second part of `name`."""
+_SHOWN = 8  # names of a message
 
 
 def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
@@ -39,8 +41,10 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
         rules: Regular expressions and replacements of names.
 
     Raises:
-        ValueError: If names are missing or unexpected, or shapes differ; all are listed.
+        TypeError: If it is no state dict.
+        ValueError: If names are missing or unexpected, or shapes differ; the first ones are listed.
     """
+    refuse_foreign(state)
     wanted = model.state_dict()
     parts: dict[str, dict[int, Tensor]] = {}
     unexpected = []
@@ -86,4 +90,18 @@ def _joined(parts: Mapping[int, Tensor], like: Tensor) -> Tensor:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more
+
+
+def refuse_foreign(state: Any) -> None:
+    """Raise TypeError unless it is a state dict, ValueError if it is one in something else."""
+    kinds = {type(value).__name__ for value in state.values()} if isinstance(state, Mapping) else ()
+    if isinstance(state, Mapping) and all(isinstance(t, Tensor) for t in state.values()):
+        if state and all(name.startswith("module.") for name in state):
+            raise ValueError("state: all names begin with 'module.', expected them without")
+        return
+    inner = [n for n, v in state.items() if isinstance(v, Mapping)] if kinds else []
+    hint = f"; it has a dict under {inner[0]!r}, which may be one" if inner else ""
+    found = f"a dict of {', '.join(sorted(kinds))}" if kinds else type(state).__name__
+    raise TypeError(f"state: got {found}, expected a state dict, name -> tensor{hint}")

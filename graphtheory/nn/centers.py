@@ -24,7 +24,7 @@ class Centers(nn.Module):
         x [B * h * w, dim] and its grid -> [B * M, dim], image by image.
 
     Raises:
-        ValueError: No token; not as many nodes as the grid has.
+        ValueError: No token; not as many nodes as the grid has; more tokens than it has patches.
     """
 
     def __init__(self, tokens: int, side: int | None = None) -> None:
@@ -45,6 +45,10 @@ class Centers(nn.Module):
         if x.dim() != 2 or x.size(0) != grid.num_nodes:
             expected = f"expected [{grid.num_nodes}, dim] for {grid}"
             raise ValueError(f"x: shape {tuple(x.shape)}, {expected}")
+        if self.tokens > grid.size:
+            raise ValueError(
+                f"tokens: {self.tokens} semantic tokens of {grid.size} patches, expected no more"
+            )
         return self.pool(x.view(grid.count, grid.size, -1), grid).flatten(0, 1)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
+from graphtheory.graph.grid import check_floating
 
 
 class PatchEmbedding(nn.Module):
@@ -59,12 +60,7 @@ class PatchEmbedding(nn.Module):
         return self.norm(x), grid
 
     def _whole_patches(self, images: Tensor) -> Tensor:
-        if not isinstance(images, Tensor) or not images.is_floating_point():
-            found = images.dtype if isinstance(images, Tensor) else type(images).__name__
-            raise TypeError(
-                f"images: got {found}, expected a floating tensor; data.pixels.as_pixels makes "
-                "bytes of PIL images and arrays, and of bytes .float() / 255 makes numbers 0..1"
-            )
+        check_floating(images)
         if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
             expected = f"expected [1 or more, {self.in_channels}, H, W]"
             raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
+from graphtheory.graph.grid import check_floating
 from graphtheory.nn.patch import from_map
 
 
@@ -59,6 +60,7 @@ class ConvStem(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
         """Nodes, and the grid on which they lie."""
+        check_floating(images)
         if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
             expected = f"expected [1 or more, {self.in_channels}, H, W]"
             raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")

@@ -70,6 +70,11 @@ class Curriculum:
     dims: Ramp
     points: Ramp
 
+    def __post_init__(self) -> None:
+        for name in ("dims", "points"):
+            if not isinstance(value := getattr(self, name), Ramp):
+                raise TypeError(f"{name}: got {value!r}, expected Ramp(start, end)")
+
 
 def interleaved(x: Any, y: Any) -> Tensor:
     """Tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of its token.
@@ -102,9 +107,19 @@ def predictions(model: nn.Module, x: Any, y: Any) -> Tensor:
             out_channels=1)``.
         x: Inputs [P, n, d], a tensor or an array.
         y: Outputs [P, n]; that of an input is not seen by its own prediction.
+
+    Raises:
+        ValueError: If shapes do not fit, or the model does not give one number a token.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    return model(interleaved(x, y).to(device))[:, ::2, 0]
+    tokens = interleaved(x, y).to(device)
+    found = model(tokens)
+    if found.shape != (*tokens.shape[:2], 1):
+        raise ValueError(
+            f"model: gives {tuple(found.shape)} for tokens {tuple(tokens.shape)}, expected one "
+            f"number a token: {(*tokens.shape[:2], 1)}"
+        )
+    return found[:, ::2, 0]
 
 
 def train_in_context(
@@ -141,7 +156,9 @@ def train_in_context(
 
     Raises:
         ValueError: If a number is out of its range, or prompts have other shapes than asked for.
-        CheckpointError: If `checkpoint` is damaged, or of another model or other settings.
+        TypeError: If `sample` is no function, or gives anything but x and y.
+        CheckpointError: If `checkpoint` is damaged, or of another model, batch size, step size or
+            curriculum; `sample` and `loss` are functions, which nobody can compare.
         FloatingPointError: If a loss is not finite.
 
     Source:
@@ -159,6 +176,14 @@ def train_in_context(
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value < 1:
             raise ValueError(f"{name}: got {value}, expected 1 or more")
+    if not callable(sample):
+        raise TypeError(
+            f"sample: got {type(sample).__name__}, expected a function (prompts, points, dim, "
+            "generator) -> x, y, such as Linear().prompts"
+        )
+    if not isinstance(curriculum, Curriculum):
+        kind = type(curriculum).__name__
+        raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     losses: list[float] = []
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
@@ -173,6 +198,8 @@ def train_in_context(
         x, y = _drawn(sample, (batch_size, points, dim), curriculum.dims.end, generator)
         found = predictions(model, x, y)
         found_loss = loss(found, y.to(found))
+        if found_loss.numel() != 1:
+            raise ValueError(f"loss: gave shape {tuple(found_loss.shape)}, expected one number")
         losses.append(float(found_loss.detach()))
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"step {step}: the loss is {losses[-1]}")
@@ -232,6 +259,8 @@ def _drawn(
     """Prompts, inputs filled up with zeros to `width` coordinates."""
     found = sample(*asked, generator)
     pair = (found.x, found.y) if hasattr(found, "x") else found
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise TypeError(f"sample: gave {type(pair).__name__}, expected x and y")
     x, y = (torch.as_tensor(part).to(torch.get_default_dtype()) for part in pair)
     if x.shape != asked or y.shape != asked[:2]:
         raise ValueError(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import dropout_edge, mask_feature
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.grid import check_floating
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,10 @@ def pixels(images: Tensor) -> Tensor:
     Raises:
         TypeError: Images of another dtype.
     """
-    if images.is_floating_point():
-        return images
-    if images.dtype != torch.uint8:
-        raise TypeError(f"images: dtype {images.dtype}, expected uint8, or floating 0..1")
-    return images.float() / 255
+    if isinstance(images, Tensor) and images.dtype == torch.uint8:
+        return images.float() / 255
+    check_floating(images)
+    return images
 
 
 class GraphViews(nn.Module):

@@ -57,9 +57,9 @@ def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.Monkey
     assert opened == [2]  # after both epochs
     assert found.test == pytest.approx(float((found.predicted == found.y).double().mean()))
     assert found.test > 0.5 and found.gmacs > 0
-    lines = found.rows()
-    assert lines[0] == "image,class,predicted" and len(lines) == 361
-    assert lines[1] == f"0,{int(found.y[0])},{int(found.predicted[0])}"
+    table = found.rows(images)
+    assert table[0] == ["image", "class", "predicted"] and len(table) == 361
+    assert table[1] == ["0", str(int(found.y[0])), str(int(found.predicted[0]))]
 
 
 def test_weights_and_images_follow_from_the_seed() -> None:

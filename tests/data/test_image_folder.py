@@ -34,6 +34,7 @@ def test_parts_of_the_layout_are_taken_as_they_are(tmp_path: Path) -> None:
     assert (pixels[:, 0, 0, 0] == 20 + 200 * y).all()
     assert found.test().y.bincount().tolist() == [3, 3]
     assert dict(found.info.counts) == {"images": 14, "test images": 6, "classes": 2}
+    assert found.classes == ("cat", "dog") and found.test_files()[0] == "test/cat/0.png"
 
 
 def test_a_test_part_is_drawn_once_where_there_is_none(tmp_path: Path) -> None:
@@ -73,6 +74,14 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bird").mkdir()
     with pytest.raises(ValueError, match=r"bird: no image, expected some of .jpg"):
         image_sets.load(str(tmp_path))
+    fill(tmp_path / "parts/training", 2)
+    fill(tmp_path / "parts/testing", 2)
+    fill(tmp_path / "more/train", 2)
+    fill(tmp_path / "more/valid", 2)
+    with pytest.raises(ValueError, match="parts named testing, training, expected train, val and"):
+        image_sets.load(str(tmp_path / "parts"))
+    with pytest.raises(ValueError, match="parts named valid, expected"):
+        image_sets.load(str(tmp_path / "more"))
 
 
 def test_every_form_of_the_same_images_is_the_same_tensor() -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from graphtheory.data.images import (
 )
 from graphtheory.graph import Grid
 from graphtheory.nn import PatchEmbedding
+from graphtheory.nn.stem import ConvStem
 
 
 def test_a_node_is_what_the_patch_embedding_reads() -> None:
@@ -70,10 +72,6 @@ def test_superpixels_are_linked_where_they_touch() -> None:
         (lambda: patch_graphs(torch.rand(1, 1, 6, 8), 4, Beside()), r"images: shape \(1, 1, 6, 8"),
         (lambda: patch_graphs(torch.rand(1, 8, 8), 4, Beside()), r"images: shape \(1, 8, 8\)"),
         (lambda: patch_graphs(torch.rand(1, 1, 8, 8), 0, Beside()), "patch_size: got 0, expected"),
-        (
-            lambda: patch_graphs(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), 4, Beside()),
-            "images: 1 of torch.uint8, expected floating ones",
-        ),
         (lambda: Nearest(0), "k: got 0, expected 1 or more neighbors"),
         (
             lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
@@ -91,3 +89,12 @@ def test_superpixels_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("graphtheory.data.images.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"scikit-image: not installed.*graphtheory\[images\]"):
         superpixel_graph(torch.zeros(3, 8, 8))
+
+
+@pytest.mark.parametrize("images", [torch.zeros(1, 1, 8, 8).byte(), np.zeros((1, 1, 8, 8)), "cat"])
+def test_images_that_are_no_floating_tensors_get_a_hint(images: object) -> None:
+    stem = ConvStem((4,), (2,), in_channels=1)
+    for call in (lambda: patch_graphs(images, 4, Beside()), lambda: superpixel_graph(images),
+                 lambda: stem(images)):  # fmt: skip
+        with pytest.raises(TypeError, match=r"expected a floating tensor; data.pixels.as_pixels"):
+            call()

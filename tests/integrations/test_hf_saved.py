@@ -104,6 +104,11 @@ def test_hugging_face_alone_reports_what_it_leaves_out(
         logger.removeHandler(caplog.handler)
     name = "load_with_graphtheory.integrations.transformers.from_pretrained"
     assert name in report["unexpected_keys"]
+    plain = hf.ViTForImageClassification.from_pretrained(tmp_path)
+    for size in ("50GB", "10KB"):  # one file, and several with an index
+        plain.save_pretrained(tmp_path / size, max_shard_size=size)
+        with pytest.raises(ValueError, match="saved by a model without the rule"):
+            from_pretrained(hf.ViTForImageClassification, tmp_path / size)
     assert name in caplog.text and "UNEXPECTED" in caplog.text
 
 
@@ -162,8 +167,9 @@ def test_optimizers_made_before_semantic_tokens_are_named(zoo: ModuleType) -> No
     early = torch.optim.AdamW(model.parameters())
     apply(other, Semantic(4, base=0))
     apply(model, Merge(2))
-    with pytest.warns(UserWarning, match=r"this AdamW was made before .* semantic.global_centers"):
+    with pytest.warns(UserWarning, match=r"this AdamW was made before .*global_centers") as told:
         apply(model, Semantic(4, base=0))
+    assert told[0].filename == __file__
     del early
     undo(model)
     apply(model, Semantic(4, base=0, with_global=False))

@@ -26,7 +26,7 @@ TOWERS = (
     "SigLIP, classifier",
 )  # fmt: skip
 AVERAGING = ("I-JEPA", "BEiT", "DINOv2", "DINOv2 with registers", "CLIP, classifier",
-             "SigLIP, classifier")  # fmt: skip
+             "SigLIP", "SigLIP, classifier")  # fmt: skip
 every_tower = pytest.mark.parametrize("name", TOWERS)
 
 

@@ -78,6 +78,21 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
     with pytest.raises(FloatingPointError, match="step 0: the loss is nan"):
         train_in_context(model(), lambda p, n, d, g: (np.zeros((p, n, d)), np.full((p, n), np.nan)),
                          SHORT, **options)  # fmt: skip
+    for sample, message in (
+        (Linear(), "sample: got Linear, expected a function"),
+        (lambda *asked: None, "sample: gave NoneType, expected x and y"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            train_in_context(model(), sample, SHORT, **options)
+    with pytest.raises(TypeError, match="points: got 8, expected Ramp"):
+        Curriculum(Ramp(1, 3), 8)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="curriculum: got int, expected Curriculum"):
+        train_in_context(model(), Linear().prompts, 3, **options)
+    with pytest.raises(ValueError, match=r"model: gives .* 2\) for tokens .*, expected one num"):
+        wide = gpt(16, depth=1, heads=2, in_channels=2, out_channels=2, length=12)
+        train_in_context(wide, Linear().prompts, SHORT, **options)
+    with pytest.raises(ValueError, match=r"loss: gave shape \(64, 3\), expected one number"):
+        train_in_context(model(), Linear().prompts, SHORT, loss=lambda a, b: a - b, **options)
     with pytest.raises(ValueError, match="steps: got 0, expected 1 or more"):
         train_in_context(model(), Linear().prompts, SHORT, steps=0, generator=draw())
 

@@ -185,5 +185,5 @@ def test_what_is_no_loader_of_samples_is_refused() -> None:
         fit(new(), words, epochs=1, progress=False)
     views = ImageViews(nn.Flatten(), nn.Identity())
     assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
-    with pytest.raises(TypeError, match=r"dtype torch.int64, expected uint8, or floating 0..1"):
+    with pytest.raises(TypeError, match=r"images: got torch.int64, expected a floating tensor"):
         views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
