@@ -147,7 +147,8 @@ class ImageOutcome:
 
     def rows(self, images: ImageSet) -> list[list[str]]:
         """The test images as rows of a table: file or number, true and predicted class."""
-        names, classes = images.test_files(), images.classes
+        listing = images.listing
+        names, classes = (listing.test_files(), listing.classes) if listing else ((), ())
         found = [["image", "class", "predicted"]]
         for i, pair in enumerate(zip(self.y.tolist(), self.predicted.tolist(), strict=True)):
             of = [classes[k] if classes else str(k) for k in pair]

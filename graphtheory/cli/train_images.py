@@ -63,8 +63,8 @@ def train_on_images(screen: Screen, command: Train) -> None:
     out = command.out or Path(f"runs/train-{name}-{trial.model}-{split}-{command.seed}")
     refuse_earlier(screen, out, command.resume)
     screen.note(f"{trial.model} on {_named(images)}, split {split}, seed {command.seed}")
-    if images.classes:
-        screen.note(f"classes: {', '.join(images.classes)}")
+    if images.listing:
+        screen.note(f"classes: {', '.join(images.listing.classes)}")
     screen.note(f"{trial.recipe}, batches of {trial.batch_size}")
     if by_hand:
         screen.note(f"Set by hand: {by_hand}.")
@@ -128,8 +128,9 @@ class Finished:
         """What result.json holds."""
         from graphtheory.bench.rows import Environment
 
+        listing = self.images.listing
         return {
-            "command": command, "data": _files(self.images), "classes": self.images.classes,
+            "command": command, "data": _files(self.images), "classes": listing and listing.classes,
             "options": self.trial.as_dict(),
             "result": self.result(), "environment": asdict(Environment.here()),
         }  # fmt: skip

@@ -53,6 +53,10 @@ class Listing:
             found.update(f"{name} {label} {path.stat().st_size}\n".encode())
         return found.hexdigest()
 
+    def test_files(self) -> list[str]:
+        """Paths of the test images below the folder."""
+        return [path.relative_to(self.folder).as_posix() for path, _ in self.test]
+
     @property
     def info(self) -> DatasetInfo:
         """What a catalogue would say about it."""

@@ -115,13 +115,9 @@ class ImageSet:
         return Images(**processed(info, self.root, self.cache, read))
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers; none where they have no others."""
-        return ()
-
-    def test_files(self) -> list[str]:
-        """Names of the files of the test images; none where they are not files."""
-        return []
+    def listing(self) -> Listing | None:
+        """Files and names of classes of a folder of images; None of a set by name."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -139,34 +135,25 @@ class FolderImages(ImageSet):
     @property
     def sha256(self) -> str:
         """Of the names and sizes of all files, hexadecimal."""
-        return self._files.sha256
+        return self.listing.sha256
 
     def training(self) -> Images:
         """All images that may be trained on or validated with."""
-        return self._read(self._files.train + self._files.val)
+        return self._read(self.listing.train + self.listing.val)
 
     def test(self) -> Images:
         """The test images, for a final score and nothing else."""
-        return self._read(self._files.test)
+        return self._read(self.listing.test)
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Validation images are those of the folder val, without it drawn by seed."""
-        if not self._files.val:
+        if not self.listing.val:
             return super().split(y, seed)
-        return torch.arange(len(y)).tensor_split([len(self._files.train)])  # type: ignore[return-value]
+        return torch.arange(len(y)).tensor_split([len(self.listing.train)])  # type: ignore[return-value]
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of their folders."""
-        return self._files.classes
-
-    def test_files(self) -> list[str]:
-        """Their paths below the folder."""
-        found = self._files
-        return [path.relative_to(found.folder).as_posix() for path, _ in found.test]
-
-    @property
-    def _files(self) -> Listing:
+    def listing(self) -> Listing:
+        """What lies there."""
         assert self.files is not None
         return self.files
 

@@ -34,7 +34,8 @@ def test_parts_of_the_layout_are_taken_as_they_are(tmp_path: Path) -> None:
     assert (pixels[:, 0, 0, 0] == 20 + 200 * y).all()
     assert found.test().y.bincount().tolist() == [3, 3]
     assert dict(found.info.counts) == {"images": 14, "test images": 6, "classes": 2}
-    assert found.classes == ("cat", "dog") and found.test_files()[0] == "test/cat/0.png"
+    assert found.listing.classes == ("cat", "dog")
+    assert found.listing.test_files()[0] == "test/cat/0.png"
 
 
 def test_a_test_part_is_drawn_once_where_there_is_none(tmp_path: Path) -> None:
