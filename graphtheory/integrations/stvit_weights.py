@@ -50,8 +50,9 @@ def load_stvit_r(model: STViTRSwin, state: Mapping[str, Tensor]) -> None:
         state: The entry "model" of the released file.
 
     Raises:
-        ValueError: If names are missing or left over, or shapes differ; the message lists them. If
-            the units of the model are not those published. The model is not changed then.
+        TypeError: If the model is of another kind, or the state no state dict.
+        ValueError: If names are missing or left over, or shapes differ; the message lists the first
+            ones. If the units of the model are not those published. The model is not changed then.
 
     Source:
         Names of changsn/STViT-R. Code and weights of STViT on DeiT were never released.

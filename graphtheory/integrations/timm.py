@@ -72,8 +72,9 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
         state: The state dict.
 
     Raises:
-        ValueError: If names are missing or unexpected, or shapes differ; all are listed, and the
-            model is not changed.
+        TypeError: If the state is no state dict.
+        ValueError: If names are missing or unexpected, or shapes differ; the first ones are listed,
+            and the model is not changed.
     """
     refuse_foreign(state)
     if not isinstance(model, Swin):

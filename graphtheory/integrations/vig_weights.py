@@ -48,9 +48,10 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
             ``torch.load(file, weights_only=True)`` gives it.
 
     Raises:
+        TypeError: If the model is no ViG, or the state no state dict.
         ValueError: If names are missing or left over, shapes differ, or tables of places do; the
-            message lists them. If the model has other messages, or places of sources that are not
-            resized. The model is not changed then.
+            message lists the first ones. If the model has other messages, or places of sources that
+            are not resized. The model is not changed then.
 
     Source:
         Names of huawei-noah/Efficient-AI-Backbones, vig_pytorch.

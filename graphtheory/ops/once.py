@@ -8,11 +8,15 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphtheory.ops.operator import watched
+
 Fact = TypeVar("Fact")
 
 
 class Once(Generic[Fact]):
     """A function of a tensor, computed once for each, and again after a change in place.
+
+    Where something traces the call, it is computed as if nothing were known.
 
     Args:
         compute: The function, of the tensor and what else a call has, which is the same for the
@@ -25,6 +29,8 @@ class Once(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Any) -> Fact:
         """The answer for `tensor`."""
+        if watched():  # to which an answer from before would be a constant
+            return self._compute(tensor, *more)
         # Tensors made under inference_mode count no versions, and cannot be changed outside it.
         version = -1 if tensor.is_inference() else tensor._version
         known = self._known.get(tensor)

@@ -104,8 +104,13 @@ def _refuse_tangents(name: str) -> NoReturn:
     )
 
 
+def watched() -> bool:
+    """Whether a mode or a trace follows what is done to tensors."""
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing()
+
+
 def _traced(args: tuple[Any, ...]) -> bool:
-    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
+    if watched():
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
         if isinstance(a, Tensor) and type(a) not in _PLAIN:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphtheory.graph import TOKEN
 from graphtheory.nn.bias import BucketBias, JointBias
@@ -150,3 +151,12 @@ def test_layers_of_equal_buckets_sort_a_distance_once() -> None:
     distance[0] = -1
     with pytest.raises(ValueError, match="got -1"):
         BucketBias(3, 1)(distance)
+
+
+def test_a_trace_sorts_distances_that_were_known_before() -> None:
+    bias = BucketBias(3, 1)
+    known, other = torch.tensor([[0, 1], [7, 2]], dtype=torch.uint8)
+    bias(known)
+    for trace in (torch.jit.trace, lambda call, given: make_fx(call)(*given)):
+        traced = trace(lambda distance: bias(distance).bucket.clone(), (known,))
+        assert traced(other).tolist() == bias(other).bucket.tolist() == [2, 2]
