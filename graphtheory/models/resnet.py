@@ -86,4 +86,6 @@ class SmallResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, or features."""
-        return self.head(self.blocks(self.stem(images)).mean((2, 3)))
+        # Channels last take about 0.7 of the time on a CPU.
+        maps = self.stem(images).contiguous(memory_format=torch.channels_last)
+        return self.head(self.blocks(maps).mean((2, 3)))
