@@ -56,37 +56,40 @@ def parts(nb: Neighborhood) -> list[Tensor]:
     return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
-def attention(nb: Neighborhood, dtype: torch.dtype, bucketed: bool, dropout: float) -> None:
+def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> None:
     from graphtheory.ops.backends.triton import kernels
 
     heads, dim = 8, 16
     x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
-    bucket = table = bias = None
-    if bucketed:
+    bucket = table = None
+    if by == "buckets":
         bucket, table = torch.zeros(nb.num_edges).to(torch.uint8), torch.zeros(20, heads)
-    else:
-        bias = torch.zeros(nb.num_edges, heads)
+    bias = torch.zeros(nb.num_edges, heads) if by == "edges" else None
     seed = torch.tensor(1) if dropout else None
     structure = parts(nb)
     _, norm = kernels.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
     kernels.attention_backward(
-        *structure, x, x, x, x, norm, bucket, 20 if bucketed else 0, 1.0, dropout, seed,
+        *structure, x, x, x, x, norm, bucket, 20 if bucket is not None else 0, 1.0, dropout, seed,
         out=x, bias=bias, table=table,
     )  # fmt: skip
 
 
-def with_edges(nb: Neighborhood, dtype: torch.dtype) -> None:
+def with_edges(
+    nb: Neighborhood, dtype: torch.dtype, width: int = 12, rows: int = 20, asked: bool = True
+) -> None:
     from graphtheory.ops.backends.triton import kernels
 
-    heads, dim, width, rows = 8, 16, 12, 20
+    heads, dim = 8, 16
     x, n = torch.zeros(nb.num_dst, heads, dim, dtype=dtype), nb.num_edges
-    features, row = torch.zeros(n, width, dtype=dtype), torch.zeros(n, dtype=torch.uint8)
-    asked, structure = torch.zeros(nb.num_dst, heads, width + rows), parts(nb)
+    features = torch.zeros(n, width, dtype=dtype) if width else None
+    query = torch.zeros(nb.num_dst, heads, width + rows) if asked else None
+    row, structure = torch.zeros(n, dtype=torch.uint8) if rows else None, parts(nb)
+    given = (features, query, row, rows)
     _, sums, weights = kernels.edge_attention(
-        *structure[:2], x, x, x, features, asked, row, rows, None, None, None, 1.0, 0.0, None
+        *structure[:2], x, x, x, *given, None, None, None, 1.0, 0.0, None
     )
     kernels.edge_attention_backward(
-        *structure, x, sums, x, x, x, features, asked, row, rows, weights, None, 0, True, 1.0, 0.0,
+        *structure, x, sums, x, x, x, *given, weights, None, 0, True, 1.0, 0.0,
         None, out=None, bias=None, table=None, sums=None,
     )  # fmt: skip
 
@@ -106,13 +109,13 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
 
 
 def additive_attention(
-    nb: Neighborhood, dtype: torch.dtype, p: float, received: bool = True
+    nb: Neighborhood, dtype: torch.dtype, p: float, received: bool = True, scored: bool = False
 ) -> None:
     from graphtheory.ops.backends.triton import kernels
 
     x, structure = torch.zeros(nb.num_dst, 8, 16, dtype=dtype), parts(nb)
-    edge, seed = torch.zeros(nb.num_edges, 8), torch.tensor(1) if p else None
-    given = (x, x[..., 0], x[..., 0] if received else None, edge if p else None)
+    edge, seed = torch.zeros(nb.num_edges, 8) if scored else None, torch.tensor(1) if p else None
+    given = (x, x[..., 0], x[..., 0] if received else None, edge)
     _, norm = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed)
     kernels.additive_attention_backward(*structure, x, *given, norm, 0.2, p, seed, out=x)
 
@@ -130,15 +133,14 @@ def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> Non
 BINS = [3, 50]  # up to 8, more than a chunk
 EQUAL = [16, 16]
 CASES: dict[str, tuple[Callable[[], None], int]] = {
-    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, True, 0.0), 9),
-    "equal rows": (lambda: attention(graph(EQUAL), torch.float32, True, 0.1), 4),
-    "float64": (lambda: attention(graph([18, 17]), torch.float64, False, 0.1), 3),
-    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, True, 0.0), 4),
+    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, "buckets", 0.0), 9),
+    "equal rows": (lambda: attention(graph(EQUAL), torch.float32, "buckets", 0.1), 4),
+    "float64": (lambda: attention(graph([18, 17]), torch.float64, "edges", 0.1), 3),
+    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, "buckets", 0.0), 4),
     "features of edges": (lambda: with_edges(graph(BINS), torch.bfloat16), 23),
     "GAT": (lambda: additive_attention(graph(BINS), torch.bfloat16, 0.0), 9),
-    "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), torch.float32, 0.1), 3),
-    "GAT, sources alone": (
-        lambda: additive_attention(graph(EQUAL), torch.float32, 0.0, received=False),
+    "GAT, edges, dropout": (
+        lambda: additive_attention(graph(EQUAL), torch.float32, 0.1, scored=True),
         3,
     ),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
@@ -156,3 +158,41 @@ def test_every_kernel_compiles_and_fits_the_registers(
     run()
     assert len(launches.programs) == different, list(launches.programs)
     launches.assert_fits(capability, tmp_path)
+
+
+def attentions(dtype: torch.dtype) -> None:
+    for by in ("none", "edges", "buckets"):
+        for dropout in (0.0, 0.1):
+            attention(graph(EQUAL), dtype, by, dropout)
+
+
+def additive_attentions() -> None:
+    for received in (True, False):
+        for scored in (True, False):
+            for p in (0.0, 0.1):
+                additive_attention(graph(EQUAL), torch.float32, p, received, scored)
+
+
+def with_all_edges() -> None:
+    for width, rows in ((12, 20), (12, 0), (0, 20)):
+        for asked in (True, False):
+            with_edges(graph(EQUAL), torch.float32, width, rows, asked)
+
+
+# Triton compiles what follows a `return` under a condition, which the interpreter does not run.
+ABSENT: dict[str, tuple[Callable[[], None], int]] = {
+    "attention": (lambda: attentions(torch.float32), 14),
+    "attention in 16 bits": (lambda: attentions(torch.bfloat16), 14),
+    "GAT": (additive_attentions, 17),
+    "features of edges": (with_all_edges, 11),
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_kernels_compile_without_what_may_be_absent(
+    name: str, launches: Launches, tmp_path: Path
+) -> None:
+    run, different = ABSENT[name]
+    run()
+    assert len(launches.programs) == different, list(launches.programs)
+    launches.assert_fits(90, tmp_path)
