@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ FEWEST = 5  # rounds that no limit of time cuts short
 CURVE, APART = 10, 1e-3  # steps of a loss curve, and how far apart two may be of the loss
 
 Step = Callable[[], Any]
-Job = tuple[str, Callable[[], list[Row]]]
+Job = tuple[str, Callable[[], Iterable[Row]]]
 
 
 @dataclass(frozen=True)
@@ -99,26 +99,32 @@ def attempted(
 ) -> Iterator[list[Row]]:
     """Rows of job after job until the time is over; a failure is printed and noted.
 
-    Only of jobs in whose names the regular expression `wanted` is found.
+    Only of jobs in whose names the regular expression `wanted` is found. What a job has measured
+    before it fails, or before the time is over, is kept.
     """
     end = time.monotonic() + seconds
     for what, job in jobs:
         if not re.search(wanted, what):
             continue
         print(f"-- {what}", flush=True)
+        rows: list[Row] = []
+        is_over = False
         try:
             with within(end - time.monotonic()):
-                rows = job()
+                for row in job():
+                    rows.append(row)
         except OutOfTimeError:
             print(f"{what} and what follows left out: over {seconds:.0f} s", flush=True)
-            return
+            is_over = True
         except Exception:  # the others are worth measuring all the same
             print(f"{what} failed:\n{traceback.format_exc(limit=-6)}", file=sys.stderr, flush=True)
             failed.append(what)
-            continue
         finally:
             tidy()
-        yield rows
+        if rows:
+            yield rows
+        if is_over:
+            return
 
 
 def results_of(device: str) -> Path:

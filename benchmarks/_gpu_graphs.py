@@ -179,7 +179,7 @@ def rivals(
 
 def transformer(
     name: str, pattern: Pattern, what: str, where: Where, compiling: bool = False
-) -> list[Row]:
+) -> Iterator[Row]:
     """The graph transformer with distance encoding over T^n, which exists before."""
     task = task_of(name, where)
     seen = pattern(task.graph).to(where.device)
@@ -192,14 +192,15 @@ def transformer(
     distance = (seen.indices != seen.targets()) if seen.distance is None else seen.distance
     edges = seen.edge_index(), distance.long().clamp(max=19)
     theirs = spd_on_pyg(model).body
+    bodies = model.body, theirs
     # Copies, for weights that have got gradients are tied to a stream.
-    again = rivals(task, *copy.deepcopy((model.body, theirs)), seen, edges, to_record=True)
-    makers = rivals(task, model.body, theirs, seen, edges, compiling)
+    again = copy.deepcopy(bodies) if name == "pubmed" and not compiling else None
+    makers = rivals(task, *bodies, seen, edges, compiling)
     about = task.about | {"pairs": seen.num_edges, "width": width, "depth": depth, "heads": 4}
-    rows = trained_alike(what, makers, where, **about)
-    if name == "pubmed" and not compiling:
-        rows += replayed(what, again, where, **about)
-    return rows
+    yield from trained_alike(what, makers, where, **about)
+    if again is not None:
+        recordable = rivals(task, *again, seen, edges, to_record=True)
+        yield from replayed(what, recordable, where, **about)
 
 
 def gat(name: str, where: Where, compiling: bool = False) -> list[Row]:
@@ -241,7 +242,7 @@ def drawing(name: str, where: Where) -> list[Row]:
     return timed(what, {"drawing three layers": draw}, where, **task.about)[1]
 
 
-def with_edges(name: Layer, what: str, where: Where) -> list[Row]:
+def with_edges(name: Layer, what: str, where: Where) -> Iterator[Row]:
     """A layer with features of edges, forward and backward, beside PyG's."""
     sizes = {"nodes": 20_000, "edges": 400_000, "channels": 32, "heads": 4, "head_dim": 32}
     if where.tiny:
@@ -253,7 +254,8 @@ def with_edges(name: Layer, what: str, where: Where) -> list[Row]:
     }
     steps = {lib: make() for lib, make in makers.items()}
     assert_close(name, steps[OURS](), steps["PyG"]())
-    return compared(what, steps, where, **sizes) + replayed(what, makers, where, **sizes)
+    yield from compared(what, steps, where, **sizes)
+    yield from replayed(what, makers, where, **sizes)
 
 
 def graphs(where: Where) -> Iterator[Job]:

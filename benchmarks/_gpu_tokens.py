@@ -33,7 +33,7 @@ def there(
     return [t.detach().to(**kind).requires_grad_() for t in leaves], grad.to(**kind)
 
 
-def nearest(tokens: int, batch: int, precision: str, what: str, where: Where) -> list[Row]:
+def nearest(tokens: int, batch: int, precision: str, what: str, where: Where) -> Iterator[Row]:
     """k-nearest attention within images beside the paper's masked form and dense attention."""
     sizes = {"batch": batch, "tokens": tokens, "k": tokens // 2, "heads": 6, "head_dim": 64}
     if where.tiny:
@@ -49,7 +49,8 @@ def nearest(tokens: int, batch: int, precision: str, what: str, where: Where) ->
     # Of new leaves: those that have got gradients are tied to a stream.
     anew = [t.detach().clone().requires_grad_() for t in leaves]
     again = {form: partial(_stepper, ways[form], anew, up) for form in steps}
-    return compared(what, steps, where, **about) + replayed(what, again, where, **about)
+    yield from compared(what, steps, where, **about)
+    yield from replayed(what, again, where, **about)
 
 
 def _stepper(attention: Callable[..., Tensor], leaves: list[Tensor], grad: Tensor) -> Step:

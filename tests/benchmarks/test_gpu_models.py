@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,17 +54,21 @@ def test_a_failure_and_a_limit_keep_what_was_found(
     gpu, row = script("_gpu"), Row.of("a", 1.0, "s")
     monkeypatch.setattr(gpu, "tidy", lambda: None)
 
-    def endless() -> list[Row]:
+    def endless() -> Iterator[Row]:
+        yield row
         try:
             time.sleep(60)
         except Exception:  # as `runnable` guards against rivals
-            return []
-        return []
+            return
 
-    jobs = [("one", lambda: [row]), ("two", lambda: 1 / 0), ("three", lambda: [row])]
+    def half() -> Iterator[Row]:
+        yield row
+        raise ZeroDivisionError
+
+    jobs = [("one", lambda: [row, row]), ("two", lambda: 1 / 0), ("three", half)]
     failed: list[str] = []
     found = gpu.attempted(iter([*jobs, ("four", endless), jobs[0]]), 2.0, failed)
-    assert list(found) == [[row], [row]] and failed == ["two"]
+    assert list(found) == [[row, row], [row], [row]] and failed == ["two", "three"]
     said = capsys.readouterr()
     assert "four and what follows left out" in said.out and "ZeroDivisionError" in said.err
 
