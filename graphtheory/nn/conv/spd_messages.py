@@ -9,8 +9,9 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import outside
+from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
 from graphtheory.ops.reference import edge_bias
@@ -96,6 +97,19 @@ def hops(nb: Neighborhood) -> Tensor:
     """Of a neighborhood without distances: 0 for self-loops and 1 for all other edges."""
     given = nb.targets(), nb.indices
     return _between(*given) if torch.compiler.is_compiling() else _known_hops(*given)
+
+
+def _selected(distance: Tensor, order: Tensor) -> Tensor:
+    with outside():
+        return distance.index_select(0, order)
+
+
+def in_rows(adj: Adjacency, distance: Tensor) -> Tensor:
+    """Distances of given edges in CSR order, sorted once for the same tensor and edges."""
+    if adj.order is None or torch.compiler.is_compiling() or innermost_transform() is not None:
+        return adj.to_rows(distance)
+    known: Once[Tensor] = adj.cached("distances", lambda: Once(_selected))
+    return known(distance, adj.order)
 
 
 def checked_distance(distance: Tensor | None, own: Tensor | None, edges: int) -> Tensor | None:

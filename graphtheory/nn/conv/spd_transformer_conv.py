@@ -235,7 +235,7 @@ class SPDTransformerConv(on_core.OnCore):
             return None
         found = spd_messages.checked_distance(distance, nb.distance, nb.num_edges)
         if distance is not None and found is not None:
-            found = adj.to_rows(found)
+            found = spd_messages.in_rows(adj, found)
         if found is None:
             found = spd_messages.hops(nb)
         return self.bucket_bias(found)

@@ -5,9 +5,12 @@ import torch
 import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphtheory import Neighborhood
 from graphtheory.nn import SPDTransformerConv
+from graphtheory.nn.conv import spd_messages
+from graphtheory.nn.conv.adjacency import read
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 
@@ -181,6 +184,26 @@ def test_without_distances_the_edges_are_the_graph(make_graph) -> None:
     hops = (edge_index[0] != edge_index[1]).long()
     assert 0 < hops.sum() < 20
     torch.testing.assert_close(conv(x, edge_index), conv(x, edge_index, hops))
+
+
+def test_distances_of_an_edge_list_are_sorted_once_for_its_edges(make_graph) -> None:
+    conv, x = randomized(SPDTransformerConv(5, 4).double()), torch.randn(6, 5).double()
+    one, other = (make_graph(seed, 6, 6, 20).edge_index for seed in (1, 2))
+    distance = torch.randint(9, (20,), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        conv(x, one, distance)
+    adj = read(one, 6, 6)
+    assert spd_messages.in_rows(adj, distance) is spd_messages.in_rows(adj, distance)
+    for changed in range(2):
+        distance[0] += changed
+        for edges in (one, other):
+            out = conv(x, edges, distance)
+            torch.testing.assert_close(out, definition(conv, x, x, edges, distance))
+            out.sum().backward()
+    known, later = distance.to(torch.uint8), (distance + 3).to(torch.uint8)
+    conv(x, one, known)
+    trace = make_fx(lambda hops: conv(x, one, hops))(known)
+    torch.testing.assert_close(trace(later), conv(x, one, later))
 
 
 def test_a_pattern_brings_its_distances(make_graph) -> None:
