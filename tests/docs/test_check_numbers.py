@@ -122,7 +122,7 @@ def test_every_digit_counts(check: SimpleNamespace) -> None:
 
 def test_a_number_of_a_generated_table_counts(check: SimpleNamespace) -> None:
     text = (ROOT / "docs" / "performance.md").read_text("utf-8")
-    wrong = text.replace("| pubmed, 8 x 16 | 12.4", "| pubmed, 8 x 16 | 12.5")
+    wrong = re.sub(r"(\| pubmed, 8 x 16 \| )[\d.]+", r"\g<1>99.9", text)
     assert wrong != text
     anew, differences, _ = check.compared(wrong)
     assert len(differences) == 1 and anew == text
