@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import TOKEN
-from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
@@ -36,9 +35,7 @@ class _Sorting:
         """Bytes, or int64 where there are too many buckets for a byte."""
         if torch.compiler.is_compiling():
             return self._buckets(distance)
-        if innermost_transform() is None:
-            return _known(self)(distance)
-        return self._checked(distance)
+        return _known(self)(distance)
 
     def _checked(self, distance: Tensor) -> Tensor:
         self._check_range(distance)
@@ -73,11 +70,7 @@ class _Sorting:
 
 @lru_cache
 def _known(sorting: _Sorting) -> Once[Tensor]:
-    def sort(distance: Tensor) -> Tensor:
-        with outside():  # inference mode: what is known must serve training
-            return sorting._checked(distance)
-
-    return Once(sort)
+    return Once(sorting._checked)
 
 
 class BucketBias(nn.Module):

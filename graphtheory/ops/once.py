@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.ops.operator import watched
 
 Fact = TypeVar("Fact")
@@ -16,7 +18,8 @@ Fact = TypeVar("Fact")
 class Once(Generic[Fact]):
     """A function of a tensor, computed once for each, and again after a change in place.
 
-    Where something traces the call, it is computed as if nothing were known.
+    Where something traces or transforms the call, to which an answer from before would be a
+    constant, it is computed as if nothing were known.
 
     Args:
         compute: The function, of the tensor and what else a call has, which is the same for the
@@ -29,11 +32,12 @@ class Once(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Any) -> Fact:
         """The answer for `tensor`."""
-        if watched():  # to which an answer from before would be a constant
+        if torch.compiler.is_compiling() or innermost_transform() is not None or watched():
             return self._compute(tensor, *more)
         # Tensors made under inference_mode count no versions, and cannot be changed outside it.
         version = -1 if tensor.is_inference() else tensor._version
         known = self._known.get(tensor)
         if known is None or known[0] != version:
-            known = self._known[tensor] = (version, self._compute(tensor, *more))
+            with outside():  # inference mode: what is known must serve training
+                known = self._known[tensor] = (version, self._compute(tensor, *more))
         return known[1]

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.ops.look_up import look_up
@@ -85,28 +84,21 @@ def attend(
     return out, weights
 
 
-def _between(targets: Tensor, sources: Tensor) -> Tensor:
-    with outside():
-        return (sources != targets).to(torch.uint8)
-
-
-_known_hops: Once[Tensor] = Once(_between)
+_between: Once[Tensor] = Once(lambda targets, sources: (sources != targets).to(torch.uint8))
 
 
 def hops(nb: Neighborhood) -> Tensor:
     """Of a neighborhood without distances: 0 for self-loops and 1 for all other edges."""
-    given = nb.targets(), nb.indices
-    return _between(*given) if torch.compiler.is_compiling() else _known_hops(*given)
+    return _between(nb.targets(), nb.indices)
 
 
 def _selected(distance: Tensor, order: Tensor) -> Tensor:
-    with outside():
-        return distance.index_select(0, order)
+    return distance.index_select(0, order)
 
 
 def in_rows(adj: Adjacency, distance: Tensor) -> Tensor:
     """Distances of given edges in CSR order, sorted once for the same tensor and edges."""
-    if adj.order is None or torch.compiler.is_compiling() or innermost_transform() is not None:
+    if adj.order is None or torch.compiler.is_compiling():
         return adj.to_rows(distance)
     known: Once[Tensor] = adj.cached("distances", lambda: Once(_selected))
     return known(distance, adj.order)
