@@ -16,7 +16,7 @@ from graphtheory.ops.backends.cpu.gat import score
 
 _CHUNK = 8  # rows and edges in place of 512: some thirty chunks of an ordinary case
 _MANY = (
-    (rows, "_CHUNK", _CHUNK), (launch, "_WORTH_A_THREAD", 1),
+    (rows, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1),
     (score, "_AT_ONCE", 256),
 )  # fmt: skip
 _SHARED = (*_MANY, (regimes, "WHOLE_ROWS_BELOW", 0))

@@ -13,6 +13,7 @@ from tests.benchmarks.conftest import BENCHMARKS
     [
         ("predicted", ("--graphs", "pubmad"), "pubmad"),
         ("predicted", ("--shapes", "8y16"), "8x16"),
+        ("thresholds", ("--constants", "FAAR"), "FAR"),
     ],
 )
 def test_unknown_names_are_refused(script: str, arguments: tuple[str, ...], word: str) -> None:

@@ -114,7 +114,7 @@ def test_threads_do_not_change_a_bit(
     ask = launch.helpers.ask
     monkeypatch.setattr(launch.helpers, "ask", counted)
     monkeypatch.setattr(rows, "_CHUNK", 64)
-    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)

@@ -80,7 +80,7 @@ def test_threads_do_not_change_a_bit(
 ) -> None:
     monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     monkeypatch.setattr(rows, "_CHUNK", 64)
-    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     for graph in ("random", "hub"):
         nb = GRAPHS[graph](257)
         inputs = draw_edges(nb, 3, 16, form, "buckets", torch.float32)

@@ -97,7 +97,7 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
 def test_twice_and_on_two_threads_the_same_bits(
     backend: str, name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](1000)
     leaves = draw(name, nb, 63, torch.float32)
     runs = [results(run_by(backend, name), leaves, nb) for _ in range(2)]

@@ -15,7 +15,7 @@ from graphtheory.ops.backends.cpu.decorators import MATH
 from graphtheory.ops.threads import helpers
 
 # Multiply-adds below which a second thread costs more to wake than it saves.
-_WORTH_A_THREAD = 2**19
+WORTH_A_THREAD = 2**19
 _PATIENCE = 2**18  # looks before a waiting thread sleeps: about half a millisecond
 _NAP = 1e-4  # seconds
 
@@ -39,7 +39,7 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         *args: Arrays and numbers.
     """
     code, counters = _compiled(loop), turns()
-    others = min(torch.get_num_threads(), 1 + work // _WORTH_A_THREAD, chunks) - 1
+    others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:
         code(counters, *args)
         return

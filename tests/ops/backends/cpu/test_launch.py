@@ -20,13 +20,13 @@ from graphtheory.ops.backends.cpu.attention import rows
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
-MUCH = 10 * launch._WORTH_A_THREAD
+MUCH = 10 * launch.WORTH_A_THREAD
 
 
 @pytest.fixture
 def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads, and loops that take both however small they are."""
-    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(rows, "_CHUNK", 64)
 
 
@@ -65,7 +65,7 @@ def test_two_threads_share_the_work(seen: list[tuple[int, int]], two_threads: No
 def test_little_work_stays_in_the_calling_thread(
     seen: list[tuple[int, int]], two_threads: None
 ) -> None:
-    launch.launch(print, 16, launch._WORTH_A_THREAD - 1, 16)
+    launch.launch(print, 16, launch.WORTH_A_THREAD - 1, 16)
     assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
 
 
@@ -80,7 +80,7 @@ def test_as_many_threads_help_as_the_work_pays_for(
     asked: list[int] = []
     monkeypatch.setattr(launch.helpers, "ask", lambda job, threads: asked.append(threads))
     torch.set_num_threads(threads)
-    for work in (worth * launch._WORTH_A_THREAD, (worth + 1) * launch._WORTH_A_THREAD - 1):
+    for work in (worth * launch.WORTH_A_THREAD, (worth + 1) * launch.WORTH_A_THREAD - 1):
         launch.launch(print, chunks, work, chunks)
     assert asked == [others, others]
 

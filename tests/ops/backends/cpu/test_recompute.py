@@ -176,7 +176,7 @@ def test_computed_again_the_same_bits_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     recompute(monkeypatch)
-    monkeypatch.setattr(launch, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)

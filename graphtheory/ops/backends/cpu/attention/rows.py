@@ -36,7 +36,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 
 MOST_CHUNKS = 128
 AHEAD = 16  # edges whose rows are loaded while as many before them, a tile, are worked on
-FAR = 2**21  # bytes of nodes from which on that is done; the second cache of a core holds fewer
+FAR = 2**20  # bytes of nodes from which on that is done; the second cache of a core holds fewer
 _CHUNK = 512  # rows and edges that are worth a chunk
 HARMLESS = 60  # logits up to this size have exponentials that sum without a shift
 
