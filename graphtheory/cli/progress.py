@@ -88,6 +88,7 @@ class Steps:
         self.done = self.total = self.first = 0
         self.name = ""
         self.began: float | None = None
+        self.step_began = 0.0
         self.told = time.monotonic()
 
     def __call__(self, name: str, done: int, total: int) -> None:
@@ -100,7 +101,7 @@ class Steps:
         now = time.monotonic()
         if self.began is None or now - self.began < _KEPT * (done - self.first):
             self.began, self.first = now, done  # what was kept tells nothing of what is left
-        self.name, self.done, self.total = name, done, total
+        self.name, self.done, self.total, self.step_began = name, done, total, now
         self.bar.update(self.line, completed=done, total=total, description=name)
 
     def epoch(self, epoch: int, epochs: int, unit: str = "epoch") -> None:
@@ -130,15 +131,20 @@ class Steps:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, done: float) -> str:
-        """The time that the other steps take, if they take as long as those until now."""
+        """What is left of this step, and of all if they take as long as those until now."""
         if self.began is None or not self.first < done < self.total:
             return ""
         spent = time.monotonic() - self.began
         if done - self.first < _TELLS * self.total and spent < _LONG:
             return ""  # mostly what is loaded and compiled once
-        each = spent / (done - self.first)
-        left = each * (self.total - done)
-        return f"  ({duration(left)} left)" if left > PATIENCE else ""
+        left = spent / (done - self.first) * (self.total - done)
+        if left <= PATIENCE:
+            return ""
+        part = done - self.done  # of this step; the others may be of another kind
+        if not 0 < part < 1 or self.total - self.done == 1:
+            return f"  ({duration(left)} left)"
+        own = (time.monotonic() - self.step_began) / part * (1 - part)
+        return f"  ({duration(own)} left of this one, {duration(left)} of all)"
 
 
 def duration(seconds: float) -> str:

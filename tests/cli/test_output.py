@@ -125,8 +125,9 @@ def test_what_was_kept_tells_nothing_of_the_rest(
         tell.before("gt", 15, 20)
         now[0] += 100
         tell.epoch(1, 4)
-    err = capsys.readouterr().err.splitlines()
-    assert err[-1] == "candidate 16/20  gt, epoch 1 of at most 4  (32 min left)"
+    last = capsys.readouterr().err.splitlines()[-1]
+    left = "(5 min left of this one, 32 min of all)"
+    assert last == f"candidate 16/20  gt, epoch 1 of at most 4  {left}"
 
 
 def test_the_first_of_many_epochs_tells_no_time(
@@ -140,7 +141,7 @@ def test_the_first_of_many_epochs_tells_no_time(
     assert capsys.readouterr().err.splitlines() == [
         "run 1/20  gt, epoch 1 of at most 100",
         "run 1/20  gt, epoch 2 of at most 100",
-        "run 1/20  gt, epoch 3 of at most 100  (13 h 52 min left)",
+        "run 1/20  gt, epoch 3 of at most 100  (40 min left of this one, 13 h 52 min of all)",
     ]
 
 
@@ -154,8 +155,8 @@ def test_a_long_step_tells_of_its_epochs(
             tell.epoch(epoch, 10)
         tell.finished("ready")
     assert capsys.readouterr().err.splitlines() == [
-        "run 1/2  gt, epoch 3 of at most 10  (1 min left)",
-        "run 1/2  gt, epoch 6 of at most 10  (56 s left)",
+        "run 1/2  gt, epoch 3 of at most 10  (28 s left of this one, 1 min of all)",
+        "run 1/2  gt, epoch 6 of at most 10  (16 s left of this one, 56 s of all)",
         "run 1/2  ready  (32 s left)",
     ]
 
