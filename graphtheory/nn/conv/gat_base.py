@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.given_edges import in_rows
 
 
 class GATBase(on_core.OnCore):
@@ -22,7 +23,7 @@ class GATBase(on_core.OnCore):
         if edge_attr is None or self.lin_edge is None:
             return None
         edge_attr = on_core.edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
-        return adj.to_rows(adj.with_loops(edge_attr, self.fill_value))
+        return in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
 
     def _attend(self, adj: Adjacency, logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted sums [N_dst, H, C], and attention weights [E, H] after dropout."""

@@ -1,13 +1,42 @@
-"""Values of source nodes by edge, gathered by `ops`."""
+"""Features of given edges in the order of rows, and values of source nodes by edge."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.outside import innermost_transform
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.ops.operator import watched
+
+
+def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
+    """Features of given edges in CSR order; layers that follow one another share a copy.
+
+    The copy lives as long as one of them keeps it for its backward pass. What has a gradient is
+    copied by each layer: of a shared copy the gradient could be taken once alone.
+    """
+    if adj.order is None or features.requires_grad or not _can_be_shared(features):
+        return adj.to_rows(features)
+    copies = adj.cached("features", WeakTensorKeyDictionary)  # -> (version, the copy)
+    version, known = copies.get(features, (None, None))
+    copy = known() if version == features._version else None
+    if copy is None:
+        copy = adj.to_rows(features)
+        copies[features] = (features._version, TensorWeakRef(copy))
+    return copy
+
+
+def _can_be_shared(features: Tensor) -> bool:
+    """Whether a copy of now serves a later layer: nothing traces, and changes are counted."""
+    if torch.compiler.is_compiling() or innermost_transform() is not None or watched():
+        return False
+    if features.is_cuda and torch.cuda.is_current_stream_capturing():
+        return False  # a recorded step must not read a copy from before, which may be freed
+    return not features.is_inference() and not torch.is_inference_mode_enabled()
 
 
 def gather(value: Tensor, adj: Adjacency, *, given_order: bool = True) -> Tensor:

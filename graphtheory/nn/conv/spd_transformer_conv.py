@@ -15,7 +15,7 @@ from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core, spd_messages
 from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read, with_given_edges
-from graphtheory.nn.conv.given_edges import pay_by_edge, with_edges
+from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
 from graphtheory.ops.reference import edge_bias
 from graphtheory.patterns import attention_logits
 
@@ -258,7 +258,7 @@ class SPDTransformerConv(on_core.OnCore):
         """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
         edges, matrix = [], None
         if features is not None and self.lin_edge is not None:
-            features = adj.to_rows(features)
+            features = in_rows(adj, features)
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
             edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
         if self.value_table is not None and isinstance(bias, ops.BucketedBias):

@@ -13,7 +13,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, read
-from graphtheory.nn.conv.given_edges import pay_by_edge, with_edges
+from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
 
 
 class TransformerConv(on_core.OnCore, pyg.TransformerConv):
@@ -118,7 +118,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         if features is not None and pay_by_edge(features, self.out_channels, nb.num_dst):
             key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
         elif features is not None:
-            features = adj.to_rows(features)
+            features = in_rows(adj, features)
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             edges = ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix))
         if return_attention_weights:

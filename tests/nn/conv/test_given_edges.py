@@ -1,4 +1,6 @@
-"""Gathered and reduced messages beside indexing and scattering."""
+"""Features in the order of rows; gathered and reduced messages beside indexing and scattering."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.nn import SPDTransformerConv, TransformerConv
 from graphtheory.nn.conv import spd_transformer_conv, transformer_conv
 from graphtheory.nn.conv.adjacency import read
-from graphtheory.nn.conv.given_edges import gather, pay_by_edge
+from graphtheory.nn.conv.given_edges import gather, in_rows, pay_by_edge
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
@@ -59,3 +61,68 @@ def test_either_way_drops_the_same_weights(module, conv, make_graph, monkeypatch
         leaves = [edge_attr, *conv.parameters()]
         found.append([out, *torch.autograd.grad(out.cos().sum(), leaves, allow_unused=True)])
     torch.testing.assert_close(*found)
+
+
+# Copies of features in the order of rows ----------------------------------------------------------
+
+
+def unsorted() -> torch.Tensor:
+    return torch.tensor([[0, 1, 2, 3, 1], [3, 2, 1, 0, 0]])
+
+
+def test_layers_share_a_copy_while_one_keeps_it() -> None:
+    edge_index, features = unsorted(), torch.randn(5, 3)
+    adj = read(edge_index, 4, 4)
+    first = in_rows(adj, features)
+    assert torch.equal(first, features[adj.order])
+    assert in_rows(read(edge_index, 4, 4), features) is first
+    assert in_rows(adj, features.clone()) is not first
+    features[0] = 7.0
+    changed = in_rows(adj, features)
+    assert torch.equal(changed, features[adj.order]) and not torch.equal(changed, first)
+    assert in_rows(adj, features) is changed
+    (copies,) = (adj.cached("features", dict)[features],)
+    del changed
+    assert copies[1]() is None
+
+
+@pytest.mark.parametrize("layer", [TransformerConv, SPDTransformerConv])
+def test_a_stack_of_layers_keeps_one_copy(
+    layer: Callable[..., torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, adjacency = [], type(read(unsorted(), 4, 4))
+    to_rows = adjacency.to_rows
+    monkeypatch.setattr(adjacency, "to_rows", lambda self, t: made.append(t) or to_rows(self, t))
+    edge_index, features = unsorted(), torch.randn(5, 3)
+    layers = [layer(4, 4, edge_dim=3) for _ in range(3)]
+    for _ in range(2):  # the copy of the first step is gone by the second
+        h = torch.randn(4, 4)
+        for one in layers:
+            h = one(h, edge_index, edge_attr=features)
+        h.square().sum().backward()
+        del h
+    assert len(made) == 2
+
+
+def test_what_has_a_gradient_is_copied_by_each_layer() -> None:
+    edge_index, features = unsorted(), torch.randn(5, 3, requires_grad=True)
+    first, second = (TransformerConv(4, 4, edge_dim=3) for _ in range(2))
+    x = torch.randn(4, 4)
+    one, other = (layer(x, edge_index, features).square().sum() for layer in (first, second))
+    one.backward()  # frees what it went through
+    other.backward()
+    found, features.grad = features.grad, None
+    (
+        first(x, edge_index, features).square() + second(x, edge_index, features).square()
+    ).sum().backward()
+    torch.testing.assert_close(found, features.grad)
+
+
+def test_no_copy_of_inference_mode_serves_training() -> None:
+    edge_index, features = unsorted(), torch.randn(5, 3)
+    adj = read(edge_index, 4, 4)
+    with torch.inference_mode():
+        kept = in_rows(adj, features)
+        assert in_rows(adj, features) is not kept
+    found = in_rows(adj, features)
+    assert not found.is_inference() and kept.is_inference()
