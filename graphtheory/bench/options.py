@@ -8,12 +8,12 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from graphtheory.bench.trial import NodeTrial
-from graphtheory.models import zoo
+from graphtheory.models import graph_zoo, zoo
 
 Options = dict[str, Any]
 """Values by name of the option."""
 
-_ATTENDING, _ENCODED, _HEADS = ("gt", "gt-plain"), ("gt",), ("gt", "gt-plain", "gatv2")
+_ENCODED, _HEADS = ("gt",), (*graph_zoo.ATTENDING, "gatv2")
 _NODE_HEADS, _ROOTS = (*zoo.ATTENDING, "gat", "gat-res"), ("gat-res", "gcn-res")
 _SAMPLED = ("sampled-gcn",)
 _REDUCING = ("evit", "tome", "random-drop")
@@ -36,7 +36,8 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "keep": _REDUCING, "drop_path": (*_VITS, "swin", "vig"),
     },
     "GraphTrial": {
-        "heads": _HEADS, "attention_dropout": _HEADS, "neighbors": _ATTENDING, "local": _ATTENDING,
+        "heads": _HEADS, "attention_dropout": _HEADS,
+        "neighbors": graph_zoo.ATTENDING, "local": graph_zoo.ATTENDING,
         "num_buckets": _ENCODED, "value_encoding": _ENCODED, "paths": _ENCODED,
         "resistance": _ENCODED, "bias_lr": _ENCODED,
     },
@@ -52,7 +53,7 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """By the kind of trial: options that some networks ignore -> those that read them."""
-_VALUES_OF = {("readout", "token"): _ATTENDING}
+_VALUES_OF = {("readout", "token"): graph_zoo.ATTENDING}
 """Values that only some networks have."""
 _FROM_ONE = (
     "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",

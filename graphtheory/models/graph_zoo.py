@@ -32,7 +32,7 @@ from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 
 NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 COMPARED = NAMES
-_ATTENDING = ("gt", "gt-plain")
+ATTENDING = ("gt", "gt-plain")
 _FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
 RESISTANCE_BUCKETS = 40  # of half an ohm each
@@ -107,7 +107,7 @@ def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
     """
     _check(name, config)
     found = {"walk": config.walk, "laplacian": config.laplacian}
-    if name in _ATTENDING:
+    if name in ATTENDING:
         found["distance"] = 1
     if name == "gt":
         found |= {"paths": config.paths, "resistance": int(config.resistance)}
@@ -142,7 +142,7 @@ def build(
     c, edges = config, edge_in is not None
 
     def aggregations() -> list[nn.Module]:
-        if name in _ATTENDING:
+        if name in ATTENDING:
             attention = SPDTransformerConv(
                 c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
                 num_buckets=c.num_buckets if name == "gt" else None, root_weight=False,
@@ -173,7 +173,7 @@ def build(
         None if edge_in is None else feature_encoder(edge_in, c.hidden),
         blocks, make_norm(c.norm, c.hidden), head,
         readout=GraphReadout(c.readout) if level == "graph" else None,
-        attending=_attending(c, edge_in, name == "gt") if name in _ATTENDING else None,
+        attending=_attending(c, edge_in, name == "gt") if name in ATTENDING else None,
         virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ def _check(name: str, config: GraphConfig) -> None:
     for option, got, known in (
         ("model", name, NAMES),
         ("norm", config.norm, ("batch", "layer")),
-        ("readout", config.readout, (*_POOLED, "token") if name in _ATTENDING else _POOLED),
+        ("readout", config.readout, (*_POOLED, "token") if name in ATTENDING else _POOLED),
         ("local", config.local, ("gine", None)),
     ):
         if got not in known:
