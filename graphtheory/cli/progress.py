@@ -141,10 +141,11 @@ class Steps:
         if left <= PATIENCE:
             return ""
         part = done - self.done  # of this step; the others may be of another kind
-        if not 0 < part < 1 or self.total - self.done == 1:
+        if not 0 < part < 1:
             return f"  ({duration(left)} left)"
-        own = (time.monotonic() - self.step_began) / part * (1 - part)
-        return f"  ({duration(own)} left of this one, {duration(left)} of all)"
+        own = duration((time.monotonic() - self.step_began) / part * (1 - part))
+        last = self.total - self.done == 1
+        return f"  ({own} left)" if last else f"  ({own} left of this one, {duration(left)} of all)"
 
 
 def duration(seconds: float) -> str:

@@ -161,6 +161,20 @@ def test_a_long_step_tells_of_its_epochs(
     ]
 
 
+def test_the_last_step_is_timed_by_itself(
+    capsys: pytest.CaptureFixture[str], now: list[float]
+) -> None:
+    with steps(in_a_file(capsys), "run") as tell:
+        for done, each in enumerate((900, 30)):
+            tell.before("gt", done, 2)
+            now[0] += each
+            tell.epoch(1, 4)
+    assert capsys.readouterr().err.splitlines() == [
+        "run 1/2  gt, epoch 1 of at most 4  (45 min left of this one, 1 h 45 min of all)",
+        "run 2/2  gt, epoch 1 of at most 4  (2 min left)",
+    ]
+
+
 def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SILENCE", 0.0)
     assert "gcn, epoch 1 of at most 2" in run(*WORDS["bench"])[2]
