@@ -15,6 +15,11 @@ from graphtheory.ops.operator import watched
 Fact = TypeVar("Fact")
 
 
+def followed() -> bool:
+    """Whether something compiles, transforms or traces a call, to which what is known is fixed."""
+    return torch.compiler.is_compiling() or innermost_transform() is not None or watched()
+
+
 class Once(Generic[Fact]):
     """A function of a tensor, computed once for each, and again after a change in place.
 
@@ -32,7 +37,7 @@ class Once(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Any) -> Fact:
         """The answer for `tensor`."""
-        if torch.compiler.is_compiling() or innermost_transform() is not None or watched():
+        if followed():
             return self._compute(tensor, *more)
         # Tensors made under inference_mode count no versions, and cannot be changed outside it.
         version = -1 if tensor.is_inference() else tensor._version

@@ -8,9 +8,8 @@ from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import innermost_transform
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.ops.operator import watched
+from graphtheory.ops.once import followed
 
 
 def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
@@ -32,7 +31,7 @@ def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
 
 def _can_be_shared(features: Tensor) -> bool:
     """Whether a copy of now serves a later layer: nothing traces, and changes are counted."""
-    if torch.compiler.is_compiling() or innermost_transform() is not None or watched():
+    if followed():
         return False
     if features.is_cuda and torch.cuda.is_current_stream_capturing():
         return False  # a recorded step must not read a copy from before, which may be freed
