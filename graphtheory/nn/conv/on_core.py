@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
@@ -227,6 +228,13 @@ def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
     """
     eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
     return linear(eye).view(features.size(1), heads, -1).transpose(0, 1)
+
+
+def is_plain(linear: torch.nn.Module) -> bool:
+    """Whether nobody else sees what goes through a linear map."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
+    return type(linear) is Linear and not seen
 
 
 def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:

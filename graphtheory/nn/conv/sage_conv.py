@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense import Linear
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.outside import innermost_transform
@@ -63,18 +61,11 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
             or x_src.device.type != "cpu"
             or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
-            or not (_is_plain(self.lin_l) and _is_plain(self.lin_r))
+            or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
         ):
             return None
         adj = read(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
-
-
-def _is_plain(linear: torch.nn.Module) -> bool:
-    """Whether nobody else sees what goes through a linear map."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
-    return type(linear) is Linear and not seen
 
 
 def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood | None:

@@ -10,13 +10,31 @@ from torch_geometric.utils import softmax
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
 from graphtheory.ops.reference import edge_bias
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
+
+
+def run(
+    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, given: object,
+    distance: Tensor | None, edge_attr: Tensor | None, attn_bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`attend` on what the layer was called with, checked; weights are in the given order."""
+    edges = edge_list(layer.for_messages(given))
+    if not torch.onnx.is_in_onnx_export():
+        read(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+    own = given.distance if isinstance(given, Neighborhood) else None
+    if layer.edge_dim is not None:
+        edge_attr = on_core.given_features(edge_attr, given, layer.edge_dim)
+    on_core.check_given(edge_attr, layer.lin_edge)
+    if layer.bucket_bias is not None:
+        distance = checked_distance(distance, own, edges.size(1))
+    check_bias(attn_bias, edges.size(1), layer.heads)
+    return attend(layer, x_src, x_dst, edges, distance, edge_attr, attn_bias)
 
 
 def attend(

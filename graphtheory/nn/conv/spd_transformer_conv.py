@@ -13,8 +13,8 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
-from graphtheory.nn.conv import on_core, spd_messages
-from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read, with_given_edges
+from graphtheory.nn.conv import on_core, recomputed, spd_messages
+from graphtheory.nn.conv.adjacency import Adjacency, read, with_given_edges
 from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
 from graphtheory.ops.reference import edge_bias
 from graphtheory.patterns import attention_logits
@@ -57,6 +57,7 @@ class SPDTransformerConv(on_core.OnCore):
         value_encoding: Add a learned vector per bucket and head to the values; small and random at
             the start. Needs `num_buckets`, at most 254.
         own_token: Give pairs with a graph token, at distance `graph.TOKEN`, a bucket of their own.
+        recompute: Keep x in place of queries, keys and values, as in `TransformerConv`.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
@@ -89,6 +90,7 @@ class SPDTransformerConv(on_core.OnCore):
     propagate_type: ClassVar[dict[str, Any]] = {
         "value": Tensor, "alpha": Tensor, "edge_value": OptTensor,
     }  # fmt: skip
+    recompute = False
 
     def __init__(
         self,
@@ -105,6 +107,7 @@ class SPDTransformerConv(on_core.OnCore):
         edge_dim: int | None = None,
         value_encoding: bool = False,
         own_token: bool = False,
+        recompute: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
         on_core.check_channels(in_channels)
@@ -120,7 +123,7 @@ class SPDTransformerConv(on_core.OnCore):
         src, dst = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.concat, self.dropout, self.scale, self.edge_dim = concat, dropout, scale, edge_dim
-        width = heads * out_channels
+        self.recompute, width = recompute, heads * out_channels
         self.lin_key = Linear(src, width, bias=bias)
         self.lin_query = Linear(dst, width, bias=bias)
         self.lin_value = Linear(src, width, bias=bias)
@@ -162,19 +165,37 @@ class SPDTransformerConv(on_core.OnCore):
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
-            out, alpha = self._by_messages(*given)
+            out, alpha = spd_messages.run(self, *given)
             out = self._with_root(out, x_dst)
             if return_attention_weights:
                 return out, with_given_edges(edge_index, alpha, stored=True)
             return out
         adj = read(edge_index, x_src.size(0), x_dst.size(0))
-        nb = adj.neighborhood
         bias = self._bias(adj, distance)
-        query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
-        key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        value = self.lin_value(x_src).view(-1, self.heads, self.out_channels)
-        p = self.dropout if self.training else 0.0
         features = self._features(adj, edge_attr, edge_index)
+        total = self._with_more(bias, attn_bias, adj)
+        want = bool(return_attention_weights)
+        if self.value_table is None and recomputed.in_turn(self, features, adj):
+            out, weights = recomputed.attend(
+                self, x_src, x_dst, adj, features, total, self.scale, want_weights=want
+            )
+        else:
+            made = recomputed.Projections(self.recompute)
+            with made.saved():
+                nodes = (made, x_src, x_dst)
+                out, weights = self._attend(*nodes, adj, features, bias, total, want_weights=want)
+        out = self._with_root(out, x_dst)
+        return out if weights is None else (out, adj.with_weights(edge_index, weights))
+
+    def _attend(
+        self, made: recomputed.Projections, x_src: Tensor, x_dst: Tensor, adj: Adjacency,
+        features: Tensor | None, bias: Bias, total: Bias, *, want_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
+        shape = (-1, self.heads, self.out_channels)
+        query, key = made(self.lin_query, x_dst).view(shape), made(self.lin_key, x_src).view(shape)
+        value = made(self.lin_value, x_src).view(shape)
+        nb, p = adj.neighborhood, self.dropout if self.training else 0.0
         if (
             features is not None and self.lin_edge is not None
             and pay_by_edge(features, self.out_channels, nb.num_dst)
@@ -182,13 +203,10 @@ class SPDTransformerConv(on_core.OnCore):
             key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
             features = None
         edges, matrix = self._edges(adj, query, bias, features)
-        bias = self._with_more(bias, attn_bias, adj)
-        weights = None
-        if return_attention_weights:
-            weights = self._softmax(query, key, adj, nb, bias, edges)
+        weights = self._softmax(query, key, adj, nb, total, edges) if want_weights else None
         if edges:
             out, sums = ops.attention(
-                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges
+                query, key, value, nb, bias=total, scale=self.scale, dropout=p, edges=edges
             )
             for one, found in zip(edges, sums, strict=True):
                 if one.row is None:
@@ -197,31 +215,13 @@ class SPDTransformerConv(on_core.OnCore):
         elif weights is not None:
             out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
         else:
-            out = ops.attention(query, key, value, nb, bias=bias, scale=self.scale, dropout=p)
-        out = self._with_root(out, x_dst)
-        return out if weights is None else (out, adj.with_weights(edge_index, weights))
+            out = ops.attention(query, key, value, nb, bias=total, scale=self.scale, dropout=p)
+        return out, weights
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
         """The heads side by side or averaged, and W_R x."""
         out = out.flatten(1) if self.concat else out.mean(1)
         return out if self.lin_skip is None else out + self.lin_skip(x_dst)
-
-    def _by_messages(
-        self, x_src: Tensor, x_dst: Tensor, given: object, distance: Tensor | None,
-        edge_attr: Tensor | None, attn_bias: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Output [N_dst, H, C] and weights [E, H] of `spd_messages`, in the given order."""
-        edges = edge_list(self.for_messages(given))
-        if not torch.onnx.is_in_onnx_export():
-            read(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
-        own = given.distance if isinstance(given, Neighborhood) else None
-        if self.edge_dim is not None:
-            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
-        on_core.check_given(edge_attr, self.lin_edge)
-        if self.bucket_bias is not None:
-            distance = spd_messages.checked_distance(distance, own, edges.size(1))
-        spd_messages.check_bias(attn_bias, edges.size(1), self.heads)
-        return spd_messages.attend(self, x_src, x_dst, edges, distance, edge_attr, attn_bias)
 
     def message(self, value_j: Tensor, alpha: Tensor, edge_value: OptTensor) -> Tensor:
         """Of each edge, [E, heads, out_channels]."""

@@ -11,7 +11,7 @@ from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv import on_core, recomputed
 from graphtheory.nn.conv.adjacency import Adjacency, read
 from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
 
@@ -42,6 +42,9 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_dim: Features per edge, if any.
         bias: Add a bias to W_1 to W_4.
         root_weight: Add W_1 x_i; without it there is no gate.
+        recompute: Keep x in place of queries, keys and values, which the backward pass makes
+            again: less memory for more time. With edge features on a CPU it also computes one
+            gradient after another and reads e where it lies, without a copy.
         **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
             `flow="target_to_source"` requires an edge list.
 
@@ -71,6 +74,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
     propagate_type: ClassVar[dict[str, Any]] = {
         "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
     }  # fmt: skip
+    recompute = False
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_dim: int | None = None,
         bias: bool = True,
         root_weight: bool = True,
+        recompute: bool = False,
         **kwargs: Any,
     ) -> None:
         on_core.check_channels(in_channels)
@@ -92,6 +97,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
             **kwargs,
         )  # fmt: skip
         self.check_options(self)
+        self.recompute = recompute
 
     def forward(
         self,
@@ -108,11 +114,30 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = read(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
-        shape = (-1, self.heads, self.out_channels)
-        query, key = self.lin_query(x_dst).view(shape), self.lin_key(x_src).view(shape)
-        value = self.lin_value(x_src).view(shape)
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         features = on_core.checked_features(edge_attr, adj, self.lin_edge)
+        want = bool(return_attention_weights)
+        if recomputed.in_turn(self, features, adj):
+            out, weights = recomputed.attend(
+                self, x_src, x_dst, adj, features, None, None, want_weights=want
+            )
+        else:
+            made = recomputed.Projections(self.recompute)
+            with made.saved():
+                out, weights = self._attend(made, x_src, x_dst, adj, features, want_weights=want)
+        out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
+        if weights is None:
+            return out
+        return out, adj.with_weights(edge_index, weights, stored=False)
+
+    def _attend(
+        self, made: recomputed.Projections, x_src: Tensor, x_dst: Tensor, adj: Adjacency,
+        features: Tensor | None, *, want_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
+        shape = (-1, self.heads, self.out_channels)
+        query, key = made(self.lin_query, x_dst).view(shape), made(self.lin_key, x_src).view(shape)
+        value = made(self.lin_value, x_src).view(shape)
         nb, p = adj.neighborhood, self.dropout if self.training else 0.0
         edges = weights = None
         if features is not None and pay_by_edge(features, self.out_channels, nb.num_dst):
@@ -121,19 +146,14 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
             features = in_rows(adj, features)
             matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
             edges = ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix))
-        if return_attention_weights:
+        if want_weights:
             weights = self._weights(query, key, adj, nb, edges)
         if edges is not None:
             out, sums = ops.attention(query, key, value, nb, dropout=p, edges=edges)
-            out = out + torch.einsum("nhd,hdc->nhc", sums, matrix)
-        elif weights is not None:
-            out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
-        else:
-            out = ops.attention(query, key, value, nb, dropout=p)
-        out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
-        if weights is None:
-            return out
-        return out, adj.with_weights(edge_index, weights, stored=False)
+            return out + torch.einsum("nhd,hdc->nhc", sums, matrix), weights
+        if weights is not None:
+            return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
+        return ops.attention(query, key, value, nb, dropout=p), None
 
     def _weights(
         self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood,

@@ -71,12 +71,13 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_equals_the_equations(data, options, draw_graph) -> None:
+def test_equals_the_equations(data, options, recompute, draw_graph) -> None:
     graph = draw_graph(data, bipartite=True)
-    conv = randomized(SPDTransformerConv((5, 3), 4, **options).double())
+    conv = randomized(SPDTransformerConv((5, 3), 4, recompute=recompute, **options).double())
     x = tuple(
         graph.features(*shape).requires_grad_()
         for shape in ((graph.num_src, 5), (graph.num_dst, 3))
@@ -264,12 +265,13 @@ def test_dropout_keeps_the_expectation_and_rests_in_evaluation(make_graph) -> No
     assert (draws.mean(0) - wanted).abs().max() < 0.15
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-def test_compiles_without_a_graph_break(make_graph, kind) -> None:
+def test_compiles_without_a_graph_break(make_graph, kind, recompute) -> None:
     adj = make_graph(6, 6, 6, 20).edge_index
     if kind == "Neighborhood":
         adj = KHop(2)(Neighborhood.from_edge_index(adj, num_nodes=6))
-    conv = randomized(SPDTransformerConv(5, 4, heads=2))
+    conv = randomized(SPDTransformerConv(5, 4, heads=2, recompute=recompute))
     x = torch.randn(6, 5, requires_grad=True)
     torch._dynamo.reset()
     compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")

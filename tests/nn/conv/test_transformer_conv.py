@@ -22,32 +22,36 @@ OPTIONS = [
 ]
 
 
-def both(*args, dtype=torch.float64, **options):
-    return [c(*args, **options).to(dtype) for c in (TransformerConv, pyg.TransformerConv)]
+def both(*args, dtype=torch.float64, recompute=False, **options):
+    ours = TransformerConv(*args, recompute=recompute, **options)
+    return [ours.to(dtype), pyg.TransformerConv(*args, **options).to(dtype)]
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @settings(max_examples=12)
 @given(data=st.data())
-def test_equals_pyg(data, options, draw_graph, assert_same) -> None:
+def test_equals_pyg(data, options, recompute, draw_graph, assert_same) -> None:
     graph = draw_graph(data)
     dtype = data.draw(st.sampled_from([torch.float64, torch.float32]), "dtype")
     args = [graph.features(graph.num_src, 5, dtype=dtype), graph.edge_index]
     if "edge_dim" in options:
         args.append(graph.features(graph.edge_index.size(1), options["edge_dim"], dtype=dtype))
-    assert_same(*both(5, 6, dtype=dtype, **options), *args)
+    assert_same(*both(5, 6, dtype=dtype, recompute=recompute, **options), *args)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("options", OPTIONS[3:7], ids=str)
 @settings(max_examples=12)
 @given(data=st.data())
-def test_equals_pyg_on_two_node_sets(data, options, draw_graph, assert_same) -> None:
+def test_equals_pyg_on_two_node_sets(data, options, recompute, draw_graph, assert_same) -> None:
     graph = draw_graph(data, bipartite=True)
     x = (graph.features(graph.num_src, 5), graph.features(graph.num_dst, 3))
     edge_attr = None
     if "edge_dim" in options:
         edge_attr = graph.features(graph.edge_index.size(1), options["edge_dim"])
-    assert_same(*both((5, 3), 6, **options), x, graph.edge_index, edge_attr)
+    layers = both((5, 3), 6, recompute=recompute, **options)
+    assert_same(*layers, x, graph.edge_index, edge_attr)
 
 
 def test_other_flow_equals_pyg(make_graph, assert_same) -> None:
@@ -56,10 +60,11 @@ def test_other_flow_equals_pyg(make_graph, assert_same) -> None:
     assert_same(*layers, graph.features(6, 5), graph.edge_index, graph.features(20, 3))
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("edge_dim", [None, 3])
-def test_attention_weights_equal_pyg(make_graph, edge_dim) -> None:
+def test_attention_weights_equal_pyg(make_graph, edge_dim, recompute) -> None:
     graph = make_graph(1, 7, 5, 30)
-    ours, theirs = both(5, 4, heads=3, edge_dim=edge_dim)
+    ours, theirs = both(5, 4, heads=3, edge_dim=edge_dim, recompute=recompute)
     ours.load_state_dict(theirs.state_dict())
     edge_attr = None if edge_dim is None else graph.features(30, edge_dim)
     x = (graph.features(7, 5), graph.features(5, 5))

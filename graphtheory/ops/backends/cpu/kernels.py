@@ -5,6 +5,11 @@ from graphtheory.ops.backends.cpu.attention.feature_calls import attention as ed
 from graphtheory.ops.backends.cpu.attention.feature_calls import (
     attention_backward as edge_attention_backward,
 )
+from graphtheory.ops.backends.cpu.attention.feature_sums import (
+    feature_dot,
+    feature_outer,
+    feature_sum,
+)
 from graphtheory.ops.backends.cpu.gat.attention import attention as additive_attention
 from graphtheory.ops.backends.cpu.gat.attention import (
     attention_backward as additive_attention_backward,
@@ -38,6 +43,9 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
+    "feature_dot",
+    "feature_outer",
+    "feature_sum",
     "relu_sum",
     "relu_sum_backward",
     "top_edges",

@@ -17,15 +17,20 @@ from graphtheory.ops.backends.cpu.primitives import dot, softmax_, softmax_backw
 from graphtheory.ops.backends.precision import widened
 
 
-class _Edges(NamedTuple):
-    """Features [E, D] and row numbers [E] of edges, of which one may have no rows."""
+class EdgeRows(NamedTuple):
+    """Features [E, D], their order [E], and row numbers [E] of edges; each may have no rows."""
 
     features: Tensor
+    order: Tensor
     row: Tensor
 
     @classmethod
-    def of(cls, features: Tensor | None, row: Tensor | None, like: Tensor) -> _Edges:
-        return cls(_rows(features, like), calls.buckets(row))
+    def of(
+        cls, features: Tensor | None, row: Tensor | None, like: Tensor, order: Tensor | None = None
+    ) -> EdgeRows:
+        """Edge e has row order[e] of the features."""
+        order = calls.NO_EDGES if order is None else order.contiguous()
+        return cls(_rows(features, like), order, calls.buckets(row))
 
     def add_dots(self, indptr: Tensor, query: Tensor, logits: Tensor) -> None:
         """To dot products [E, H]; queries without rows add nothing."""
@@ -37,12 +42,24 @@ class _Edges(NamedTuple):
         self, indptr: Tensor, weights: Tensor, width: int, scale: float, dropout: float, seed: int
     ) -> Tensor:
         """Sums [N, H, width] by the weights that dropout keeps."""
-        out = weights.new_empty(indptr.size(0) - 1, weights.size(1), width)
+        out = empty((indptr.size(0) - 1, weights.size(1), width), weights)
         work, chunks = weights.numel() * width, calls.chunks_of(indptr, weights)
         carried, carry = calls.room_to_carry(chunks, out)
         numbers = (calls.number(scale, weights), dropout, seed)
         calls.run(loops.sums, work, chunks, indptr, weights, *numbers, *self, out, carried, carry)
         calls.run_merge(merge, carried, carry, out)
+        return out
+
+    def slopes(
+        self, indptr: Tensor, logits: Tensor, query: Tensor, scale: float, weights: Tensor,
+        grad_sums: Tensor, dropout: float, seed: int,
+    ) -> Tensor:  # fmt: skip
+        """The gradient of the features, in their order."""
+        out = empty(self.features.shape, logits)
+        work, chunks = 2 * logits.numel() * out.size(1), calls.chunks_of(indptr, logits)
+        numbers = (weights, grad_sums, dropout, seed, self.order)
+        given = (indptr, logits, query, calls.number(scale, logits), *numbers, out)
+        calls.run(loops.slopes, work, chunks, *given)
         return out
 
 
@@ -62,7 +79,7 @@ def attention(
     """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums."""
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     query, key, value = widened(query, key, value)
-    edges = _Edges.of(features, row, query)
+    edges = EdgeRows.of(features, row, query)
     logits = dot(indptr, indices, query, key)
     edges.add_dots(indptr, _queries(edge_query, query), logits)
     weights = softmax_(indptr, logits, scale, bias, bucket, table)
@@ -92,7 +109,7 @@ def attention_backward(
     """
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
-    edges, asked = _Edges.of(features, row, query), _queries(edge_query, query)
+    edges, asked = EdgeRows.of(features, row, query), _queries(edge_query, query)
     grad_sums = _queries(grad_sums, query)
     logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
     edges.add_dots(indptr, grad_sums, logits)
@@ -102,10 +119,7 @@ def attention_backward(
     if edge_query is not None:
         of_asked = edges.sums(indptr, logits, edge_query.size(2), scale, 0.0, 0)
     if of_features:
-        of_edges = empty(edges.features.shape, query)
-        work, chunks = 2 * logits.numel() * of_edges.size(1), calls.chunks_of(indptr, logits)
-        given = (logits, asked, calls.number(scale, query), weights, grad_sums, *drop)
-        calls.run(loops.slopes, work, chunks, indptr, *given, of_edges)
+        of_edges = edges.slopes(indptr, logits, asked, scale, weights, grad_sums, *drop)
     of_key, of_value = (t.new_empty(t.shape) for t in (key, value))
     if t_indptr.numel():
         of_key = sums(t_indptr, targets, logits, query, perm, scale)

@@ -1,84 +1,96 @@
 """What features of edges add to attention on CSR rows: to logits, to sums, and their gradient.
 
 An edge has a row of `features` [E, D], a number in `row` [E], one of R, or both; what is absent has
-no rows. A number r counts as a vector with a single 1, in place D + r of queries and sums
-[N, H, D + R]. Edges are read in their order, so nothing is asked for ahead; the other conventions
-are those of `attention.rows`.
+no rows. Features of edge e are row order[e], or row e where `order` is empty. A number r counts as
+a vector with a single 1, in place D + r of queries and sums [N, H, D + R]. Other conventions are
+those of `attention.rows`.
 """
 
 from __future__ import annotations
 
-from graphtheory.ops.backends.cpu.attention.rows import cut, first_item, first_row, kept
+from graphtheory.ops.backends.cpu.attention.rows import (
+    AHEAD,
+    cut,
+    edge_of,
+    first_item,
+    first_row,
+    kept,
+)
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot
+from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
 
 
 @part
-def add_dots(i, low, high, query, features, row, out):
+def add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
     heads, width, dim = query.shape[1], query.shape[2], features.shape[1]
     for e in range(low, high):
+        warm(order, e + AHEAD, e + AHEAD + 1, features, dim)
+        place = edge_of(order, e) * dim
         for h in range(heads):
             at = (i * heads + h) * width
             if dim > 0:
-                out[e, h] += dot(query, at, features, e * dim, dim)
+                out[e, h] += dot(query, at, features, place, dim)
             if row.shape[0] > 0:
                 out[e, h] += query[i, h, dim + row[e]]
 
 
 @part
-def add_sums(at, low, high, weights, scale, p, seed, features, row, out):
+def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
     """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
     heads, width, dim, real = out.shape[1], out.shape[2], features.shape[1], weights.dtype.type
     for e in range(low, high):
+        warm(order, e + AHEAD, e + AHEAD + 1, features, dim)
+        place = edge_of(order, e) * dim
         for h in range(heads):
             w = weights[e, h] * scale
             if p > 0:
                 w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
             if dim > 0:
-                add(out, (at * heads + h) * width, w, features, e * dim, dim)
+                add(out, (at * heads + h) * width, w, features, place, dim)
             if row.shape[0] > 0:
                 out[at, h, dim + row[e]] += w
 
 
 @part
-def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, out):
-    """Write out[e] of edges low..high-1 of row i, see `slopes`."""
+def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, order, out):
+    """Write the rows of out of edges low..high-1 of row i, see `slopes`."""
     heads, width, dim = weights.shape[1], grad.shape[2], out.shape[1]
     real = weights.dtype.type
     for e in range(low, high):
-        clear(out, e * dim, dim)
+        place = edge_of(order, e) * dim
+        clear(out, place, dim)
         for h in range(heads):
             at, w = (i * heads + h) * width, weights[e, h]
             if p > 0:
                 w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-            add(out, e * dim, w, grad, at, dim)
+            add(out, place, w, grad, at, dim)
             if query.shape[0] > 0:
-                add(out, e * dim, logits[e, h] * scale, query, at, dim)
+                add(out, place, logits[e, h] * scale, query, at, dim)
 
 
 @part
-def _dots_chunk(chunk, chunks, indptr, query, features, row, out):
+def _dots_chunk(chunk, chunks, indptr, query, features, order, row, out):
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
-        add_dots(i, low, high, query, features, row, out)
+        add_dots(i, low, high, query, features, order, row, out)
 
 
-def dots(turns, chunks, indptr, query, features, row, out):
+def dots(turns, chunks, indptr, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h]."""
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _dots_chunk(chunk, chunks, indptr, query, features, row, out)
+        _dots_chunk(chunk, chunks, indptr, query, features, order, row, out)
         chunk = next_chunk(turns)
 
 
 @part
 def _sums_chunk(
-    chunk, chunks, indptr, weights, scale, p, seed, features, row, out, carried, carry
+    chunk, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry
 ):  # fmt: skip
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first, size = first_row(indptr, chunk, chunks), out.shape[1] * out.shape[2]
@@ -87,16 +99,16 @@ def _sums_chunk(
     if first > 0 and low < high:
         carried[chunk] = first - 1
         clear(carry, chunk * size, size)
-        add_sums(chunk, low, high, weights, scale, p, seed, features, row, carry)
+        add_sums(chunk, low, high, weights, scale, p, seed, features, order, row, carry)
     for i in range(first, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
         clear(out, i * size, size)
-        add_sums(i, low, high, weights, scale, p, seed, features, row, out)
+        add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
 
 
-def sums(turns, chunks, indptr, weights, scale, p, seed, features, row, out, carried, carry):
+def sums(turns, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry):
     """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * features[e].
 
     What a chunk adds to a row that starts before it is carried, see `rows.aggregate`.
@@ -104,27 +116,30 @@ def sums(turns, chunks, indptr, weights, scale, p, seed, features, row, out, car
     chunk = take_chunk(turns)
     while chunk < chunks:
         _sums_chunk(
-            chunk, chunks, indptr, weights, scale, p, seed, features, row, out, carried, carry
-        )
+            chunk, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried,
+            carry,
+        )  # fmt: skip
         chunk = next_chunk(turns)
 
 
 @part
-def _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, out):
+def _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
-        write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, out)
+        write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, order, out)
 
 
-def slopes(turns, chunks, indptr, logits, query, scale, weights, grad, p, seed, out):
+def slopes(turns, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
     """Write the gradient of the features, `grad` being that of their sums.
 
-    out[e] = sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h].
+    Edge e gives sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h].
     """
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, out)
+        _slopes_chunk(
+            chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out
+        )
         chunk = next_chunk(turns)

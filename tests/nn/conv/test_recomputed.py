@@ -1,0 +1,177 @@
+"""Queries, keys and values that a backward pass makes again: same results, less memory."""
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from graphtheory import nn
+from graphtheory.nn.conv.recomputed import Projections
+
+KINDS = [nn.TransformerConv, nn.SPDTransformerConv]
+N, E = 40, 300
+
+
+def graph(seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(N, (2, E), generator=generator)
+    x, features = (
+        torch.randn(n, d, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        for n, d in ((N, 5), (E, 3))
+    )
+    return edges, x, features
+
+
+def twins(kind, dtype=torch.float64, **options):
+    """The same layer with and without."""
+    layers = [kind(5, 4, heads=2, recompute=again, **options).to(dtype) for again in (True, False)]
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in layers[1].parameters():
+            p.copy_(torch.randn(p.shape, generator=generator))
+    layers[0].load_state_dict(layers[1].state_dict())
+    return layers
+
+
+def results(layer, edges, x, features, **more):
+    out = layer(x, edges, edge_attr=features, **more)
+    leaves = [x, *layer.parameters(), *([] if features is None else [features])]
+    return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_gives_the_same(kind, edge_dim) -> None:
+    edges, x, features = graph()
+    features = None if edge_dim is None else features
+    more = {}
+    if kind is nn.SPDTransformerConv:
+        more["distance"] = torch.randint(9, (E,))
+        more["attn_bias"] = torch.randn(E, 2, dtype=torch.float64)
+    found, wanted = (
+        results(one, edges, x, features, **more) for one in twins(kind, edge_dim=edge_dim)
+    )
+    torch.testing.assert_close(found, wanted)
+    if edge_dim is None:  # the same kernels on the same numbers
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_vectors_in_the_values_and_a_bias_by_edge_stay_apart(edge_dim) -> None:
+    edges, x, features = graph()
+    more = {"distance": torch.randint(9, (E,)), "attn_bias": torch.randn(E, 2).double()}
+    layers = twins(nn.SPDTransformerConv, edge_dim=edge_dim, value_encoding=True)
+    features = None if edge_dim is None else features
+    found, wanted = (results(one, edges, x, features, **more) for one in layers)
+    torch.testing.assert_close(found, wanted)
+    x, table = x.detach(), layers[0].value_table
+    before = layers[0](x, edges, edge_attr=features, **more)
+    with torch.no_grad():
+        table += 1
+    moved = layers[0](x, edges, edge_attr=features, **more) - before
+    torch.testing.assert_close(moved, torch.ones_like(moved) * (moved.abs() > 0.5))
+    assert (moved.abs() > 0.5).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_dropout_drops_the_same_in_both_passes(kind, edge_dim) -> None:
+    edges, x, features = graph()
+    layer = twins(kind, edge_dim=edge_dim, dropout=0.5)[0]
+    features = None if edge_dim is None else features
+
+    def run(*given):
+        torch.manual_seed(3)
+        return layer(given[0], edges, edge_attr=None if edge_dim is None else given[1])
+
+    given = [x] if edge_dim is None else [x, features]
+    assert torch.autograd.gradcheck(run, given)
+    assert not torch.equal(run(*given), layer.eval()(x, edges, edge_attr=features))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_second_gradients(kind, edge_dim) -> None:
+    edges, x, features = graph()
+    features = None if edge_dim is None else features
+    found = []
+    for layer in twins(kind, edge_dim=edge_dim):
+        out = layer(x, edges, edge_attr=features)
+        (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        leaves = [x, *(p for name, p in layer.named_parameters() if "skip" not in name)]
+        found.append(torch.autograd.grad(slope.square().sum(), leaves))
+    torch.testing.assert_close(*found)
+
+
+def kept_bytes(layer, *given, **more) -> int:
+    """What a forward pass leaves behind for the backward pass, with its output."""
+    layer(*given, **more)  # the neighborhood is read once
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        out = layer(*given, **more)
+    assert out.requires_grad
+    return sum(event.self_cpu_memory_usage for event in seen.key_averages())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_queries_keys_and_values_are_not_kept(kind) -> None:
+    edges, x, _ = graph(dtype=torch.float32)
+    less, more = (
+        kept_bytes(one, x, edges) for one in twins(kind, torch.float32, root_weight=False)
+    )
+    assert more - less == 3 * N * 2 * 4 * 4  # three times [N, heads, out_channels] of 4 bytes
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_a_change_in_place_is_an_error(edge_dim) -> None:
+    edges, x, features = graph()
+    features = None if edge_dim is None else features
+    layer = twins(nn.TransformerConv, edge_dim=edge_dim)[0]
+    out = layer(x.detach(), edges, edge_attr=features)
+    with torch.no_grad():
+        layer.lin_value.weight.add_(1)
+    with pytest.raises(RuntimeError, match=r"recompute: x or a weight was changed in place"):
+        out.sum().backward()
+
+
+def test_a_graph_can_be_used_twice() -> None:
+    edges, x, features = graph()
+    layer = twins(nn.TransformerConv, edge_dim=3)[0]
+    loss = layer(x, edges, edge_attr=features).square().sum()
+    first = torch.autograd.grad(loss, x, retain_graph=True)
+    assert torch.equal(*first, *torch.autograd.grad(loss, x))
+
+
+def test_a_hook_on_a_projection_is_named() -> None:
+    edges, x, _ = graph()
+    layer = twins(nn.TransformerConv)[0]
+    layer.lin_key.register_forward_hook(lambda *_: None)
+    with pytest.raises(TypeError, match=r"recompute: got a Linear that is wrapped or has hooks"):
+        layer(x, edges)
+    with torch.no_grad():
+        layer(x, edges)  # nothing is kept, nor made again
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_under_autocast(edge_dim) -> None:
+    edges, x, features = graph(dtype=torch.float32)
+    features = None if edge_dim is None else features
+    found = []
+    for layer in twins(nn.TransformerConv, torch.float32, edge_dim=edge_dim):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = layer(x, edges, edge_attr=features)
+        found.append([out, *torch.autograd.grad(out.float().square().sum(), [x])])
+    torch.testing.assert_close(*found)
+
+
+def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
+    linear, x = nn.TransformerConv(5, 4, heads=2).lin_key, torch.randn(7, 5)
+    made, seen = Projections(on=True), []
+    with made.saved():
+        out = made(linear, x)
+        query = out.view(7, 2, 4).transpose(0, 1)
+        product = query * query  # saves it twice
+    (of_weight,) = torch.autograd.grad(product.sum(), linear.weight, retain_graph=True)
+    seen = product.grad_fn._saved_self
+    assert seen.shape == query.shape
+    assert seen.stride() == query.stride()
+    assert torch.equal(seen, query)
+    torch.testing.assert_close(of_weight, 2 * out.detach().T @ x)
