@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,12 +73,18 @@ def extra_peak(library: Form, nodes: int, edges: int, heads: int, head_dim: int)
     return resident("VmHWM") - before
 
 
-def in_a_fresh_process(script: str, *measure: str, **options: int) -> int:
-    """The bytes that a script with the option `--measure` prints, in a process of its own."""
+def in_a_fresh_process(script: str, *measure: str, returned: bool = False, **options: int) -> int:
+    """The bytes that a script with the option `--measure` prints, in a process of its own.
+
+    With `returned` malloc gives every block of 128 KiB or more back when it is freed. Otherwise it
+    keeps up to twice the largest block that was freed before, here some 50 MiB, for later ones.
+    """
     command = [sys.executable, script, "--measure", *measure]
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    env = os.environ | ({"MALLOC_MMAP_THRESHOLD_": str(2**17)} if returned else {})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    return int(done.stdout)
 
 
 def by_edges(library: Form, threads: int, *, edges: int, **sizes: int) -> dict[int, int]:

@@ -38,7 +38,10 @@ def sums(weights, features, rows, order, num_dst):
 )
 def test_equal_their_formulas(seed, sizes, shape) -> None:
     (indptr, order), rows, (query, weights, features) = case(seed, *sizes, *shape)
-    outs = feature_dot(query, features, indptr, order), feature_sum(weights, features, indptr, order)
+    outs = (
+        feature_dot(query, features, indptr, order),
+        feature_sum(weights, features, indptr, order),
+    )
     wanted = (
         products(query, features, rows, order), sums(weights, features, rows, order, len(query))
     )  # fmt: skip
