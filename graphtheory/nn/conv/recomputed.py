@@ -90,7 +90,9 @@ class Projections:
 
 def in_turn(layer: Any, features: Tensor | None, adj: Adjacency) -> bool:
     """Whether `attend` runs a layer: on a CPU, with features of edges and in full precision."""
-    if features is None or not layer.recompute or features.device.type != "cpu" or followed():
+    if features is None or not layer.recompute or features.device.type != "cpu":
+        return False
+    if followed() or not torch.is_grad_enabled():
         return False
     full = features.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
     return full and not pay_by_edge(features, layer.out_channels, adj.neighborhood.num_dst)

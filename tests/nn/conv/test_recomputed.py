@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from graphtheory import nn
 from graphtheory.nn.conv.recomputed import Projections
@@ -146,8 +147,9 @@ def test_a_hook_on_a_projection_is_named() -> None:
     layer.lin_key.register_forward_hook(lambda *_: None)
     with pytest.raises(TypeError, match=r"recompute: got a Linear that is wrapped or has hooks"):
         layer(x, edges)
-    with torch.no_grad():
-        layer(x, edges)  # nothing is kept, nor made again
+    with torch.no_grad():  # nothing is kept, nor made again
+        wanted = twins(nn.TransformerConv)[1](x, edges)
+        assert torch.equal(layer(x, edges), wanted)
 
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
@@ -175,3 +177,32 @@ def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
     assert seen.stride() == query.stride()
     assert torch.equal(seen, query)
     torch.testing.assert_close(of_weight, 2 * out.detach().T @ x)
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_inside_a_checkpoint(edge_dim, reentrant) -> None:
+    edges, x, features = graph()
+    features = None if edge_dim is None else features
+    layer = twins(nn.TransformerConv, edge_dim=edge_dim)[0]
+
+    def run(x):
+        return layer(x, edges, edge_attr=features)
+
+    found = []
+    for out in (run(x), checkpoint(run, x, use_reentrant=reentrant)):
+        out.square().sum().backward()
+        leaves = [x, *layer.parameters()]
+        found.append([p.grad for p in leaves])
+        for p in leaves:
+            p.grad = None
+    torch.testing.assert_close(*found)
+
+
+def test_gradients_of_torch_func() -> None:
+    edges, x, features = graph()
+    found = [
+        torch.func.grad(lambda x, one=one: one(x, edges, edge_attr=features).square().sum())(x)
+        for one in twins(nn.TransformerConv, edge_dim=3)
+    ]
+    torch.testing.assert_close(*found)
