@@ -317,6 +317,18 @@ def test_a_recorded_layer_with_distances(given: bool) -> None:
     assert torch.equal(found, wanted)
 
 
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_what_is_made_again_gives_the_same_gradients(edge_dim: int | None) -> None:
+    edges = torch.randint(50, (2, 400), device="cuda")
+    x = torch.randn(50, 16, device="cuda", requires_grad=True)
+    features = None if edge_dim is None else torch.randn(400, edge_dim, device="cuda")
+    layer, found = SPDTransformerConv(16, 8, heads=4, edge_dim=edge_dim).cuda(), []
+    for layer.recompute in (False, True):
+        out = layer(x, edges, edge_attr=features)
+        found.append([out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])])
+    torch.testing.assert_close(*found)
+
+
 def test_merged_tokens_are_those_of_a_cpu() -> None:
     values, slot = torch.randn(3, 9, 4), torch.randint(-1, 5, (3, 9))
     found = pool(values.cuda(), slot.cuda(), 5).cpu()
