@@ -234,7 +234,7 @@ def is_plain(linear: torch.nn.Module) -> bool:
     """Whether nobody else sees what goes through a linear map."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
-    return type(linear) is Linear and not seen
+    return type(linear) is Linear and "forward" not in vars(linear) and not seen
 
 
 def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:

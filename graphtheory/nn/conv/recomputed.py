@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
@@ -15,6 +16,7 @@ from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.given_edges import pay_by_edge
+from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.feature_sums import feature_dot, feature_sum
 from graphtheory.ops.once import followed
 from graphtheory.ops.reference import edge_bias
@@ -46,11 +48,12 @@ class Projections:
     """Linear maps of x whose results a backward pass makes again, or keeps if `on` is False.
 
     Tensors that autograd saves within `saved` are looked up among the results. Where something
-    compiles, transforms or traces the call, results are kept.
+    compiles, transforms or traces the call, or decides itself what is kept (checkpoints of torch,
+    `save_on_cpu`), all is left to it.
     """
 
     def __init__(self, on: bool) -> None:
-        self._on = on and not followed()
+        self._on = on and not followed() and _top_saved_tensors_default_hooks(True) is None
         self._known: dict[int, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
     def __call__(self, linear: Linear, x: Tensor) -> Tensor:
@@ -116,7 +119,9 @@ def attend(
     if bias is not None:
         logits += edge_bias(bias)
     weights = ops.edge_softmax(logits, nb)
-    kept = nn.functional.dropout(weights, layer.dropout, layer.training)
+    kept = weights
+    if layer.training and layer.dropout > 0:  # of the edges that `ops.attention` would drop
+        kept = weights * dropout_factor(layer.dropout, draw_seed(None, weights.device), weights)
     made = Projections(on=True)
     with made.saved():
         out = ops.aggregate(kept, made(layer.lin_value, x_src).view(shape), nb)

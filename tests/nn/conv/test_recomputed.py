@@ -1,5 +1,7 @@
 """Queries, keys and values that a backward pass makes again: same results, less memory."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -75,18 +77,18 @@ def test_vectors_in_the_values_and_a_bias_by_edge_stay_apart(edge_dim) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edge_dim", [None, 3])
-def test_dropout_drops_the_same_in_both_passes(kind, edge_dim) -> None:
+def test_dropout_drops_the_same_edges(kind, edge_dim) -> None:
     edges, x, features = graph()
-    layer = twins(kind, edge_dim=edge_dim, dropout=0.5)[0]
     features = None if edge_dim is None else features
-
-    def run(*given):
+    layers, found = twins(kind, edge_dim=edge_dim, dropout=0.5), []
+    for layer in layers:
         torch.manual_seed(3)
-        return layer(given[0], edges, edge_attr=None if edge_dim is None else given[1])
-
-    given = [x] if edge_dim is None else [x, features]
-    assert torch.autograd.gradcheck(run, given)
-    assert not torch.equal(run(*given), layer.eval()(x, edges, edge_attr=features))
+        found.append(results(layer, edges, x, features))
+    torch.testing.assert_close(*found)
+    assert not torch.allclose(found[0][0], layers[0].eval()(x, edges, edge_attr=features))
+    torch.manual_seed(3)
+    with torch.no_grad():  # as a checkpoint does, which computes again with a gradient
+        torch.testing.assert_close(layers[0].train()(x, edges, edge_attr=features), found[0][0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,10 +143,14 @@ def test_a_graph_can_be_used_twice() -> None:
     assert torch.equal(*first, *torch.autograd.grad(loss, x))
 
 
-def test_a_hook_on_a_projection_is_named() -> None:
+@pytest.mark.parametrize("how", ["a hook", "another forward"])
+def test_a_projection_with_more_to_it_is_named(how) -> None:
     edges, x, _ = graph()
     layer = twins(nn.TransformerConv)[0]
-    layer.lin_key.register_forward_hook(lambda *_: None)
+    if how == "a hook":
+        layer.lin_key.register_forward_hook(lambda *_: None)
+    else:
+        layer.lin_key.forward = layer.lin_key.forward
     with pytest.raises(TypeError, match=r"recompute: got a Linear that is wrapped or has hooks"):
         layer(x, edges)
     with torch.no_grad():  # nothing is kept, nor made again
@@ -184,19 +190,32 @@ def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
 def test_inside_a_checkpoint(edge_dim, reentrant) -> None:
     edges, x, features = graph()
     features = None if edge_dim is None else features
-    layer = twins(nn.TransformerConv, edge_dim=edge_dim)[0]
+    layer = twins(nn.TransformerConv, edge_dim=edge_dim, dropout=0.3)[0]
 
     def run(x):
         return layer(x, edges, edge_attr=features)
 
     found = []
-    for out in (run(x), checkpoint(run, x, use_reentrant=reentrant)):
+    for call in (run, partial(checkpoint, run, use_reentrant=reentrant)):
+        torch.manual_seed(5)
+        out = call(x)
         out.square().sum().backward()
         leaves = [x, *layer.parameters()]
         found.append([p.grad for p in leaves])
         for p in leaves:
             p.grad = None
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_a_checkpoint_keeps_what_it_keeps_without(edge_dim) -> None:
+    edges, x, features = graph(dtype=torch.float32)
+    features = None if edge_dim is None else features
+    again, plain = (
+        kept_bytes(lambda x, one=one: checkpoint(one, x, edges, features, use_reentrant=False), x)
+        for one in twins(nn.TransformerConv, torch.float32, edge_dim=edge_dim)
+    )
+    assert again < plain + 64  # a number more or less
 
 
 def test_gradients_of_torch_func() -> None:
