@@ -63,10 +63,8 @@ MAKERS: dict[Layer, Maker] = {
     "PyG": attentive(pyg.TransformerConv),
     "TransformerConv": attentive(nn.TransformerConv),
     "SPDTransformerConv": attentive(nn.SPDTransformerConv, num_buckets=BUCKETS),
-    "TransformerConv, recompute": attentive(nn.TransformerConv, recompute=True),
-    "SPDTransformerConv, recompute": attentive(
-        nn.SPDTransformerConv, num_buckets=BUCKETS, recompute=True
-    ),
+    "TransformerConv, recompute": attentive(nn.TransformerConv),
+    "SPDTransformerConv, recompute": attentive(nn.SPDTransformerConv, num_buckets=BUCKETS),
     "PyG GATv2Conv": attentive(pyg.GATv2Conv, add_self_loops=False),
     "GATv2Conv": attentive(nn.GATv2Conv, add_self_loops=False),
     "PyG GINEConv": gine(pyg.GINEConv),
@@ -84,7 +82,8 @@ def layer_of(name: Layer, channels: int, heads: int, dim: int, edge_dim: int) ->
     theirs = make(BESIDE.get(name, name))
     if name not in BESIDE:
         return theirs
-    ours = make(name)
+    ours: Any = make(name)
+    ours.recompute = name.endswith("recompute")
     ours.load_state_dict(theirs.state_dict(), strict=False)
     return ours
 

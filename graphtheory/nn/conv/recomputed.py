@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory import ops
@@ -22,26 +21,48 @@ from graphtheory.ops.once import followed
 from graphtheory.ops.reference import edge_bias
 
 
+class _Kept(NamedTuple):
+    """A saved tensor; under hooks torch does not look itself whether it changed."""
+
+    tensor: Tensor
+    version: int
+
+
 class _Map(NamedTuple):
     """A linear map as it was applied, and the part of its result that is wanted again."""
 
-    tensors: tuple[Tensor, ...]  # x, the weight, and the bias if there is one
-    versions: tuple[int, ...]
+    tensors: tuple[_Kept, ...]  # x, the weight, and the bias if there is one
     dtype: torch.dtype
     part: tuple[Any, ...]  # size, strides, offset
 
 
-def _unpack(kept: Tensor | _Map) -> Tensor:
-    if isinstance(kept, Tensor):
-        return kept
-    if kept.versions != tuple(t._version for t in kept.tensors):
+def _keep(tensor: Tensor) -> _Kept:
+    return _Kept(tensor, 0 if tensor.is_inference() else tensor._version)
+
+
+def _unchanged(kept: _Kept) -> Tensor:
+    if kept.version != _keep(kept.tensor).version:
         raise RuntimeError(
-            "recompute: x or a weight was changed in place between the forward and the backward "
-            "pass, which makes queries, keys and values of them again"
+            f"recompute: a tensor {list(kept.tensor.shape)} that the backward pass needs was "
+            "changed in place after the forward pass: x, a weight, or what was computed of them"
         )
-    x, weight, *bias = (t.detach().to(kept.dtype) for t in kept.tensors)
+    return kept.tensor
+
+
+def _unpack(packed: _Kept | _Map) -> Tensor:
+    if isinstance(packed, _Kept):
+        return _unchanged(packed)
+    x, weight, *bias = (_unchanged(t).detach().to(packed.dtype) for t in packed.tensors)
     with torch.autocast(x.device.type, enabled=False):
-        return nn.functional.linear(x, weight, *bias).as_strided(*kept.part)
+        return nn.functional.linear(x, weight, *bias).as_strided(*packed.part)
+
+
+def _hooks_are_free() -> bool:
+    """Whether nobody else decides what is kept, or forbids to."""
+    autograd: Any = torch._C._autograd
+    if not autograd._saved_tensors_hooks_is_enabled():
+        return False
+    return autograd._top_saved_tensors_default_hooks(True) is None
 
 
 class Projections:
@@ -53,8 +74,8 @@ class Projections:
     """
 
     def __init__(self, on: bool) -> None:
-        self._on = on and not followed() and _top_saved_tensors_default_hooks(True) is None
-        self._known: dict[int, tuple[Tensor, tuple[Tensor, ...]]] = {}
+        self._on = on and not followed() and _hooks_are_free()
+        self._known: dict[int | None, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
     def __call__(self, linear: Linear, x: Tensor) -> Tensor:
         """The layer's output.
@@ -67,7 +88,7 @@ class Projections:
             if not on_core.is_plain(linear):
                 raise TypeError(
                     f"recompute: got a {type(linear).__name__} that is wrapped or has hooks, "
-                    "expected PyG's Linear alone: what is made again is W x + b"
+                    "maybe global ones, expected PyG's Linear alone: what is made again is W x + b"
                 )
             bias = () if linear.bias is None else (linear.bias,)
             self._known[out.data_ptr()] = out, (x, linear.weight, *bias)
@@ -83,12 +104,13 @@ class Projections:
             yield
         self._known.clear()
 
-    def _pack(self, tensor: Tensor) -> Tensor | _Map:
-        out, tensors = self._known.get(tensor.data_ptr(), (None, ()))
+    def _pack(self, tensor: Tensor) -> _Kept | _Map:
+        place = tensor.data_ptr() if tensor.layout == torch.strided else None
+        out, tensors = self._known.get(place, (None, ()))
         if out is None or tensor.dtype != out.dtype or tensor.numel() != out.numel():
-            return tensor
+            return _keep(tensor)
         part = tensor.size(), tensor.stride(), tensor.storage_offset()
-        return _Map(tensors, tuple(t._version for t in tensors), out.dtype, part)
+        return _Map(tuple(map(_keep, tensors)), out.dtype, part)
 
 
 def in_turn(layer: Any, features: Tensor | None, adj: Adjacency) -> bool:

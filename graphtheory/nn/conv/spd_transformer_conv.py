@@ -57,6 +57,8 @@ class SPDTransformerConv(on_core.OnCore):
         value_encoding: Add a learned vector per bucket and head to the values; small and random at
             the start. Needs `num_buckets`, at most 254.
         own_token: Give pairs with a graph token, at distance `graph.TOKEN`, a bucket of their own.
+
+    Attributes:
         recompute: Keep x in place of queries, keys and values, as in `TransformerConv`.
 
     Shapes:
@@ -107,7 +109,6 @@ class SPDTransformerConv(on_core.OnCore):
         edge_dim: int | None = None,
         value_encoding: bool = False,
         own_token: bool = False,
-        recompute: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
         on_core.check_channels(in_channels)
@@ -123,7 +124,7 @@ class SPDTransformerConv(on_core.OnCore):
         src, dst = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.concat, self.dropout, self.scale, self.edge_dim = concat, dropout, scale, edge_dim
-        self.recompute, width = recompute, heads * out_channels
+        width = heads * out_channels
         self.lin_key = Linear(src, width, bias=bias)
         self.lin_query = Linear(dst, width, bias=bias)
         self.lin_value = Linear(src, width, bias=bias)
@@ -244,8 +245,7 @@ class SPDTransformerConv(on_core.OnCore):
         spd_messages.check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
-        more = adj.to_rows(more)
-        return more if bias is None else edge_bias(bias) + more
+        return adj.to_rows(more) if bias is None else edge_bias(bias) + adj.to_rows(more)
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:

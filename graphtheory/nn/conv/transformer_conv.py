@@ -42,11 +42,13 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_dim: Features per edge, if any.
         bias: Add a bias to W_1 to W_4.
         root_weight: Add W_1 x_i; without it there is no gate.
-        recompute: Keep x in place of queries, keys and values, which the backward pass makes
-            again: less memory for more time. With edge features on a CPU it also computes one
-            gradient after another and reads e where it lies, without a copy.
         **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
             `flow="target_to_source"` requires an edge list.
+
+    Attributes:
+        recompute: Keep x in place of queries, keys and values, which the backward pass makes
+            again: less memory for more time. With edge features on a CPU it also computes one
+            gradient after another and reads e where it lies, without a copy. False at the start.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
@@ -87,7 +89,6 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_dim: int | None = None,
         bias: bool = True,
         root_weight: bool = True,
-        recompute: bool = False,
         **kwargs: Any,
     ) -> None:
         on_core.check_channels(in_channels)
@@ -97,7 +98,6 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
             **kwargs,
         )  # fmt: skip
         self.check_options(self)
-        self.recompute = recompute
 
     def forward(
         self,

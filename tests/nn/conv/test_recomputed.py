@@ -1,5 +1,7 @@
 """Queries, keys and values that a backward pass makes again: same results, less memory."""
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from graphtheory import nn
+from graphtheory import Neighborhood, nn
 from graphtheory.nn.conv.recomputed import Projections
 
 KINDS = [nn.TransformerConv, nn.SPDTransformerConv]
@@ -26,7 +28,8 @@ def graph(seed=0, dtype=torch.float64):
 
 def twins(kind, dtype=torch.float64, **options):
     """The same layer with and without."""
-    layers = [kind(5, 4, heads=2, recompute=again, **options).to(dtype) for again in (True, False)]
+    layers = [kind(5, 4, heads=2, **options).to(dtype) for _ in range(2)]
+    layers[0].recompute = True
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in layers[1].parameters():
@@ -131,8 +134,85 @@ def test_a_change_in_place_is_an_error(edge_dim) -> None:
     out = layer(x.detach(), edges, edge_attr=features)
     with torch.no_grad():
         layer.lin_value.weight.add_(1)
-    with pytest.raises(RuntimeError, match=r"recompute: x or a weight was changed in place"):
+    with pytest.raises(RuntimeError, match=r"recompute: a tensor .8, 5. .* was changed in place"):
         out.sum().backward()
+
+
+def changed(what):
+    """(layer, arguments, what to change before the backward pass), nothing of it a projection."""
+    edges, x, features = graph()
+    nb = Neighborhood.from_edge_index(edges, num_nodes=N)
+    given = {"edge_attr": features.detach()}
+    if what == "returned weights":
+        layer, given = twins(nn.TransformerConv)[0], {"return_attention_weights": True}
+    elif what == "lin_edge":
+        layer = twins(nn.TransformerConv, edge_dim=400)[0]  # few edges with wide features
+        given = {"edge_attr": torch.randn(E, 400, dtype=torch.float64, requires_grad=True)}
+    else:
+        layer = twins(nn.SPDTransformerConv, edge_dim=3, value_encoding=True)[0]
+    for linear in (layer.lin_query, layer.lin_key, layer.lin_value):
+        linear.requires_grad_(what == "returned weights")
+    out = layer(x, nb, **given)
+    out, weights = out if isinstance(out, tuple) else (out, (None, None))
+    found = {"returned weights": weights[1], "features": given.get("edge_attr")}
+    if what == "lin_edge":
+        found[what] = layer.lin_edge.weight
+    if what == "value_table":
+        found[what] = layer.value_table
+    return out, found[what]
+
+
+@pytest.mark.parametrize("what", ["returned weights", "features", "value_table", "lin_edge"])
+def test_a_change_of_anything_else_is_an_error_too(what) -> None:
+    out, tensor = changed(what)
+    tensor.detach().mul_(2)
+    with pytest.raises(RuntimeError, match=r"changed in place|modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_a_sparse_x() -> None:
+    edges, x, features = graph()
+    for edge_dim in (None, 3):
+        outs = [
+            layer(x.detach().to_sparse_csr(), edges, features if edge_dim else None)
+            for layer in twins(nn.TransformerConv, edge_dim=edge_dim)
+        ]
+        torch.testing.assert_close(*outs)
+        outs[0].sum().backward()
+
+
+def test_where_hooks_are_forbidden_all_is_kept() -> None:
+    edges, x, _ = graph()
+    layer, plain = twins(nn.TransformerConv)
+    with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+        assert torch.equal(layer(x, edges), plain(x, edges))
+
+
+def test_of_an_x_without_versions_nothing_is_made_again() -> None:
+    edges, x, _ = graph()
+    with torch.inference_mode():
+        fixed = x * 1
+    layer = twins(nn.SPDTransformerConv, root_weight=False)[0]
+    for name, parameter in layer.named_parameters():
+        parameter.requires_grad_("table" in name)
+    layer(fixed, edges).sum().backward()
+
+
+def test_nothing_outlives_its_output() -> None:
+    edges, x, features = graph()
+    for kind in KINDS:
+        layer = twins(kind, edge_dim=3)[0]
+        gc.collect()
+        gc.disable()
+        try:
+            given = x * 1
+            out, seen = layer(given, edges, edge_attr=features), weakref.ref(given)
+            del given
+            assert seen() is not None
+            del out
+            assert seen() is None
+        finally:
+            gc.enable()
 
 
 def test_a_graph_can_be_used_twice() -> None:

@@ -77,7 +77,8 @@ OPTIONS = [
 @given(data=st.data())
 def test_equals_the_equations(data, options, recompute, draw_graph) -> None:
     graph = draw_graph(data, bipartite=True)
-    conv = randomized(SPDTransformerConv((5, 3), 4, recompute=recompute, **options).double())
+    conv = randomized(SPDTransformerConv((5, 3), 4, **options).double())
+    conv.recompute = recompute
     x = tuple(
         graph.features(*shape).requires_grad_()
         for shape in ((graph.num_src, 5), (graph.num_dst, 3))
@@ -271,7 +272,8 @@ def test_compiles_without_a_graph_break(make_graph, kind, recompute) -> None:
     adj = make_graph(6, 6, 6, 20).edge_index
     if kind == "Neighborhood":
         adj = KHop(2)(Neighborhood.from_edge_index(adj, num_nodes=6))
-    conv = randomized(SPDTransformerConv(5, 4, heads=2, recompute=recompute))
+    conv = randomized(SPDTransformerConv(5, 4, heads=2))
+    conv.recompute = recompute
     x = torch.randn(6, 5, requires_grad=True)
     torch._dynamo.reset()
     compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")

@@ -23,7 +23,8 @@ OPTIONS = [
 
 
 def both(*args, dtype=torch.float64, recompute=False, **options):
-    ours = TransformerConv(*args, recompute=recompute, **options)
+    ours = TransformerConv(*args, **options)
+    ours.recompute = recompute
     return [ours.to(dtype), pyg.TransformerConv(*args, **options).to(dtype)]
 
 
