@@ -36,12 +36,16 @@ class _Map(NamedTuple):
     part: tuple[Any, ...]  # size, strides, offset
 
 
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _keep(tensor: Tensor) -> _Kept:
-    return _Kept(tensor, 0 if tensor.is_inference() else tensor._version)
+    return _Kept(tensor, _version(tensor))
 
 
 def _unchanged(kept: _Kept) -> Tensor:
-    if kept.version != _keep(kept.tensor).version:
+    if kept.version != _version(kept.tensor):
         raise RuntimeError(
             f"recompute: a tensor {list(kept.tensor.shape)} that the backward pass needs was "
             "changed in place after the forward pass: x, a weight, or what was computed of them"
