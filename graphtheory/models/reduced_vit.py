@@ -30,7 +30,8 @@ class SizeBias(nn.Module):
 
     def forward(self, relation: Tensor) -> Tensor:
         """The bias."""
-        return relation[:, None].expand(-1, self.heads).contiguous()
+        bias = relation[:, None].expand(-1, self.heads)
+        return bias.contiguous() if bias.is_cpu else bias  # dense kernels of a GPU read one head's
 
 
 class ReducedViT(ViT):

@@ -124,31 +124,36 @@ class Merge(Reducer):
 
     def reduce(self, part: Part, generator: torch.Generator | None) -> Reduction:
         """See the class."""
-        owner = self._owner(part)
-        stays = owner == torch.arange(owner.size(1), device=owner.device)
-        slot = (stays.cumsum(1) - 1).gather(1, owner)
-        many = owner.size(1) - self._count(part)
-        size = part.size.new_zeros(owner.size(0), many).scatter_add(1, slot, part.size)
+        gone, into = self._pairs(part)
+        count, tokens = part.tokens.shape[:2]
+        stays = torch.ones(count, tokens, dtype=torch.bool, device=gone.device)
+        stays = stays.scatter(1, gone, False)
+        many, own = tokens - gone.size(1), stays.cumsum(1) - 1
+        slot = own.scatter(1, gone, own.gather(1, into))
+        size = part.size.new_zeros(count, many).scatter_add(1, slot, part.size)
         share = (part.size / size.gather(1, slot)).to(part.tokens.dtype)
         place = stays.int().argsort(dim=1, descending=True, stable=True)[:, :many]
-        return Reduction(pool(part.tokens * share[..., None], slot, many), size, slot, place)
+        shares = part.tokens * share[..., None]
+        if shares.is_cuda:
+            left = pool(_take(shares, gone), slot.gather(1, gone), many)
+            return Reduction(_take(shares, place) + left, size, slot, place)
+        return Reduction(pool(shares, slot, many), size, slot, place)
 
     def _count(self, part: Part) -> int:
         patches = part.tokens.size(1) - part.prefix
         return min(self.r, -(-patches // 2)) if patches > 1 else 0
 
-    def _owner(self, part: Part) -> Tensor:
-        """The token whose place each takes, itself for most; int64 [B, T]."""
+    def _pairs(self, part: Part) -> tuple[Tensor, Tensor]:
+        """Tokens that go, and the one that each goes into; int64 [B, r]."""
         keys = part.tokens if part.keys is None else part.keys
         keys = torch.nn.functional.normalize(keys[:, part.prefix :].detach().float(), dim=2)
-        own = torch.arange(part.tokens.size(1), device=keys.device).expand(keys.size(0), -1)
         count = self._count(part)
         if not count:
-            return own
+            none = torch.empty(len(keys), 0, dtype=torch.int64, device=keys.device)
+            return none, none
         best, partner = (keys[:, ::2] @ keys[:, 1::2].transpose(1, 2)).max(2)
         gone = best.argsort(dim=1, descending=True, stable=True)[:, :count]
-        into = part.prefix + 2 * partner.gather(1, gone) + 1
-        return own.scatter(1, part.prefix + 2 * gone, into)
+        return part.prefix + 2 * gone, part.prefix + 2 * partner.gather(1, gone) + 1
 
 
 def decreasing(r: int, layers: int) -> list[Merge]:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
-from graphtheory.nn import SPDTransformerConv
+from graphtheory.nn import Merge, PatchEmbedding, SPDTransformerConv
 from graphtheory.nn.reduce import pool
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.look_up import look_up
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -245,6 +246,16 @@ def test_k_nearest_on_blocks(name: str, dtype: torch.dtype, tolerance: float) ->
             assert_same(nearest_on_gpu(given, nb, k, dropout), true, tolerance)
 
 
+def test_k_nearest_of_views_of_one_projection() -> None:
+    nb = cliques([70] * 3).to("cuda")
+    both = torch.randn(210, 3, 4, 32, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    found = []
+    for nodes in (both.unbind(1), [t.contiguous() for t in both.unbind(1)]):
+        out = ops.topk_attention(*nodes, nb, 20, backend="blocks")
+        found.append([out, *torch.autograd.grad(out.float().square().sum(), both)])
+    assert all(map(torch.equal, *found))
+
+
 def test_k_nearest_twice_gives_the_same_bits() -> None:
     nb, heads, dim, k = BLOCKS["images"]
     inputs = draw_inputs(nb, heads, dim, "buckets")
@@ -286,21 +297,51 @@ def test_a_recorded_graph_runs_again_and_draws_anew(k: int | None) -> None:
         assert torch.equal(first[0], found[0]) == (dropout == 0)
 
 
+def by_sets(
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None = None, **options: object,
+) -> Tensor:  # fmt: skip
+    """`ops.attention` of tensors on the CPU by the dense kernels of the GPU."""
+    nodes = (query.cuda(), key.cuda(), value.cuda(), nb.to("cuda"))
+    return ops.attention(*nodes, bias=there(bias), backend="blocks", **options).cpu()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bias", ["edges", "buckets"])
 @pytest.mark.parametrize("graph", ["clique", "unequal cliques", "ragged causal"])
-def test_a_table_beside_dense_kernels(graph: str) -> None:
+def test_a_bias_beside_dense_kernels(graph: str, bias: str) -> None:
     nb = GRAPHS[graph](63)
-    inputs = draw_inputs(nb, 2, 16, "buckets")
-
-    def by_sets(
-        query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
-        bias: ops.BucketedBias, **options: object,
-    ) -> Tensor:  # fmt: skip
-        nodes = (query.cuda(), key.cuda(), value.cuda(), nb.to("cuda"))
-        return ops.attention(*nodes, bias=there(bias), backend="blocks", **options).cpu()  # type: ignore[arg-type]
-
+    inputs = draw_inputs(nb, 2, 16, bias)
     assert_conforms(by_sets, nb, inputs, tolerance=TOLERANCE)
-    once, again = (outputs_and_gradients(by_sets, nb, inputs)["bias.table"] for _ in range(2))
-    assert torch.equal(once, again)
+    if bias == "buckets":
+        once, again = (outputs_and_gradients(by_sets, nb, inputs)["bias.table"] for _ in range(2))
+        assert torch.equal(once, again)
+
+
+def test_a_bias_that_heads_share_beside_dense_kernels() -> None:
+    nb = cliques([13] * 4)
+    inputs = draw_inputs(nb, 3, 16, "edges")
+    shared = inputs.bias[:, :1].detach().expand(-1, 3)
+    nodes = (inputs.query, inputs.key, inputs.value, nb)
+    true = ops.attention(*nodes, bias=shared, backend="reference")
+    torch.testing.assert_close(by_sets(*nodes, bias=shared), true)
+
+
+@pytest.mark.parametrize("shape", [(20,), (3, 2, 5), (256, 3), (257, 2), (20, 128)])
+def test_rows_of_a_table_and_two_gradients(shape: tuple[int, ...]) -> None:
+    row = torch.randint(shape[0], (5000,), dtype=torch.int32)
+    made = torch.randn(shape), torch.randn(5000, *shape[1:])
+
+    def gradients(device: str) -> list[Tensor]:
+        table, grad = (t.to(device, copy=True).requires_grad_() for t in made)
+        out = look_up(table, row.to(device))
+        (of_table,) = torch.autograd.grad(out, table, grad, create_graph=True)
+        (of_grad,) = torch.autograd.grad(of_table.square().sum(), grad)
+        return [t.detach().cpu() for t in (out, of_table, of_grad)]
+
+    found = gradients("cuda")
+    torch.testing.assert_close(found, gradients("cpu"), rtol=1e-4, atol=1e-4)
+    if shape[0] <= 256:
+        assert all(map(torch.equal, found, gradients("cuda")))
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["distances", "none"])
@@ -333,6 +374,19 @@ def test_merged_tokens_are_those_of_a_cpu() -> None:
     values, slot = torch.randn(3, 9, 4), torch.randint(-1, 5, (3, 9))
     found = pool(values.cuda(), slot.cuda(), 5).cpu()
     torch.testing.assert_close(found, pool(values, slot, 5))
+    for rule in (Merge(0), Merge(3), Merge(9)):
+        sizes = torch.randint(1, 4, (3, 9)).float()
+        found, wanted = rule(values.cuda(), size=sizes.cuda()), rule(values, size=sizes)
+        torch.testing.assert_close([t.cpu() for t in found], list(wanted))
+
+
+def test_patches_are_those_of_the_convolution_of_a_cpu() -> None:
+    embed, images = PatchEmbedding(24, patch_size=8), torch.randn(3, 3, 16, 40)
+    wanted, grid = embed(images)
+    for laid in (images, images.to(memory_format=torch.channels_last)):
+        found, same = embed.cuda()(laid.cuda())
+        assert same == grid
+        torch.testing.assert_close(found.cpu(), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_compiled_without_a_break_it_is_the_same() -> None:

@@ -3,7 +3,7 @@ import torch
 
 from graphtheory.graph import Grid
 from graphtheory.nn import PatchEmbedding, PositionEmbedding
-from graphtheory.nn.patch import PatchTokens, from_map, to_map
+from graphtheory.nn.patch import PatchConv2d, PatchTokens, from_map, to_map
 
 
 def test_a_node_is_a_linear_map_of_its_patch() -> None:
@@ -13,6 +13,12 @@ def test_a_node_is_a_linear_map_of_its_patch() -> None:
     patch = images[1, :, 3:6, 6:9]  # row 1, column 2
     weight = embed.projection.weight.flatten(1)
     torch.testing.assert_close(x[6 + 5], weight @ patch.flatten() + embed.projection.bias)
+
+
+def test_a_product_is_the_convolution() -> None:
+    convolution, images = PatchConv2d(2, 5, 3, stride=3), torch.randn(2, 2, 6, 9)
+    for laid in (images, images.to(memory_format=torch.channels_last)):
+        torch.testing.assert_close(convolution.by_product(laid), convolution(images))
 
 
 def test_padding_is_zeros_on_the_right_and_below() -> None:

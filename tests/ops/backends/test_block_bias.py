@@ -36,3 +36,16 @@ def test_no_heads() -> None:
     bias = torch.zeros(18, 0, requires_grad=True)
     out = ops.attention(x, x, x, nb, bias=bias, backend="blocks")
     assert torch.autograd.grad(out.sum(), bias)[0].shape == (18, 0)
+
+
+def test_a_bias_that_heads_share_stays_one() -> None:
+    shared = torch.randn(18, 1).expand(-1, 4)
+    mask = block_bias.of_edges(shared).mask((2, 3, 3), torch.float32)
+    assert mask.stride(1) == 0
+    assert torch.equal(mask[1, 2], shared[9:, 0].view(3, 3))
+    x = torch.randn(6, 4, 8)
+    found, true = (
+        ops.attention(x, x, x, cliques([3, 3]), bias=shared, backend=b)
+        for b in ("blocks", "reference")
+    )
+    torch.testing.assert_close(found, true)

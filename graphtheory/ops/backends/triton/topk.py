@@ -40,24 +40,29 @@ _LOGITS, _WARPS = 16, 4
 # of 16-bit nodes as many as fit into _SHARED numbers. `triton_csr` says how much memory that takes.
 # The same number in every pass: in another order of sums, equal logits would not stay equal.
 _DIMS, _WIDEST, _SHARED = 16, 64, 2**14
-_SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources
+_SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources, twice as many targets in 16 bits
+# Up to so many columns a warp holds whole rows of logits, 16 of them: then only the end of the
+# search for the k-th waits for other warps.
+_COLUMNS = 256
 
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
     out, facts, dst, src, k, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
-    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
+    ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
     """Write out and facts of M rows."""
     b, head, i = part(dst, HEADS, M)
     j = tl.arange(0, N)
-    row, column, here, there, at = b * dst + i, b * src + j, i < dst, j < src, head * DIM
+    row, here, there, at = b * dst + i, i < dst, j < src, head * DIM
+    of = b * src * WIDTH + at
     edge = row[:, None] * src + j[None, :]
     x = logits(
-        query + at, row, here, key + at, column, there, edge, head, bias, bucket, table, scale,
-        HEADS, DIM, BUCKETS, DIMS,
+        query + at, row, here, key + of, j, there, edge, head, bias, bucket, table, scale,
+        HEADS, WIDTH, DIM, BUCKETS, DIMS,
     )  # fmt: skip
     low, high, last, top = choose(x, j, k)
     w = exponentials(x, j, low, high, last, top)
@@ -67,23 +72,24 @@ def forward(
     w *= share[:, None]
     if seed is not None:
         w *= factor_of(edge * HEADS + head, seed, threshold, kept, ACC)
-    put_sums(out + at, row, here, w, value + at, column, there, 1.0, HEADS * DIM, DIM, DIMS)
+    put_sums(out + at, row, here, w, value + of, j, there, 1.0, HEADS * DIM, WIDTH, DIM, DIMS)
 
 
 @triton.jit
 def _weights_and_gradient(
     grad, facts, query, row, row_live, key, value, column, j, column_live, edge, head,
     bias, bucket, table, seed, scale, threshold, kept,
-    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
+    ACC: tl.constexpr,
     DIMS: tl.constexpr,
 ):  # fmt: skip
     """Weights [M, N] before dropout, their gradient, and the factor that dropout gives them."""
     x = logits(
         query, row, row_live, key, column, column_live, edge, head, bias, bucket, table, scale,
-        HEADS, DIM, BUCKETS, DIMS,
+        HEADS, WIDTH, DIM, BUCKETS, DIMS,
     )  # fmt: skip
     w = weights(x, j, facts, row * HEADS + head, row_live)
-    up = products(grad, row, row_live, value, column, column_live, HEADS * DIM, DIM, DIMS)
+    up = products(grad, row, row_live, value, column, column_live, HEADS * DIM, WIDTH, DIM, DIMS)
     factor = 1.0
     if seed is not None:
         factor = factor_of(edge * HEADS + head, seed, threshold, kept, ACC)
@@ -94,7 +100,8 @@ def _weights_and_gradient(
 def targets(
     of_query, of_logits, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
-    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
+    ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
     """Write of M rows the gradient of the query, of the logits if wanted, and the mean gradient.
@@ -103,11 +110,12 @@ def targets(
     """
     b, head, i = part(dst, HEADS, M)
     j = tl.arange(0, N)
-    row, column, here, there, at = b * dst + i, b * src + j, i < dst, j < src, head * DIM
+    row, here, there, at = b * dst + i, i < dst, j < src, head * DIM
+    of = b * src * WIDTH + at
     edge = row[:, None] * src + j[None, :]
     w, up, _ = _weights_and_gradient(
-        grad + at, facts, query + at, row, here, key + at, value + at, column, j, there, edge, head,
-        bias, bucket, table, seed, scale, threshold, kept, HEADS, DIM, BUCKETS, ACC, DIMS,
+        grad + at, facts, query + at, row, here, key + of, value + of, j, j, there, edge, head,
+        bias, bucket, table, seed, scale, threshold, kept, HEADS, WIDTH, DIM, BUCKETS, ACC, DIMS,
     )  # fmt: skip
     mean = tl.sum(w * up, 1)
     tl.store(means + row * HEADS + head, mean, mask=here)
@@ -115,8 +123,8 @@ def targets(
     if of_logits is not None:
         tl.store(of_logits + edge * HEADS + head, flow, mask=here[:, None] & there[None, :])
     put_sums(
-        of_query + at, row, here, flow, key + at, column, there, number(scale, ACC),
-        HEADS * DIM, DIM, DIMS,
+        of_query + at, row, here, flow, key + of, j, there, number(scale, ACC),
+        HEADS * DIM, WIDTH, DIM, DIMS,
     )  # fmt: skip
 
 
@@ -124,7 +132,8 @@ def targets(
 def sources(
     of_key, of_value, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
-    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
+    ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of N keys and values, M targets a step."""
@@ -138,28 +147,44 @@ def sources(
         w, up, factor = _weights_and_gradient(
             grad + at, facts, query + at, row, here, key + at, value + at, column, j, there, edge,
             head, bias, bucket, table, seed, scale, threshold, kept,
-            HEADS, DIM, BUCKETS, ACC, DIMS,
+            HEADS, WIDTH, DIM, BUCKETS, ACC, DIMS,
         )  # fmt: skip
         mean = tl.load(means + row * HEADS + head, mask=here, other=0)
         flow = w * (up - mean[:, None])
         g = nodes(grad + at, row, here, 0, HEADS * DIM, DIM, C)
         sum_value = product(tl.trans(w * factor), g, sum_value)
-        q = nodes(query + at, row, here, 0, HEADS * DIM, DIM, C)
+        q = nodes(query + at, row, here, 0, WIDTH, DIM, C)
         sum_key = product(tl.trans(flow), q, sum_key)
     sum_key *= number(scale, ACC)
     put_nodes(of_key + at, column, there, 0, sum_key, HEADS * DIM, DIM, C)
     put_nodes(of_value + at, column, there, 0, sum_value, HEADS * DIM, DIM, C)
 
 
-def _rows_of(query: Tensor, blocks: Sequence[int]) -> tuple[int, dict[str, int]]:
-    """How many programs hold whole rows, and the tile and the warps of each."""
-    (count, dst, src), rows = blocks, ROWS.value
+def _rows_of(
+    query: Tensor, blocks: Sequence[int], alone: bool = False
+) -> tuple[int, dict[str, int]]:
+    """How many programs hold whole rows, and the tile and the warps of each.
+
+    `alone`: the logits are all that a program has of every pair.
+    """
+    (count, dst, src), half = blocks, query.element_size() == 2
     columns = max(power(src), TERMS.value)
-    warps = min(max(1, rows * columns // (32 * _LOGITS)), 16)
-    fitting = _SHARED // columns if query.element_size() == 2 else _DIMS
+    rows, warps = ROWS.value, min(max(1, ROWS.value * columns // (32 * _LOGITS)), 16)
+    if alone and half and columns <= _COLUMNS and dst > rows:
+        rows, warps = 4 * rows, 4
+    fitting = _SHARED // columns if half else _DIMS
     dims = max(_DIMS, min(fitting, _WIDEST, power(query.size(2))))
     tile = {"M": rows, "N": columns, "DIMS": dims, "warps": warps}
     return count * query.size(1) * ceiling(dst, rows), tile
+
+
+def _side_by_side(*nodes: Tensor) -> tuple[list[Tensor], int]:
+    """The nodes, and how many numbers lie between two of them; copies unless all are alike."""
+    _, heads, dim = nodes[0].shape
+    width = nodes[0].stride(0)
+    if width >= heads * dim and all(t.stride() == (width, dim, 1) for t in nodes):
+        return list(nodes), width
+    return [t.contiguous() for t in nodes], heads * dim
 
 
 def _like(*tensors: Tensor) -> list[Tensor]:
@@ -176,11 +201,12 @@ def attention(
     numbers, constants = options(query, table, scale, dropout, seed)
     (out,) = _like(query)
     facts = query.new_empty(len(query), heads, FACTS.value, dtype=constants["ACC"])
-    programs, tile = _rows_of(query, blocks)
+    programs, tile = _rows_of(query, blocks, alone=bias is bucket is seed is None)
+    parts, width = _side_by_side(query, key, value)
     launch(
         forward, (programs,), query, out, facts, dst, src, min(k, src),
-        *plain(query, key, value, bias, bucket, table), *numbers,
-        HEADS=heads, DIM=dim, **constants, **tile,
+        *parts, *plain(bias, bucket, table), *numbers,
+        HEADS=heads, WIDTH=width, DIM=dim, **constants, **tile,
     )  # fmt: skip
     return out, facts
 
@@ -193,11 +219,12 @@ def attention_backward(
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     (count, dst, src), (_, heads, dim) = blocks, query.shape
     numbers, constants = options(query, table, scale, dropout, seed)
-    constants |= {"HEADS": heads, "DIM": dim}
+    parts, width = _side_by_side(query, key, value)
+    constants |= {"HEADS": heads, "WIDTH": width, "DIM": dim}
     of_query, of_key, of_value = _like(query, key, value)
     of_logits = facts.new_empty(len(query) * src if with_bias else 0, heads)
     means = facts.new_empty(len(query), heads)
-    given: list[Any] = plain(grad, facts, query, key, value, bias, bucket, table) + numbers
+    given: list[Any] = [*plain(grad, facts), *parts, *plain(bias, bucket, table), *numbers]
     programs, tile = _rows_of(query, blocks)
     launch(
         targets, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
@@ -205,8 +232,8 @@ def attention_backward(
     )  # fmt: skip
     launch(
         sources, (count * heads * ceiling(src, _SOURCES),), query, of_key, of_value, means, dst,
-        src, *given, M=_TARGETS, N=_SOURCES, DIMS=tile["DIMS"], C=max(power(dim), 16), **constants,
-        warps=_WARPS,
+        src, *given, M=_TARGETS * 4 // query.element_size(), N=_SOURCES, DIMS=tile["DIMS"],
+        C=max(power(dim), 16), **constants, warps=_WARPS,
     )  # fmt: skip
     if table is None:
         return of_query, of_key, of_value, of_logits, facts.new_empty(0, heads)

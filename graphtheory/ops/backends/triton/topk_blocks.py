@@ -56,13 +56,13 @@ def put_nodes(
 @triton.jit
 def products(
     a, row, row_live, b, column, column_live,
-    WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
+    A_WIDTH: tl.constexpr, B_WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
     """Dot products [M, N] of nodes of a and nodes of b."""
     out = tl.zeros((row.shape[0], column.shape[0]), tl.float32)
     for first in tl.range(0, DIM, DIMS, num_stages=1):  # a second stage would be shared as well
-        x = nodes(a, row, row_live, first, WIDTH, DIM, DIMS)
-        y = nodes(b, column, column_live, first, WIDTH, DIM, DIMS)
+        x = nodes(a, row, row_live, first, A_WIDTH, DIM, DIMS)
+        y = nodes(b, column, column_live, first, B_WIDTH, DIM, DIMS)
         out = product(x, tl.trans(y), out)
     return out
 
@@ -70,7 +70,7 @@ def products(
 @triton.jit
 def put_sums(
     out, row, row_live, factor, base, column, column_live, scale,
-    WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
+    OUT_WIDTH: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
     """Store at the rows of out scale * factor [M, N] @ nodes.
 
@@ -87,17 +87,18 @@ def put_sums(
             sums = tl.sum(tl.dot(parts, terms, input_precision=_FLOAT32), 0)
         else:
             sums = product(factor, y)
-        put_nodes(out, row, row_live, first, scale * sums, WIDTH, DIM, DIMS)
+        put_nodes(out, row, row_live, first, scale * sums, OUT_WIDTH, DIM, DIMS)
 
 
 @triton.jit
 def logits(
     query, row, row_live, key, column, column_live, edge, head, bias, bucket, table, scale,
-    HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, DIMS: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
+    DIMS: tl.constexpr,
 ):  # fmt: skip
     """Logits [M, N]: minus infinity beyond the block, NaN for a bucket beyond the table."""
-    x = products(query, row, row_live, key, column, column_live, HEADS * DIM, DIM, DIMS)
-    x *= number(scale, tl.float32)
+    x = products(query, row, row_live, key, column, column_live, WIDTH, WIDTH, DIM, DIMS)
+    x = x * number(scale, tl.float32) + 0.0  # no -0.0, see `topk_row.choose`
     live = row_live[:, None] & column_live[None, :]
     if bias is not None:
         x += tl.load(bias + edge * HEADS + head, mask=live, other=0).to(tl.float32)

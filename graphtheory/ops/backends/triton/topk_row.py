@@ -1,10 +1,13 @@
 """What k-nearest attention does to rows of logits [M, N] that a Triton program holds.
 
 Five numbers are the facts of a row: a floor, a ceiling, a last place, the largest logit, and one
-over the sum of exponentials. Chosen are the entries that reach the ceiling, and up to the last
-place those that reach the floor. Floor and ceiling lie halfway between the k-th largest entry and
-the next ones, so that logits computed again, in tiles of another shape, choose the same entries
-even if they differ by a rounding.
+over the sum of exponentials. Chosen are the entries that reach the floor, and of those below the
+ceiling only the ones up to the last place, which is beyond the row if all of them are chosen. Floor
+and ceiling lie halfway between the k-th largest entry and the next ones, so that logits computed
+again, in tiles of another shape, choose the same entries even if they differ by a rounding.
+
+A row's entries are in the registers of few threads, and each step costs some instructions for each
+entry: what is needed for equal entries alone stands under a condition.
 """
 
 from __future__ import annotations
@@ -24,46 +27,100 @@ def _turned(bits):
 
 
 @triton.jit
-def _kth_largest(x, k):
-    """The k-th largest entry of each row; the lowest finite number where fewer are finite.
+def _reaching(x, least):
+    """How many entries of each row reach a number: where x - least has no sign."""
+    signs = (x - least[:, None]).to(tl.int32, bitcast=True) >> 31
+    return x.shape[1] + tl.sum(signs, 1)
 
-    By bisection over the places of numbers in their order.
+
+@triton.jit
+def _bisected(x, k):
+    """A number that the k largest entries of each row reach, and how many entries do.
+
+    As many as k, unless several are the k-th largest, which is that number then; or all finite ones
+    where they are fewer. First the middle is halfway between two numbers, which takes some 16
+    rounds where entries are drawn, then between their places in the order of all numbers.
     """
-    places = _turned(x.to(tl.int32, bitcast=True))
-    low = tl.full([x.shape[0]], -0x7F800000, tl.int32)  # of the lowest finite number
-    high = tl.full([x.shape[0]], 0x7F800000, tl.int32)  # of infinity
-    for _ in range(32):  # k entries reach low, or it is the lowest; fewer than k reach high
-        middle = (low & high) + ((low ^ high) >> 1)
-        enough = tl.sum((places >= middle[:, None]).to(tl.int32), 1) >= k
-        low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
-    return _turned(low).to(tl.float32, bitcast=True)
+    least = tl.min(tl.where(x > float("-inf"), x, float("inf")), 1)
+    most = tl.minimum(tl.max(x, 1), 3.4028234663852886e38)
+    low = _turned(least.to(tl.int32, bitcast=True))
+    high = _turned(most.to(tl.int32, bitcast=True)) + 1
+    reaching = _reaching(x, least)
+    rounds = 0
+    left = tl.max(((reaching > k) & (low + 1 < high)).to(tl.int32), 0)
+    while (left > 0) & (rounds < 64):
+        lower = _turned(low).to(tl.float32, bitcast=True)
+        upper = _turned(high).to(tl.float32, bitcast=True)
+        middle = _turned((0.5 * lower + 0.5 * upper).to(tl.int32, bitcast=True))
+        by_place = (rounds >= 20) | (middle <= low) | (middle >= high)
+        middle = tl.where(by_place, (low & high) + ((low ^ high) >> 1), middle)
+        found = _reaching(x, _turned(middle).to(tl.float32, bitcast=True))
+        low, high = tl.where(found >= k, middle, low), tl.where(found >= k, high, middle)
+        reaching = tl.where(found >= k, found, reaching)
+        left = tl.max(((reaching > k) & (low + 1 < high)).to(tl.int32), 0)
+        rounds += 1
+    return _turned(low).to(tl.float32, bitcast=True), reaching
+
+
+@triton.jit
+def _place_of(entries, column, count):
+    """The column of the count-th of the entries that are true in each row, if it has as many.
+
+    By bisection too: running sums would take as many registers again as the row.
+    """
+    tl.static_assert(entries.shape[1] <= 1024)
+    low = tl.full([entries.shape[0]], -1, tl.int32)
+    high = tl.full([entries.shape[0]], 1023, tl.int32)
+    for _ in range(10):
+        middle = (low + high) >> 1
+        enough = tl.sum((entries & (column[None, :] <= middle[:, None])).to(tl.int32), 1) >= count
+        low, high = tl.where(enough, low, middle), tl.where(enough, middle, high)
+    return high
 
 
 @triton.jit
 def choose(x, column, k):
-    """Floor, ceiling, last place and largest entry of each row; NaN where an entry is or is inf."""
-    kth = _kth_largest(x, k)
-    larger, tied = x > kth[:, None], x == kth[:, None]
-    place = tl.cumsum(tied.to(tl.int32), 1) + tl.sum(larger.to(tl.int32), 1)[:, None]
-    last = tl.max(tl.where(tied & (place <= k), column[None, :], -1), 1)
-    below = tl.max(tl.where(x < kth[:, None], x, float("-inf")), 1)
+    """Floor, ceiling, last place and largest entry of each row, which has no -0.0.
+
+    For entries are counted by the sign of a difference, and -0.0 - 0.0 has one.
+    """
+    lower, reaching = _bisected(x, k)
+    reached = x >= lower[:, None]
+    kth = tl.min(tl.where(reached, x, float("inf")), 1)
+    below = tl.max(tl.where(reached, float("-inf"), x), 1)
     below = tl.maximum(below, -3.4028234663852886e38)
     floor = 0.5 * kth + 0.5 * below
     floor = tl.where(floor > below, floor, kth)
-    above = tl.min(tl.where(larger, x, float("inf")), 1)
-    ceiling = 0.5 * kth + 0.5 * above
-    ceiling = tl.where(ceiling > kth, ceiling, above)
-    good = tl.min((x < float("inf")).to(tl.int32), 1) > 0
-    nan = float("nan")
-    top = tl.where(good, tl.max(x, 1), nan)
-    return tl.where(good, floor, nan), tl.where(good, ceiling, nan), last, top
+    ceiling, last = kth, tl.full([x.shape[0]], x.shape[1], tl.int32)
+    if tl.max(reaching, 0) > k:
+        larger = x > kth[:, None]
+        place = _place_of(x == kth[:, None], column, k - tl.sum(larger.to(tl.int32), 1))
+        last = tl.where(reaching > k, place, last)
+        above = tl.min(tl.where(larger, x, float("inf")), 1)
+        ceiling = 0.5 * kth + 0.5 * above
+        ceiling = tl.where(ceiling > kth, ceiling, above)
+    return floor, ceiling, last, tl.max(x, 1)
+
+
+@triton.jit
+def _exponentials(x, floor, top):
+    """exp(x - top) of the entries that reach the floor, 0 elsewhere; NaN where top is infinite."""
+    return tl.where(x < floor[:, None], 0.0, tl.exp(x - finite(top)[:, None]))
+
+
+@triton.jit
+def _without_late(w, x, column, ceiling, last):
+    """The same, and 0 for entries below the ceiling beyond the last place."""
+    return tl.where((x < ceiling[:, None]) & (column[None, :] > last[:, None]), 0.0, w)
 
 
 @triton.jit
 def exponentials(x, column, floor, ceiling, last, top):
-    """exp(x - top) of the chosen entries, 0 elsewhere; NaN in a row without a floor."""
-    late = (x < ceiling[:, None]) & (column[None, :] > last[:, None])
-    return tl.where((x < floor[:, None]) | late, 0.0, tl.exp(x - finite(top)[:, None]))
+    """exp(x - top) of the chosen entries, 0 elsewhere; NaN where x is, or top is infinite."""
+    w = _exponentials(x, floor, top)
+    if tl.min(last, 0) < x.shape[1]:
+        w = _without_late(w, x, column, ceiling, last)
+    return w
 
 
 @triton.jit
@@ -84,4 +141,5 @@ def weights(x, column, facts, row, live):
     floor, ceiling = tl.load(at, mask=live, other=0.0), tl.load(at + 1, mask=live, other=0.0)
     last = tl.load(at + 2, mask=live, other=0.0).to(tl.int32)
     top, share = tl.load(at + 3, mask=live, other=0.0), tl.load(at + 4, mask=live, other=0.0)
-    return exponentials(x, column, floor, ceiling, last, top) * share[:, None]
+    w = _without_late(_exponentials(x, floor, top), x, column, ceiling, last)
+    return w * share[:, None]

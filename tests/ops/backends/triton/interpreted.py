@@ -5,7 +5,7 @@ Bins and chunks are made so small that a graph of some ten nodes meets every one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -23,6 +23,7 @@ from graphtheory.ops.backends.triton import kernels as triton_kernels
 from graphtheory.ops.backends.triton.parts import dropout_factor
 from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.look_up import _rows
 from tests.conformance.check import (
     BIASES,
     allowed_error,
@@ -353,3 +354,17 @@ def test_primitives_twice_give_the_same_bits() -> None:
         run = run_by("triton_csr", name)
         runs = [results(run, leaves, nb) for _ in range(2)]
         assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (40, 9)])
+def test_sums_by_row_are_the_gradient_of_a_table(shape: tuple[int, int]) -> None:
+    row = torch.randint(shape[0], (300,), dtype=torch.uint8)
+    made = torch.randn(shape), torch.randn(300, shape[1])
+
+    def gradients(rows: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        table, grad = (t.clone().requires_grad_() for t in made)
+        (of_table,) = torch.autograd.grad(rows(table, row), table, grad, create_graph=True)
+        return [of_table, *torch.autograd.grad(of_table.square().sum(), grad)]
+
+    wanted = gradients(lambda table, row: table[row.long()])
+    torch.testing.assert_close(gradients(_rows), wanted)
