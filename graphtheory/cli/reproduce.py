@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -52,7 +53,8 @@ class Reproduce(Command):
     quick: bool = False
     """One seed and few epochs, for a first look."""
     resume: bool = False
-    """Take finished runs from the .jsonl file there; otherwise that file is set aside, not lost."""
+    """Take finished runs from the .jsonl file there; otherwise that file is set aside, not lost.
+    Networks that were under way go on from what they wrote a minute before at most."""
     list: bool = False
     """Print the IDs and stop."""
 
@@ -125,6 +127,8 @@ class Reproduce(Command):
         return out, out / f"{name}.jsonl"
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
+        from graphtheory.papers.grid import under_way
+
         def tell() -> None:
             screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
@@ -132,6 +136,7 @@ class Reproduce(Command):
             kept.parent.mkdir(parents=True, exist_ok=True)
             if not self.resume:
                 set_aside(screen, kept)
+                rmtree(under_way(kept), ignore_errors=True)
             with told_on_stop(tell), screen.steps("run") as steps:
                 return grid.measure(figure.run, steps, kept=kept)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from itertools import count, product
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any, ClassVar
 
 from graphtheory.bench.finished import Finished
 from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.train.under_way import kept_under
 
 Cell = dict[str, Any]
 """Name -> value: the arguments of a figure's `run`."""
@@ -106,7 +111,9 @@ class Grid:
             run: Measures one cell.
             progress: Called before each cell that is run.
             kept: A file where each cell is added when it ends, one JSON object per line; cells that
-                stand there under the same key are not run again.
+                stand there under the same key are not run again. Beside it, in `under_way(kept)`,
+                trainings of the cells that have not ended leave their state about once a minute,
+                and go on from there.
 
         Raises:
             ValueError: If `kept` is no such file.
@@ -118,9 +125,12 @@ class Grid:
         def finish(cell: Cell) -> None:
             with one_at_a_time:
                 progress(label(cell), next(begun), len(cells))
-            measured = run(self, **cell)
+            with _place(kept, self.key(cell)):
+                measured = run(self, **cell)
             with one_at_a_time:
                 finished.add(self.key(cell), measured)
+                if kept is not None:
+                    _forget(kept, self.key(cell))
 
         if self.side_by_side:
             side_by_side(finish, todo)
@@ -135,6 +145,29 @@ class Grid:
             first = getattr(self, "first", 0)
             return list(range(first, first + value))
         return list(value)
+
+
+def under_way(kept: Path) -> Path:
+    """The folder of what the cells of a file have under way."""
+    return kept.with_suffix(".under-way")
+
+
+def _folder(kept: Path, key: dict[str, Any]) -> Path:
+    """That of one cell."""
+    return (
+        under_way(kept) / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    )
+
+
+def _place(kept: Path | None, key: dict[str, Any]) -> AbstractContextManager[None]:
+    return nullcontext() if kept is None else kept_under(_folder(kept, key))
+
+
+def _forget(kept: Path, key: dict[str, Any]) -> None:
+    """Remove what a cell had under way, and the folder of the last one."""
+    shutil.rmtree(_folder(kept, key), ignore_errors=True)
+    with suppress(OSError):  # there are others
+        under_way(kept).rmdir()
 
 
 def label(cell: Cell) -> str:

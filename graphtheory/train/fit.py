@@ -15,10 +15,11 @@ from torch.utils.data import DataLoader
 from graphtheory.signals import prompt_signals
 from graphtheory.train.checkpoint import SafeCheckpointIO
 from graphtheory.train.contract import Source, Task
-from graphtheory.train.folder import Keep, RunFolder, describe_run
+from graphtheory.train.folder import Keep, KeepRarely, RunFolder, describe_run
 from graphtheory.train.progress import Listener, Show, Tell, outer_listener
 from graphtheory.train.seeds import borrowed_randomness
 from graphtheory.train.trainer import lean_trainer, quiet_lightning
+from graphtheory.train.under_way import next_place
 from graphtheory.train.unlabeled import Loaded
 from graphtheory.train.watch import EpochRow, Watch
 
@@ -123,6 +124,9 @@ def fit(
     if (outer := outer_listener(epochs)) is not None:
         callbacks.append(Tell(watch, outer))
     checkpoint: RunFolder | None = None
+    if within_study := out_dir is None:
+        out_dir = next_place()
+        resume = out_dir is not None
     with ExitStack() as around:
         if out_dir is not None:
             folder = RunFolder(out_dir, labeled=labeled)
@@ -131,12 +135,14 @@ def fit(
             if (content := folder.restore(run, watch)) is not None:
                 checkpoint = folder
                 task.load_state_dict(content["state_dict"])
-            folder.rewrite_log(watch.history)
-            callbacks.append(Keep(folder, watch, run))
+            if not within_study:
+                folder.rewrite_log(watch.history)
+            keep = KeepRarely if within_study else Keep
+            callbacks.append(keep(folder, watch, run))
         if len(watch.history) < epochs and not watch.out_of_patience:
             watch.memory.start()
             _train(task, datamodule, epochs, callbacks, checkpoint)
-            if out_dir is None:  # a folder's checkpoints have the figure already
+            if within_study:  # the checkpoints of a folder have the figure already
                 watch.memory.update()
     if watch.best is not None:
         task.load_state_dict(watch.best_state)

@@ -23,6 +23,7 @@ from graphtheory.train.checkpoint import (
     read_checkpoint,
 )
 from graphtheory.train.contract import Source, Task
+from graphtheory.train.under_way import Clock
 from graphtheory.train.watch import EpochRow, Watch
 
 _LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
@@ -151,6 +152,21 @@ class Keep(Callback):
         trainer.save_checkpoint(self.folder.last)
         with self.folder.log.open("a", newline="") as file:
             file.write(self.folder.line(row))
+
+
+class KeepRarely(Keep):
+    """Write `last.ckpt` alone, about once a minute: for the trainings of a study, many of them."""
+
+    def __init__(self, folder: RunFolder, watch: Watch, run: dict[str, Any]) -> None:
+        super().__init__(folder, watch, run)
+        self._clock = Clock()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write if it is time."""
+        if self._clock.due():
+            self.watch.memory.update()
+            trainer.save_checkpoint(self.folder.last)
+            self._clock.restart()
 
 
 @contextmanager

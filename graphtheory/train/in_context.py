@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -13,19 +12,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.train.checkpoint import (
-    CheckpointError,
-    first_difference,
-    read_checkpoint,
-    write_checkpoint,
-)
-from graphtheory.train.contract import shapes
+from graphtheory.train.under_way import UnderWay
 
 Sampler = Callable[[int, int, int, Generator], Any]
 """``sample(prompts, points, dim, generator)`` -> x [P, n, dim] and y [P, n], or what has both."""
-
-
-_SECONDS = 60.0  # between checkpoints
 
 
 @dataclass(frozen=True)
@@ -187,9 +177,11 @@ def train_in_context(
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     losses: list[float] = []
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
-    kept = None if checkpoint is None else _Kept(Path(checkpoint), settings)
-    if kept is not None and kept.path.exists():
-        losses = kept.load(model, optimizer, generator)
+    kept: UnderWay | None = None
+    if checkpoint is not None:
+        parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
+        kept = UnderWay(Path(checkpoint), settings, generator, **parts)
+        losses = kept.restore()
         if len(losses) > steps:
             raise ValueError(f"steps: got {steps}, but {kept.path} has done {len(losses)}")
     model.train()
@@ -206,51 +198,11 @@ def train_in_context(
         optimizer.zero_grad()
         found_loss.backward()
         optimizer.step()
-        if kept is not None and (kept.due() or step == steps - 1):
-            kept.save(model, optimizer, generator, losses)
+        if kept is not None:
+            kept.keep(losses, last=step == steps - 1)
         progress(step, losses[-1])
     model.eval()
     return losses
-
-
-class _Kept:
-    """The state of a training in a file."""
-
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self._settings, self._last = path, settings, time.monotonic()
-
-    def due(self) -> bool:
-        return time.monotonic() - self._last >= _SECONDS
-
-    def save(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator,
-        losses: list[float],
-    ) -> None:  # fmt: skip
-        drawn = {"prompts": generator.get_state(), "others": torch.get_rng_state()}
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        rest = {"settings": self._settings, "losses": losses}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(self.path, state | drawn | rest)
-        self._last = time.monotonic()
-
-    def load(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator
-    ) -> list[float]:
-        """Put what the file holds into the three; the losses so far."""
-        state = read_checkpoint(self.path)
-        if "losses" not in state:
-            raise CheckpointError(f"{self.path}: not written by train_in_context")
-        difference = first_difference(
-            state["settings"] | {"model": shapes(state["model"])},
-            self._settings | {"model": shapes(model.state_dict())},
-        )
-        if difference:
-            raise CheckpointError(f"{self.path}: another training: {difference}")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        generator.set_state(state["prompts"])
-        torch.set_rng_state(state["others"])
-        return state["losses"]
 
 
 def _drawn(

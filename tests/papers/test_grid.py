@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from graphtheory.papers.grid import Grid, Measured, axis, label, unrecorded
+from graphtheory.papers.grid import Grid, Measured, axis, label, under_way, unrecorded
+from graphtheory.train.under_way import next_place
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,28 @@ def test_an_interrupted_figure_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     rows = Squares(4).measure(later, lambda _, done, __: told.append(done), kept=kept)
     assert rows == Squares(4).measure(Square())
     assert later.ran == told == [2, 3]
+
+
+def test_what_a_cell_has_under_way_stays_until_it_ends(tmp_path: Path) -> None:
+    kept, places = tmp_path / "figure.jsonl", list[Path | None]()
+
+    def run(grid: Squares, seed: int) -> list[Measured]:
+        place = next_place()
+        places.append(place)
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+        return Square()(grid, seed)
+
+    with pytest.raises(KeyboardInterrupt):
+        Squares(2, fails=1).measure(run, kept=kept)
+    first, second = places
+    assert first is not None and second is not None and first != second
+    assert not first.exists() and second.exists() and under_way(kept) in second.parents
+    Squares(2).measure(run, kept=kept)
+    assert places[2] == second  # the same cell has the same place
+    assert not under_way(kept).exists()
+    Squares(2).measure(run)
+    assert places[3:] == [None, None]
 
 
 def test_cells_side_by_side_make_the_same_rows(tmp_path: Path, two_threads: None) -> None:

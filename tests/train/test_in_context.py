@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.data.prompt_tasks import Linear
 from graphtheory.models import gpt
-from graphtheory.train import Curriculum, Ramp, in_context, predictions, train_in_context
+from graphtheory.train import Curriculum, Ramp, predictions, train_in_context, under_way
 from graphtheory.train.checkpoint import CheckpointError, write_checkpoint
 from graphtheory.train.in_context import interleaved
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
 def test_a_training_that_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_context, "_SECONDS", 0.0)
+    monkeypatch.setattr(under_way, "SECONDS", 0.0)
 
     def run(steps: int, stop: int = -1, file: Path | None = None) -> tuple[list[float], nn.Module]:
         def progress(step: int, loss: float) -> None:
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="another training: model: "):
         train_in_context(wider, Linear().prompts, SHORT, generator=draw(), **options)
     write_checkpoint(file, {"state_dict": {}})
-    with pytest.raises(CheckpointError, match="not written by train_in_context"):
+    with pytest.raises(CheckpointError, match="expected the state of a training by steps"):
         train_in_context(model(), Linear().prompts, SHORT, generator=draw(), **options)
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(CheckpointError, match="truncated"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -15,6 +15,7 @@ from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.world import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
 from graphtheory.train.progress import tell_step
+from graphtheory.train.under_way import UnderWay, next_place
 
 Tokens = Literal["columns", "in turn"]
 
@@ -80,20 +81,30 @@ class GptLearner:
 def train(learner: GptLearner, given: World, seed: int) -> GPT:
     """Minimize the hinge loss over new prompts in every step.
 
-    The loss is that of the query, or the mean over contexts and query; see `GptLearner`.
+    The loss is that of the query, or the mean over contexts and query; see `GptLearner`. In a block
+    of `kept_under` the training goes on from where it was interrupted.
     """
     generator = Generator().manual_seed(derive(seed, 62))
     model = learner.model(generator)
     source = given.training(learner.alpha, learner.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=learner.step_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, learner.steps)
-    for step in range(learner.steps):
+    losses: list[float] = []
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    kept: UnderWay | None = None
+    if (place := next_place()) is not None:
+        kept = UnderWay(place / "last.ckpt", asdict(learner) | {"seed": seed}, generator, **parts)
+        losses = kept.restore()
+    for step in range(len(losses), learner.steps):
         prompts = source.sample(learner.batch_size, generator)
         loss = loss_of(model, learner, prompts)
+        losses.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
+        if kept is not None:
+            kept.keep(losses, last=step == learner.steps - 1)
         tell_step(step + 1, learner.steps)
     return model
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -9,7 +10,9 @@ from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.world import PromptTest, World, world
+from graphtheory.train import under_way
 from graphtheory.train.progress import epochs_told_to
+from graphtheory.train.under_way import kept_under
 from tests.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)
@@ -41,6 +44,27 @@ def test_a_network_learns() -> None:
     model.reset_parameters(torch.Generator().manual_seed(0))
     start = icl_gpt.outcome(model, learner, source, 300, 1)
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
+
+
+def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_way, "SECONDS", 0.0)
+    learner, seen = replace(SMALL, steps=9), list[int]()
+    given = own_world(learner)
+    whole = icl_gpt.train(learner, given, 0)
+
+    def interrupt(step: int, *_: object) -> None:
+        seen.append(step)
+        if step == 5:
+            raise KeyboardInterrupt
+
+    with kept_under(tmp_path), epochs_told_to(interrupt), pytest.raises(KeyboardInterrupt):
+        icl_gpt.train(learner, given, 0)
+    with kept_under(tmp_path), epochs_told_to(interrupt):
+        resumed = icl_gpt.train(learner, given, 0)
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert all(map(torch.equal, whole.parameters(), resumed.parameters()))
 
 
 def test_a_loss_at_every_context_is_the_mean_over_inputs() -> None:
