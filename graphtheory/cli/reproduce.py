@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -53,8 +52,8 @@ class Reproduce(Command):
     quick: bool = False
     """One seed and few epochs, for a first look."""
     resume: bool = False
-    """Take finished runs from the .jsonl file there; otherwise that file is set aside, not lost.
-    Networks that were under way go on from what they wrote a minute before at most."""
+    """Take finished runs from the .jsonl file there, and go on with networks that were under way;
+    otherwise both are set aside, not lost."""
     list: bool = False
     """Print the IDs and stop."""
 
@@ -128,17 +127,18 @@ class Reproduce(Command):
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
         from graphtheory.papers.grid import under_way
+        from graphtheory.train.folder import locked
 
         def tell() -> None:
             screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
         with refusing():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            if not self.resume:
-                set_aside(screen, kept)
-                rmtree(under_way(kept), ignore_errors=True)
-            with told_on_stop(tell), screen.steps("run") as steps:
-                return grid.measure(figure.run, steps, kept=kept)
+            with locked(kept.parent, f".{kept.stem}.lock"):
+                if not self.resume:
+                    set_aside(screen, kept, under_way(kept))
+                with told_on_stop(tell), screen.steps("run") as steps:
+                    return grid.measure(figure.run, steps, kept=kept)
 
 
 def _load(dataset: str, root: Path | None, data: DataSets) -> None:

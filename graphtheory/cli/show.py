@@ -237,15 +237,22 @@ class Screen:
             yield
 
 
-def set_aside(screen: Screen, file: Path) -> None:
-    """Give an earlier file a number of its own."""
-    if not file.exists():
+def set_aside(screen: Screen, *earlier: Path) -> None:
+    """Give earlier files and folders a number of their own, the same for all."""
+    there = [path for path in earlier if path.exists() or path.is_symlink()]
+    if not there:
         return
     number = 1
-    while (kept := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
+    while any(_numbered(path, number).exists() for path in earlier):
         number += 1
-    file.rename(kept)
-    screen.note(f"Earlier runs are now in {kept}; --resume would have gone on with them.")
+    for path in there:
+        path.rename(_numbered(path, number))
+    names = " and ".join(str(_numbered(path, number)) for path in there)
+    screen.note(f"Earlier runs are now in {names}; --resume would have gone on with them.")
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
 @contextmanager

@@ -10,11 +10,19 @@ from graphtheory.graph.grid import check_floating
 
 
 class PatchConv2d(nn.Conv2d):
-    """A convolution by windows side by side; arguments as of `nn.Conv2d`, stride and kernel alike.
+    """A convolution by square windows side by side.
 
     On a GPU it is one product, for which cuDNN takes ten times as long: few channels fill none of
     its tiles.
+
+    Args:
+        in_channels: Of an image.
+        out_channels: Of the maps.
+        patch_size: p, rows and columns of a window, which have to divide the image.
     """
+
+    def __init__(self, in_channels: int, out_channels: int, patch_size: int) -> None:
+        super().__init__(in_channels, out_channels, patch_size, stride=patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
         """Maps [B, out_channels, h, w] of images [B, C, h * p, w * p]."""
@@ -22,8 +30,8 @@ class PatchConv2d(nn.Conv2d):
 
     def by_product(self, images: Tensor) -> Tensor:
         """The same as a linear map of every window."""
-        height, width = self.kernel_size
-        windows = images.unflatten(3, (-1, width)).unflatten(2, (-1, height))
+        side = self.kernel_size[0]
+        windows = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))
         patches = windows.permute(0, 2, 4, 1, 3, 5).flatten(3)  # [B, h, w, C * p * p]
         found = nn.functional.linear(patches, self.weight.flatten(1), self.bias)
         return found.permute(0, 3, 1, 2)
@@ -66,7 +74,7 @@ class PatchEmbedding(nn.Module):
         if patch_size < 1:
             raise ValueError(f"patch_size: got {patch_size}, expected at least 1 pixel")
         self.patch_size, self.in_channels, self.pad = patch_size, in_channels, pad
-        self.projection = PatchConv2d(in_channels, dim, patch_size, stride=patch_size)
+        self.projection = PatchConv2d(in_channels, dim, patch_size)
         self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
 
     @property

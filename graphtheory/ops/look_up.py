@@ -29,10 +29,8 @@ def look_up(table: Tensor, row: Tensor) -> Tensor:
     if table.is_cpu:
         return table.index_select(0, row.long())
     rows = table.reshape(len(table), math.prod(table.shape[1:]))
-    found = (
-        _rows(rows, row.flatten()) if _by_bucket(rows) else embedding(row.long().flatten(), rows)
-    )
-    return found.view(*row.shape, *table.shape[1:])
+    found = _rows(rows, row) if _by_bucket(rows) else embedding(row.long(), rows)
+    return found.view(len(row), *table.shape[1:])
 
 
 def _by_bucket(rows: Tensor) -> bool:

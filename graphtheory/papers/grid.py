@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from itertools import count, product
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from graphtheory.bench.finished import Finished
 from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.train.checkpoint import CheckpointError
 from graphtheory.train.under_way import kept_under
 
 Cell = dict[str, Any]
@@ -120,6 +121,11 @@ class Grid:
         """
         cells, finished = self.cells(), _Cells(kept)
         todo = [cell for cell in cells if finished.find(self.key(cell)) is None]
+        if kept is not None and under_way(kept).exists():
+            keep = {_folder(kept, self.key(cell)) for cell in todo}
+            for cell in cells:  # whose process ended before it could clear up
+                if (folder := _folder(kept, self.key(cell))) not in keep:
+                    shutil.rmtree(folder, ignore_errors=True)
         begun, one_at_a_time = count(len(cells) - len(todo)), Lock()
 
         def finish(cell: Cell) -> None:
@@ -130,13 +136,16 @@ class Grid:
             with one_at_a_time:
                 finished.add(self.key(cell), measured)
                 if kept is not None:
-                    _forget(kept, self.key(cell))
+                    shutil.rmtree(_folder(kept, self.key(cell)), ignore_errors=True)
 
         if self.side_by_side:
             side_by_side(finish, todo)
         else:
             for cell in todo:
                 finish(cell)
+        if kept is not None:
+            with suppress(OSError):  # none, or with cells of another grid
+                under_way(kept).rmdir()
         return [row for cell in cells for row in finished.find(self.key(cell)) or []]
 
     def _entries(self, axis: Field[Any]) -> list[Any]:
@@ -159,15 +168,18 @@ def _folder(kept: Path, key: dict[str, Any]) -> Path:
     )
 
 
-def _place(kept: Path | None, key: dict[str, Any]) -> AbstractContextManager[None]:
-    return nullcontext() if kept is None else kept_under(_folder(kept, key))
-
-
-def _forget(kept: Path, key: dict[str, Any]) -> None:
-    """Remove what a cell had under way, and the folder of the last one."""
-    shutil.rmtree(_folder(kept, key), ignore_errors=True)
-    with suppress(OSError):  # there are others
-        under_way(kept).rmdir()
+@contextmanager
+def _place(kept: Path | None, key: dict[str, Any]) -> Iterator[None]:
+    """Where the trainings of a cell keep their state; nowhere without a file of cells."""
+    if kept is None:
+        yield
+        return
+    folder = _folder(kept, key)
+    try:
+        with kept_under(folder):
+            yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; without {folder} this cell alone starts anew") from error
 
 
 def label(cell: Cell) -> str:

@@ -130,7 +130,8 @@ def fit(
     with ExitStack() as around:
         if out_dir is not None:
             folder = RunFolder(out_dir, labeled=labeled)
-            around.enter_context(folder.opened(task, resume=resume))
+            if not within_study:
+                around.enter_context(folder.opened(task, resume=resume))
             run = describe_run(task, datamodule, epochs, seed)
             if (content := folder.restore(run, watch)) is not None:
                 checkpoint = folder

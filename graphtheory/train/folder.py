@@ -23,7 +23,7 @@ from graphtheory.train.checkpoint import (
     read_checkpoint,
 )
 from graphtheory.train.contract import Source, Task
-from graphtheory.train.under_way import Clock
+from graphtheory.train.under_way import Clock, spared
 from graphtheory.train.watch import EpochRow, Watch
 
 _LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
@@ -59,7 +59,7 @@ class RunFolder:
         """
         self._require_writable()
         self._require_space(4 * sum(p.numel() * p.element_size() for p in model.parameters()))
-        with _locked(self.path):
+        with locked(self.path):
             for draft in self.path.glob(".*.draft"):  # of a process that was killed
                 draft.unlink()
             if self.last.exists() and not resume:
@@ -165,19 +165,21 @@ class KeepRarely(Keep):
         """Write if it is time."""
         if self._clock.due():
             self.watch.memory.update()
-            trainer.save_checkpoint(self.folder.last)
+            with spared():
+                self.folder.path.mkdir(parents=True, exist_ok=True)
+                trainer.save_checkpoint(self.folder.last)
             self._clock.restart()
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Refuse a second process; the lock goes with the process, however that ends."""
     if os.name != "posix":
         yield
         return
     import fcntl
 
-    with (folder / ".lock").open("w") as file:
+    with (folder / name).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

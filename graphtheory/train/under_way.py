@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -43,6 +44,18 @@ def next_place() -> Path | None:
     """The place of the next training in a block of `kept_under`; None outside one."""
     places = _PLACES.get()
     return None if places is None else next(places)
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """What is written for a training to go on from; where that fails, it is said, and no error."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(
+            f"state of a training was not written, after a break it would start anew: {error}",
+            stacklevel=2,
+        )
 
 
 class Clock:
@@ -91,6 +104,11 @@ class UnderWay:
         rest = {"settings": self._settings, "losses": losses}
         write_checkpoint(self.path, state | drawn | rest)
         self._clock.restart()
+
+    def keep_in_study(self, losses: list[float]) -> None:
+        """The same where nobody asked for the file: a training goes on without, after a warning."""
+        with spared():
+            self.keep(losses, last=False)
 
     def restore(self) -> list[float]:
         """Put what the file holds into the parts; the losses so far, none without a file.

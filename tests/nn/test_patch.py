@@ -16,7 +16,7 @@ def test_a_node_is_a_linear_map_of_its_patch() -> None:
 
 
 def test_a_product_is_the_convolution() -> None:
-    convolution, images = PatchConv2d(2, 5, 3, stride=3), torch.randn(2, 2, 6, 9)
+    convolution, images = PatchConv2d(2, 5, 3), torch.randn(2, 2, 6, 9)
     for laid in (images, images.to(memory_format=torch.channels_last)):
         torch.testing.assert_close(convolution.by_product(laid), convolution(images))
 

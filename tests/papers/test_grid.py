@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 
 from graphtheory.papers.grid import Grid, Measured, axis, label, under_way, unrecorded
+from graphtheory.train import CheckpointError
 from graphtheory.train.under_way import next_place
 
 
@@ -73,11 +74,22 @@ def test_what_a_cell_has_under_way_stays_until_it_ends(tmp_path: Path) -> None:
     first, second = places
     assert first is not None and second is not None and first != second
     assert not first.exists() and second.exists() and under_way(kept) in second.parents
+    (first / "of a process that was killed").mkdir(parents=True)
     Squares(2).measure(run, kept=kept)
     assert places[2] == second  # the same cell has the same place
     assert not under_way(kept).exists()
     Squares(2).measure(run)
     assert places[3:] == [None, None]
+
+
+def test_a_state_that_cannot_be_used_names_what_to_remove(tmp_path: Path) -> None:
+    def run(grid: Squares, seed: int) -> list[Measured]:
+        raise CheckpointError("last.ckpt: damaged")
+
+    with pytest.raises(
+        CheckpointError, match=r"damaged; without .*figure.under-way.* alone starts"
+    ):
+        Squares(1).measure(run, kept=tmp_path / "figure.jsonl")
 
 
 def test_cells_side_by_side_make_the_same_rows(tmp_path: Path, two_threads: None) -> None:

@@ -10,6 +10,7 @@ import pytest
 from graphtheory.cli import main
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
+from graphtheory.train.folder import locked
 
 
 def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,10 +43,17 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
     assert main([*words, "--resume"]) == 0
     assert "run 3/" in (told := capsys.readouterr().err) and "run 2/" not in told
     assert len(kept.read_text().splitlines()) == 12
+    networks = tmp_path / "fig-3-9-karate.under-way"
+    (networks / "a network").mkdir(parents=True)
     monkeypatch.setattr(figures_labels, "run_trial", until_the_third)
+    with locked(tmp_path, ".fig-3-9-karate.lock"):
+        assert main(words) == 2
+    assert "another run is using it" in capsys.readouterr().err and networks.exists()
     assert main(words) == 130
     assert "Earlier runs are now in" in capsys.readouterr().out
     assert len((tmp_path / "fig-3-9-karate.1.jsonl").read_text().splitlines()) == 12
+    assert (tmp_path / "fig-3-9-karate.1.under-way" / "a network").exists()
+    assert not networks.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")

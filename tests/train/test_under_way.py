@@ -61,6 +61,18 @@ def test_short_fits_write_nothing(data: Data, new_task: NewTask, tmp_path: Path)
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
+def test_a_training_goes_on_where_its_state_cannot_be_written(
+    data: Data, new_task: NewTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_way, "SECONDS", 0.0)
+    (tmp_path / "file").touch()
+    with (
+        kept_under(tmp_path / "file"),
+        pytest.warns(UserWarning, match="state of a training was not"),
+    ):
+        assert fit(new_task(), FullGraph(data), epochs=3, progress=False).epochs == 3
+
+
 def test_another_state_is_refused(tmp_path: Path) -> None:
     def state(width: int, **settings: int) -> UnderWay:
         model = torch.nn.Linear(width, 1)

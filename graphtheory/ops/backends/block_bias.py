@@ -37,7 +37,7 @@ class BlockBias(NamedTuple):
             bias = bias.gather(1, self.columns.expand(heads, -1))
         elif self.columns is not None:
             bias = look_up(bias.t(), self.columns).t().contiguous()
-        elif bias.stride(0) == 0 and heads > 1:  # all heads have the same, and stay one
+        elif bias.stride(0) == 0 and heads > 1 and not bias.requires_grad:  # the same for all heads
             return bias[:1].view(1, *shape).transpose(0, 1).to(dtype).expand(-1, heads, -1, -1)
         elif not bias.is_cpu:
             bias = bias.contiguous()  # torch's fused kernels on a GPU take no mask with gaps

@@ -14,6 +14,7 @@ from graphtheory.papers.hinge_trials import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.world import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
+from graphtheory.train.contract import digest
 from graphtheory.train.progress import tell_step
 from graphtheory.train.under_way import UnderWay, next_place
 
@@ -93,7 +94,10 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
     kept: UnderWay | None = None
     if (place := next_place()) is not None:
-        kept = UnderWay(place / "last.ckpt", asdict(learner) | {"seed": seed}, generator, **parts)
+        patterns = (given.patterns.relevant, given.patterns.irrelevant)
+        seen = digest([*patterns, given.labels, given.tasks])
+        settings = asdict(learner) | {"seed": seed, "world": seen}
+        kept = UnderWay(place / "last.ckpt", settings, generator, **parts)
         losses = kept.restore()
     for step in range(len(losses), learner.steps):
         prompts = source.sample(learner.batch_size, generator)
@@ -104,7 +108,7 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
         optimizer.step()
         schedule.step()
         if kept is not None:
-            kept.keep(losses, last=step == learner.steps - 1)
+            kept.keep_in_study(losses)
         tell_step(step + 1, learner.steps)
     return model
 

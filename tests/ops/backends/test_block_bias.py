@@ -38,6 +38,15 @@ def test_no_heads() -> None:
     assert torch.autograd.grad(out.sum(), bias)[0].shape == (18, 0)
 
 
+def test_a_shared_bias_with_a_gradient_has_that_of_each_head() -> None:
+    shared = torch.randn(18, 1).expand(-1, 4).detach().requires_grad_()
+    weigh = torch.randn(2, 4, 3, 3)
+    for bias in (shared, shared.detach().clone().requires_grad_()):
+        mask = block_bias.of_edges(bias).mask((2, 3, 3), torch.float32)
+        (grad,) = torch.autograd.grad((mask * weigh).sum(), bias)
+        assert torch.equal(grad, weigh.transpose(0, 1).flatten(1).t())
+
+
 def test_a_bias_that_heads_share_stays_one() -> None:
     shared = torch.randn(18, 1).expand(-1, 4)
     mask = block_bias.of_edges(shared).mask((2, 3, 3), torch.float32)

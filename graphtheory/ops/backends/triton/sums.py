@@ -93,5 +93,6 @@ def by_bucket(
         hit = found[:, None] == row[None, :]
         sums += tl.where(hit[:, :, None], v[:, None, :], 0.0)
     mask = (row < BUCKETS)[:, None] & (head < HEADS)[None, :]
-    at = out + (tl.program_id(0) * BUCKETS + row[:, None]) * HEADS + head[None, :]
+    first_row = tl.program_id(0).to(tl.int64) * BUCKETS
+    at = out + (first_row + row[:, None]) * HEADS + head[None, :]
     tl.store(at, tl.sum(sums, 0), mask=mask)
