@@ -163,9 +163,8 @@ def under_way(kept: Path) -> Path:
 
 def _folder(kept: Path, key: dict[str, Any]) -> Path:
     """That of one cell."""
-    return (
-        under_way(kept) / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    )
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return under_way(kept) / name[:16]
 
 
 @contextmanager

@@ -124,26 +124,26 @@ def fit(
     if (outer := outer_listener(epochs)) is not None:
         callbacks.append(Tell(watch, outer))
     checkpoint: RunFolder | None = None
-    if within_study := out_dir is None:
+    if unasked := out_dir is None:
         out_dir = next_place()
         resume = out_dir is not None
     with ExitStack() as around:
         if out_dir is not None:
             folder = RunFolder(out_dir, labeled=labeled)
-            if not within_study:
+            if not unasked:
                 around.enter_context(folder.opened(task, resume=resume))
             run = describe_run(task, datamodule, epochs, seed)
             if (content := folder.restore(run, watch)) is not None:
                 checkpoint = folder
                 task.load_state_dict(content["state_dict"])
-            if not within_study:
+            if not unasked:
                 folder.rewrite_log(watch.history)
-            keep = KeepRarely if within_study else Keep
+            keep = KeepRarely if unasked else Keep
             callbacks.append(keep(folder, watch, run))
         if len(watch.history) < epochs and not watch.out_of_patience:
             watch.memory.start()
             _train(task, datamodule, epochs, callbacks, checkpoint)
-            if within_study:  # the checkpoints of a folder have the figure already
+            if unasked:  # the checkpoints of a folder have the figure already
                 watch.memory.update()
     if watch.best is not None:
         task.load_state_dict(watch.best_state)
