@@ -120,7 +120,7 @@ class UnderWay:
             return []
         state = read_checkpoint(self.path)
         if "losses" not in state or not self._parts.keys() <= state.keys():
-            raise CheckpointError(f"{self.path}: expected the state of a training by steps")
+            raise CheckpointError(f"{self.path}: not written by train_in_context or a study")
         difference = first_difference(
             state["settings"] | {"model": shapes(state["model"])},
             self._settings | {"model": shapes(self._parts["model"].state_dict())},

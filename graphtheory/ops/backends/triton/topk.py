@@ -33,8 +33,8 @@ from graphtheory.ops.backends.triton.topk_blocks import (
 from graphtheory.ops.backends.triton.topk_row import FACTS, choose, exponentials, put_facts, weights
 
 SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of these
-# Logits that a thread holds, twice as many in the longest rows: in as many registers again go
-# their places in the order of numbers, and what the products need.
+# Logits that a thread holds, twice as many in the longest rows and eight times as many where a
+# warp holds whole rows: what the products need comes on top.
 _LOGITS, _WARPS = 16, 4
 # Features of a head in one product: so many of all sources' keys or values are shared at a time,
 # of 16-bit nodes as many as fit into _SHARED numbers. `triton_csr` says how much memory that takes.

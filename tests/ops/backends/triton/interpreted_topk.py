@@ -23,7 +23,9 @@ from tests.ops.test_topk import assert_same, halves, run, with_gradients
 # NumPy, which the interpreter takes, warns of maxima of NaN alone and of inf - inf.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:All-NaN (slice|axis) encountered:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered in subtract"),
+    pytest.mark.filterwarnings(
+        "ignore:(overflow|invalid value) encountered in subtract:RuntimeWarning"
+    ),
 ]
 
 BLOCKS = {  # count, targets, sources; rows in one program and in some, sources in steps and not
