@@ -18,37 +18,46 @@ from graphtheory.ops.backends.cpu.attention.rows import (
 )
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
+from graphtheory.ops.backends.cpu.vector.lanes import add, clear, multiply_by, warm
+from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 
 @part
 def add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
-    heads, width, dim = query.shape[1], query.shape[2], features.shape[1]
-    for e in range(low, high):
-        warm(order, e + AHEAD, e + AHEAD + 1, features, dim)
-        place = edge_of(order, e) * dim
-        for h in range(heads):
-            at = (i * heads + h) * width
-            if dim > 0:
-                out[e, h] += dot(query, at, features, place, dim)
-            if row.shape[0] > 0:
+    (_, heads, width), dim, none = query.shape, features.shape[1], order[:0]
+    if dim > 0:
+        warm(order, low + AHEAD, high + AHEAD, features, dim)
+        write_dots(
+            out, 0, none, True, query, i * heads * width, width, low, high, order, features, dim, 0,
+            heads, dim,
+        )  # fmt: skip
+    if row.shape[0] > 0:
+        for e in range(low, high):
+            for h in range(heads):
                 out[e, h] += query[i, h, dim + row[e]]
 
 
 @part
-def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
-    """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
-    heads, width, dim, real = out.shape[1], out.shape[2], features.shape[1], weights.dtype.type
+def add_sums(at, low, high, weights, p, seed, features, order, row, out):
+    """Add kept weights[e, h] * features[e] to out[at, h]."""
+    (_, heads, width), dim, real = out.shape, features.shape[1], weights.dtype.type
+    if dim > 0:
+        warm(order, low + AHEAD, high + AHEAD, features, dim)
+    if dim > 0 and p == 0:
+        add_rows(
+            out, at * heads * width, width, low, high, order[:0], weights, 0, order, features, dim,
+            0, heads, dim,
+        )  # fmt: skip
+    if p == 0 and row.shape[0] == 0:
+        return
     for e in range(low, high):
-        warm(order, e + AHEAD, e + AHEAD + 1, features, dim)
-        place = edge_of(order, e) * dim
         for h in range(heads):
-            w = weights[e, h] * scale
+            w = weights[e, h]
             if p > 0:
                 w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-            if dim > 0:
-                add(out, (at * heads + h) * width, w, features, place, dim)
+                if dim > 0:
+                    add(out, (at * heads + h) * width, w, features, edge_of(order, e) * dim, dim)
             if row.shape[0] > 0:
                 out[at, h, dim + row[e]] += w
 
@@ -99,13 +108,15 @@ def _sums_chunk(
     if first > 0 and low < high:
         carried[chunk] = first - 1
         clear(carry, chunk * size, size)
-        add_sums(chunk, low, high, weights, scale, p, seed, features, order, row, carry)
+        add_sums(chunk, low, high, weights, p, seed, features, order, row, carry)
+        multiply_by(carry, chunk * size, size, scale)
     for i in range(first, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
         clear(out, i * size, size)
-        add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
+        add_sums(i, low, high, weights, p, seed, features, order, row, out)
+        multiply_by(out, i * size, size, scale)
 
 
 def sums(turns, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry):

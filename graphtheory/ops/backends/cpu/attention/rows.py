@@ -21,11 +21,11 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     add_product,
     clear,
-    dot,
     exp,
     invert,
     largest,
     multiply,
+    multiply_by,
     no_infinity,
     put,
     raise_to,
@@ -33,6 +33,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
     subtract,
     warm,
 )
+from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 MOST_CHUNKS = 128
 AHEAD = 16  # edges whose rows are loaded while as many before them, a tile, are worked on
@@ -101,8 +102,17 @@ def first_to_ask_for(low, x):
 
 
 @part
+def dot_entries(i, low, high, indices, perm, x, y, out):
+    """Write out[e, h] = <x[i, h], y[j, h]> of entries low..high-1 of row i."""
+    (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
+    write_dots(
+        out, 0, perm, False, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
+    )
+
+
+@part
 def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
-    _, heads, dim = key.shape
+    width = key.shape[1] * key.shape[2]
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = max(first_row(indptr, chunk, chunks) - 1, 0)
     asked = first_to_ask_for(cut(indptr, first, begin, end)[0], key)
@@ -113,12 +123,9 @@ def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
         while low < high:
             mid = min(low + AHEAD, high)
             while asked < mid + AHEAD:
-                warm(indices, asked, asked + AHEAD, key, heads * dim)
+                warm(indices, asked, asked + AHEAD, key, width)
                 asked += AHEAD
-            for e in range(low, mid):
-                for h in range(heads):
-                    at_i, at_j = (i * heads + h) * dim, (indices[e] * heads + h) * dim
-                    out[e, h] = dot(query, at_i, key, at_j, dim)
+            dot_entries(i, low, mid, indices, indices[:0], query, key, out)
             low = mid
 
 
@@ -223,27 +230,25 @@ def softmax_backward(turns, chunks, indptr, weights, grad, bucket, p, seed, out,
 
 
 @part
-def _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x):
+def _add_kept(out, i, low, high, indices, perm, weights, p, seed, x):
     heads, dim, real = x.shape[1], x.shape[2], weights.dtype.type
     for t in range(low, high):
         e = edge_of(perm, t)
         for h in range(heads):
-            w = weights[e, h] * scale / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+            w = weights[e, h] / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
             add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
 
 
 @part
-def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
-    """Add to out[i] what entries bring: scale * x[j, h] times their kept weights[e, h]."""
+def add_entries(out, i, low, high, indices, perm, weights, p, seed, x):
+    """Add to out[i] what entries bring: x[j, h] times their kept weights[e, h]."""
     if p > 0:
-        _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x)
+        _add_kept(out, i, low, high, indices, perm, weights, p, seed, x)
     else:
-        heads, dim = x.shape[1], x.shape[2]
-        for t in range(low, high):
-            e = edge_of(perm, t)
-            for h in range(heads):
-                near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
-                add(out, near, weights[e, h] * scale, x, far, dim)
+        (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
+        add_rows(
+            out, i * width, dim, low, high, perm, weights, 0, indices, x, width, dim, heads, dim
+        )
 
 
 @part
@@ -254,11 +259,14 @@ def sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed
     while low < high:
         mid = min(low + AHEAD, high)
         while asked < mid + AHEAD:
-            warm(indices, asked, asked + AHEAD, x, width)
+            if x.nbytes > FAR:
+                warm(indices, asked, asked + AHEAD, x, width)
             warm(perm, asked, asked + AHEAD, weights, heads)
             asked += AHEAD
-        add_entries(out, i, low, mid, indices, perm, weights, scale, p, seed, x)
+        add_entries(out, i, low, mid, indices, perm, weights, p, seed, x)
         low = mid
+    if scale != 1:
+        multiply_by(out, i * width, width, scale)
     return asked
 
 
@@ -269,7 +277,7 @@ def _sum_chunk(
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
     low, high = cut(indptr, max(first - 1, 0), begin, end)
-    asked = first_to_ask_for(low, value)
+    asked = low if perm.shape[0] > 0 and weights.nbytes > FAR else first_to_ask_for(low, value)
     carried[chunk] = -1
     if first > 0 and low < high:
         carried[chunk] = first - 1

@@ -22,7 +22,6 @@ from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
-    dot,
     exp,
     invert,
     multiply,
@@ -33,16 +32,17 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
     subtract,
     warm,
 )
+from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 
 @part
 def dots(low, high, indices, x, i, y, tile):
     """Write <x[i, h], y[j, h]>."""
-    heads, dim = x.shape[1], x.shape[2]
-    for t in range(low, high):
-        for h in range(heads):
-            at_i, at_j = (i * heads + h) * dim, (indices[t] * heads + h) * dim
-            tile[(t - low) * heads + h] = dot(x, at_i, y, at_j, dim)
+    (_, heads, dim), width, none = x.shape, x.shape[1] * x.shape[2], indices[:0]
+    start, more = -low * heads, False
+    write_dots(
+        tile, start, none, more, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
+    )
 
 
 @part
@@ -71,13 +71,11 @@ def drop(low, high, heads, perm, p, seed, tile):
 
 
 @part
-def spread(low, high, indices, tile, scale, x, out, at):
-    """Add scale * tile * x[j] to out[at]."""
-    heads, dim = x.shape[1], x.shape[2]
-    for t in range(low, high):
-        for h in range(heads):
-            w, near = tile[(t - low) * heads + h] * scale, (at * heads + h) * dim
-            add(out, near, w, x, (indices[t] * heads + h) * dim, dim)
+def spread(low, high, indices, tile, x, out, at):
+    """Add tile * x[j] to out[at]."""
+    (_, heads, dim), width, none = x.shape, x.shape[1] * x.shape[2], indices[:0]
+    start = -low * heads
+    add_rows(out, at * width, dim, low, high, none, tile, start, indices, x, width, dim, heads, dim)
 
 
 @part
@@ -133,7 +131,7 @@ def sum_part(
             add(norm, total, one, tile, t * heads, heads)
         if p > 0:
             drop(low, mid, heads, none, p, seed, tile)
-        spread(low, mid, indices, tile, one, value, out, at)
+        spread(low, mid, indices, tile, value, out, at)
         low = mid
     return asked
 

@@ -18,6 +18,7 @@ from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.calls import run_whole
 from graphtheory.ops.backends.cpu.attention.rows import (
     add_entries,
+    dot_entries,
     first_row,
     softmax_backward_rows,
     softmax_rows,
@@ -30,7 +31,6 @@ from graphtheory.ops.backends.cpu.regimes import rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
-    dot,
     leaky_flow,
     leaky_sum,
     put,
@@ -137,7 +137,7 @@ def forward(
             first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, weights
         )
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
-        sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
+        sum_rows(first, last, indptr, indices, weights, p, seed, value, out)
         chunk = next_chunk(turns)
 
 
@@ -146,15 +146,12 @@ def sum_sources(
     first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
     """The first pass of `backward` over rows first..last-1."""
-    (_, heads, dim), one = value.shape, weights.dtype.type(1)
+    width = value.shape[1] * value.shape[2]
     for j in range(first, last):
         low, high = t_indptr[j], t_indptr[j + 1]
-        for t in range(low, high):
-            for h in range(heads):
-                at_i, at_j = (targets[t] * heads + h) * dim, (j * heads + h) * dim
-                flow[perm[t], h] = dot(grad, at_i, value, at_j, dim)
-        clear(of_value, j * heads * dim, heads * dim)
-        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
+        dot_entries(j, low, high, targets, perm, value, grad, flow)
+        clear(of_value, j * width, width)
+        add_entries(of_value, j, low, high, targets, perm, weights, p, seed, grad)
 
 
 def backward(

@@ -9,12 +9,13 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, typing
 from numba.extending import intrinsic
 
 FULL = 16
+REGISTER = 64 if binding.get_host_cpu_features().get("avx512f") else 32  # bytes
 _LESS = (8, 4, 2, 1)
 _COMMON = (16, 8, 1)  # heads, or features of a head, that take one vector and one question
 _FUSED = {"flags": ("contract",)}

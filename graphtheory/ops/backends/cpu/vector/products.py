@@ -10,17 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed, pointer
+from graphtheory.ops.backends.cpu.vector.llvm import FULL, REGISTER, Vectors, fixed, pointer
 
 TILE = 6  # rows; with 2 registers each, and one number and 2 registers of factors, 15 of 16
 _REGISTERS = 2
 _LINE = 64  # bytes of a cache line, and of the largest register
-_REGISTER = 64 if binding.get_host_cpu_features().get("avx512f") else 32  # bytes
 
 
 @njit(cache=True)
@@ -53,7 +52,7 @@ def _tile(registers: int) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, at_x, x_row, x_column, y, at_y, y_row, out, at_out, out_row, depth, more = args
         of_x, of_y, of_out = (kind for kind in signature.args if isinstance(kind, types.Array))
-        vectors, lanes = Vectors(context, builder, of_x.dtype), _REGISTER * 8 // of_x.dtype.bitwidth
+        vectors, lanes = Vectors(context, builder, of_x.dtype), REGISTER * 8 // of_x.dtype.bitwidth
         zero = fixed(ir.VectorType(vectors.number, lanes), 0.0)
 
         def place(first: Any, row: Any, of_row: Any, column: int = 0) -> Any:
@@ -102,7 +101,7 @@ def multiply(x, y, out, n, depth, m, more):
     """
     x_row, x_column = x.strides[0] // x.itemsize, x.strides[1] // x.itemsize
     y_row, out_row = y.strides[0] // y.itemsize, out.strides[0] // out.itemsize
-    lanes = _REGISTER // x.itemsize
+    lanes = REGISTER // x.itemsize
     for j in range(0, m, _REGISTERS * lanes):
         for i in range(0, n, TILE):
             at_x, at_out = i * x_row, i * out_row + j

@@ -1,0 +1,288 @@
+"""A row of targets and the rows of its sources, with what stays the same in registers.
+
+Heads of a whole number of registers are done so, and those of half a register; all others number by
+number as in `lanes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from graphtheory.ops.backends.cpu.vector.lanes import add, dot
+from graphtheory.ops.backends.cpu.vector.llvm import REGISTER, Vectors, pointer
+
+_MANY = 8  # registers for what stays the same; twice as many leave none for the rest
+_INT = ir.IntType(64)
+
+
+def _number(value: int) -> Any:
+    return ir.Constant(_INT, value)
+
+
+class _Rows:
+    """Entries and places, in a function of LLVM's on pointers and flat positions."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any) -> None:
+        self.builder, self.vectors = builder, Vectors(context, builder, kind)
+        self.lanes = REGISTER * 8 // kind.bitwidth
+
+    def sum(self, first: Any, *others: Any) -> Any:
+        """Of positions."""
+        for one in others:
+            first = self.builder.add(first, one)
+        return first
+
+    def place(self, array: Any, at: Any, lanes: int) -> Any:
+        """Where so many numbers of an array are."""
+        kind = ir.VectorType(self.vectors.number, lanes)
+        return self.builder.bitcast(self.builder.gep(array, [at]), kind.as_pointer())
+
+    def load(self, array: Any, at: Any, lanes: int) -> Any:
+        """The numbers of an array from a position on."""
+        return self.builder.load(self.place(array, at, lanes), align=self.vectors.bits // 8)
+
+    def store(self, vector: Any, array: Any, at: Any) -> None:
+        """Put numbers into an array from a position on."""
+        place = self.place(array, at, vector.type.count)
+        self.builder.store(vector, place, align=self.vectors.bits // 8)
+
+    def across(self, xs: Sequence[Any]) -> Any:
+        """Sums of the lanes of 1, 2 or 4 vectors, side by side: halves of several at a time."""
+        size = xs[0].type.count  # lanes that belong to one vector
+        while len(xs) > 1:
+            pairs = zip(xs[::2], xs[1::2], strict=True)
+            xs, size = [self._halved(size, x, y) for x, y in pairs], size // 2
+        (x,) = xs
+        while size > 1:
+            x, size = self._halved(size, x), size // 2
+        return x
+
+    def _halved(self, size: int, *xs: Any) -> Any:
+        """The first half of each `size` lanes plus the second."""
+        halves, count = [], len(xs) * xs[0].type.count
+        for half in (0, 1):
+            places = [place for place in range(count) if place % size // (size // 2) == half]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+            halves.append(self.builder.shuffle_vector(xs[0], xs[-1], mask))
+        return self.vectors.plus(*halves)
+
+    def chosen(self, array: Any, there: Any, entry: Any) -> Any:
+        """array[entry], or the entry itself where there is none."""
+        builder, found = self.builder, cgutils.alloca_once_value(self.builder, entry)
+        with builder.if_then(there):
+            value = builder.load(builder.gep(array, [entry]))
+            same = value.type == entry.type
+            builder.store(value if same else builder.sext(value, entry.type), found)
+        return builder.load(found)
+
+    def entries(self, low: Any, high: Any) -> AbstractContextManager[Any]:
+        """A loop over low..high-1."""
+        return cgutils.for_range_slice(self.builder, low, high, _number(1), _INT)
+
+    def groups(self, count: Any, sizes: Sequence[int], body: Callable[[Any, int], None]) -> Any:
+        """Do body(first, size) for groups of `count`, the large ones first; returns how many."""
+        done = _number(0)
+        for size in sizes:
+            left = self.builder.and_(self.builder.sub(count, done), _number(-size))
+            stop = self.sum(done, left)
+            with cgutils.for_range_slice(self.builder, done, stop, _number(size), _INT) as (at, _):
+                body(at, size)
+            done = stop
+        return done
+
+
+def _function(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+    """The code of a call of write(rows, *arguments) -> count, whose code stands alone.
+
+    Inlined, it would be optimized again at every level of the parts that a loop is made of. An
+    array is two arguments: a pointer, and whether it has entries.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        given, number = [], None
+        for kind, value in zip(signature.args, args, strict=True):
+            if not isinstance(kind, types.Array):
+                given.append(value)
+                continue
+            array = context.make_array(kind)(context, builder, value)
+            given += array.data, builder.icmp_signed(">", array.nitems, _number(0))
+            number = kind.dtype if isinstance(kind.dtype, types.Float) else number
+        full = ".".join([f"graphtheory.{name}", *(str(v.type) for v in given)])
+        if full not in builder.module.globals:
+            kinds = ir.FunctionType(_INT, [v.type for v in given])
+            function = ir.Function(builder.module, kinds, full)
+            function.linkage = "internal"
+            function.attributes.add("noinline")
+            inner = ir.IRBuilder(function.append_basic_block())
+            inner.ret(write(_Rows(context, inner, number), *function.args))
+        return builder.call(builder.module.globals[full], given)
+
+    return code
+
+
+def _write_sums(
+    rows: _Rows, out: Any, _out: Any, at: Any, step: Any, low: Any, high: Any, edges: Any,
+    by_edge: Any, weights: Any, _weights: Any, at_w: Any, of: Any, by_of: Any, x: Any, _x: Any,
+    row: Any, apart: Any, heads: Any, dim: Any,
+) -> Any:  # fmt: skip
+    builder, vectors = rows.builder, rows.vectors
+    done, head, within = (cgutils.alloca_once_value(builder, _number(0)) for _ in range(3))
+
+    def some(size: int, lanes: int) -> None:
+        places, sums = [], []
+        for _ in range(0, size, lanes):
+            own, offset = builder.load(head), builder.load(within)
+            near = rows.sum(at, builder.mul(own, step), offset)
+            places.append((own, near, rows.sum(builder.mul(own, apart), offset)))
+            sums.append(cgutils.alloca_once_value(builder, rows.load(out, near, lanes)))
+            offset = rows.sum(offset, _number(lanes))
+            ends = builder.icmp_signed("==", offset, dim)
+            builder.store(builder.select(ends, _number(0), offset), within)
+            builder.store(builder.select(ends, rows.sum(own, _number(1)), own), head)
+        with rows.entries(low, high) as (entry, _):
+            edge = rows.sum(at_w, builder.mul(rows.chosen(edges, by_edge, entry), heads))
+            begin = builder.mul(rows.chosen(of, by_of, entry), row)
+            for (own, _, far), total in zip(places, sums, strict=True):
+                weight = builder.load(builder.gep(weights, [rows.sum(edge, own)]))
+                more = rows.load(x, rows.sum(begin, far), lanes)
+                more = vectors.times(vectors.fill(weight, lanes), more)
+                builder.store(vectors.plus(builder.load(total), more), total)
+        for (_, near, _), total in zip(places, sums, strict=True):
+            rows.store(builder.load(total), out, near)
+
+    for share in (2, 1):
+        lanes = rows.lanes // share
+        left = builder.and_(dim, _number(rows.lanes - 1))
+        with builder.if_then(builder.icmp_signed("==", left, _number(lanes % rows.lanes))):
+            sizes = _MANY * lanes, lanes
+            found = rows.groups(builder.mul(heads, dim), sizes, lambda _, n, w=lanes: some(n, w))
+            builder.store(found, done)
+    return builder.load(done)
+
+
+def _write_dots(
+    rows: _Rows, out: Any, _out: Any, at_out: Any, edges: Any, by_edge: Any, more: Any, x: Any,
+    _x: Any, at: Any, step: Any, low: Any, high: Any, of: Any, by_of: Any, y: Any, _y: Any,
+    row: Any, apart: Any, heads: Any, dim: Any,
+) -> Any:  # fmt: skip
+    builder, vectors = rows.builder, rows.vectors
+    done = cgutils.alloca_once_value(builder, _number(0))
+
+    def some(first: Any, count: int, registers: int, lanes: int) -> None:
+        own = []
+        for place in range(count * registers):
+            head = rows.sum(first, _number(place // registers))
+            within = _number(place % registers * lanes)
+            near = rows.sum(at, builder.mul(head, step), within)
+            far = rows.sum(builder.mul(head, apart), within)
+            own.append((rows.load(x, near, lanes), far))
+        with rows.entries(low, high) as (entry, _):
+            begin, sums = builder.mul(rows.chosen(of, by_of, entry), row), []
+            for place, (near, far) in enumerate(own):
+                product = vectors.times(near, rows.load(y, rows.sum(begin, far), lanes))
+                new = place % registers == 0
+                sums.append(product if new else vectors.plus(sums.pop(), product))
+            edge = builder.mul(rows.chosen(edges, by_edge, entry), heads)
+            place, found = rows.sum(at_out, edge, first), rows.across(sums)
+            found = builder.select(more, vectors.plus(rows.load(out, place, count), found), found)
+            rows.store(found, out, place)
+
+    for registers in (0, 1, 2, 4, _MANY):  # 0: half of one
+        lanes, each = rows.lanes if registers else rows.lanes // 2, max(registers, 1)
+        sizes = (4, 1) if each <= 2 else (1,)  # heads at a time
+        with builder.if_then(builder.icmp_signed("==", dim, _number(each * lanes))):
+            found = rows.groups(heads, sizes, lambda at, n, r=each, w=lanes: some(at, n, r, w))
+            builder.store(found, done)
+    return builder.load(done)
+
+
+@intrinsic
+def _add(_, out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim):
+    """What `add_rows` does in registers; returns how many numbers that are."""
+    kinds = out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim
+    return types.int64(*kinds), _function("add_rows", _write_sums)
+
+
+@intrinsic
+def _write(_, out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim):
+    """What `write_dots` does in registers; returns how many heads those are."""
+    kinds = out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim
+    return types.int64(*kinds), _function("write_dots", _write_dots)
+
+
+@intrinsic
+def _chosen(_, x, at):
+    """x[at], or at itself where x is empty."""
+
+    def code(context, builder, _signature, args):
+        array, entry = args
+        data = context.make_array(x)(context, builder, array)
+        there = builder.icmp_signed(">", data.nitems, _number(0))
+        return _Rows(context, builder, types.float32).chosen(data.data, there, entry)
+
+    return types.int64(x, at), code
+
+
+@intrinsic
+def _read(_, x, at):
+    """x[at], at a flat position."""
+
+    def code(context, builder, _signature, args):
+        return builder.load(pointer(context, builder, x, *args, context.get_value_type(x.dtype)))
+
+    return x.dtype(x, at), code
+
+
+@intrinsic
+def _replace(_, x, at, value):
+    """x[at] = value, at a flat position."""
+
+    def code(context, builder, _signature, args):
+        array, at, value = args
+        builder.store(value, pointer(context, builder, x, array, at, value.type))
+        return context.get_dummy_value()
+
+    return types.void(x, at, value), code
+
+
+@njit(inline="always")
+def add_rows(out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim):
+    """Add the rows of x of entries low..high-1, weighted by head, to a row of out.
+
+    Head h of the row of out is at + h * step; that of entry t's row of x, of[t] * row + h * apart;
+    its weight, at_w + edges[t] * heads + h. Where `edges` or `of` is empty, it is t. All are flat
+    positions; `apart` is 0 where all heads share the `dim` numbers.
+    """
+    done = _add(out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim)
+    if done == 0:
+        for t in range(low, high):
+            edge, near, far = at_w + _chosen(edges, t) * heads, at, _chosen(of, t) * row
+            for w in range(edge, edge + heads):
+                add(out, near, _read(weights, w), x, far, dim)
+                near += step
+                far += apart
+
+
+@njit(inline="always")
+def write_dots(out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim):
+    """Write the dot products of a row of x and the rows of y of entries low..high-1, by head.
+
+    That of entry t goes to at_out + edges[t] * heads + h, or with `more` is added to what is there.
+    Head h of the row of x is at + h * step. Other conventions are those of `add_rows`.
+    """
+    done = _write(out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim)
+    if done == 0:
+        for t in range(low, high):
+            edge, near, far = at_out + _chosen(edges, t) * heads, at, _chosen(of, t) * row
+            for place in range(edge, edge + heads):
+                found = dot(x, near, y, far, dim)
+                _replace(out, place, _read(out, place) + found if more else found)
+                near += step
+                far += apart
