@@ -10,15 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear
 
-from graphtheory import ops
 from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.given_edges import pay_by_edge
-from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.feature_sums import feature_dot, feature_sum
+from graphtheory.ops import projected
+from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.once import followed
-from graphtheory.ops.reference import edge_bias
 
 
 class _Kept(NamedTuple):
@@ -61,6 +59,14 @@ def _unpack(packed: _Kept | _Map) -> Tensor:
         return nn.functional.linear(x, weight, *bias).as_strided(*packed.part)
 
 
+def _check_plain(linear: Any) -> None:
+    if not on_core.is_plain(linear):
+        raise TypeError(
+            f"recompute: got a {type(linear).__name__} that is wrapped or has hooks, "
+            "maybe global ones, expected PyG's Linear alone: what is made again is W x + b"
+        )
+
+
 def _hooks_are_free() -> bool:
     """Whether nobody else decides what is kept, or forbids to."""
     autograd: Any = torch._C._autograd
@@ -89,11 +95,7 @@ class Projections:
         """
         out = linear(x)
         if self._on and torch.is_grad_enabled():
-            if not on_core.is_plain(linear):
-                raise TypeError(
-                    f"recompute: got a {type(linear).__name__} that is wrapped or has hooks, "
-                    "maybe global ones, expected PyG's Linear alone: what is made again is W x + b"
-                )
+            _check_plain(linear)
             bias = () if linear.bias is None else (linear.bias,)
             self._known[out.data_ptr()] = out, (x, linear.weight, *bias)
         return out
@@ -117,56 +119,39 @@ class Projections:
         return _Map(tuple(map(_keep, tensors)), out.dtype, part)
 
 
-def in_turn(layer: Any, features: Tensor | None, adj: Adjacency) -> bool:
+def in_turn(
+    layer: Any, x_src: Tensor, x_dst: Tensor, features: Tensor | None, adj: Adjacency
+) -> bool:
     """Whether `attend` runs a layer: on a CPU, with features of edges and in full precision."""
     if features is None or not layer.recompute or features.device.type != "cpu":
         return False
-    if followed() or not torch.is_grad_enabled():
+    if followed() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return False
-    full = features.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
-    return full and not pay_by_edge(features, layer.out_channels, adj.neighborhood.num_dst)
+    tensors = (x_src, x_dst, features, layer.lin_query.weight)
+    same = all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors)
+    full = features.dtype in (torch.float32, torch.float64)
+    return same and full and not pay_by_edge(features, layer.out_channels, adj.neighborhood.num_dst)
 
 
 def attend(
     layer: Any, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Tensor | None, bias: Bias,
-    scale: float | None, *, want_weights: bool,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Attention [N_dst, H, C] by one primitive after another, and its weights if they are wanted.
+    scale: float | None,
+) -> Tensor:  # fmt: skip
+    """Attention [N_dst, H, C] whose backward pass has one gradient of a map after another.
 
-    So the backward pass has queries and keys with their gradients, or values with theirs. The
-    features [E, D] are in the given order; (W_E^T W_Q) x are the queries for them.
+    The features [E, D] are in the given order.
+
+    Raises:
+        TypeError: If a map is more than a linear one.
     """
     assert features is not None
-    shape, nb = (-1, layer.heads, layer.out_channels), adj.neighborhood
-    order = nb.indptr.new_empty(0) if adj.order is None else adj.order
-    matrix = on_core.matrix_of(layer.lin_edge, features, layer.heads)  # [H, D, C]
-    logits = _logits(layer, x_src, x_dst, adj, (features, nb.indptr, order), matrix)
-    logits *= layer.out_channels**-0.5 if scale is None else scale
-    if bias is not None:
-        logits += edge_bias(bias)
-    weights = ops.edge_softmax(logits, nb)
-    kept = weights
-    if layer.training and layer.dropout > 0:  # of the edges that `ops.attention` would drop
-        kept = weights * dropout_factor(layer.dropout, draw_seed(None, weights.device), weights)
-    made = Projections(on=True)
-    with made.saved():
-        out = ops.aggregate(kept, made(layer.lin_value, x_src).view(shape), nb)
-    sums = feature_sum(kept, features, nb.indptr, order)
-    out = out + torch.einsum("nhd,hdc->nhc", sums, matrix)
-    return out, weights if want_weights else None
-
-
-def _logits(
-    layer: Any, x_src: Tensor, x_dst: Tensor, adj: Adjacency, edges: tuple[Tensor, ...],
-    matrix: Tensor,
-) -> Tensor:  # fmt: skip
-    shape, made = (-1, layer.heads, layer.out_channels), Projections(on=True)
-    with made.saved():
-        query, key = made(layer.lin_query, x_dst), made(layer.lin_key, x_src)
-        logits = ops.edge_dot(query.view(shape), key.view(shape), adj.neighborhood)
-    weight, bias = layer.lin_query.weight, layer.lin_query.bias
-    weight = (matrix @ weight.unflatten(0, shape[1:])).flatten(0, 1)  # [H * D, in_channels]
-    if bias is not None:
-        bias = (matrix @ bias.view(*shape[1:], 1)).flatten()
-    asked = nn.functional.linear(x_dst, weight, bias).unflatten(1, matrix.shape[:2])
-    return logits.add_(feature_dot(asked, *edges))
+    maps = (layer.lin_query, layer.lin_key, layer.lin_value)
+    for linear in maps:
+        _check_plain(linear)
+    dropout = layer.dropout if layer.training else 0.0
+    return projected.attention(
+        x_src, x_dst, [(linear.weight, linear.bias) for linear in maps],
+        on_core.matrix_of(layer.lin_edge, features, layer.heads), features, adj.neighborhood,
+        adj.order, bias, layer.out_channels**-0.5 if scale is None else scale, dropout,
+        draw_seed(None, features.device) if dropout > 0 else None,
+    )  # fmt: skip

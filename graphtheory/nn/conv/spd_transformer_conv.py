@@ -176,10 +176,10 @@ class SPDTransformerConv(on_core.OnCore):
         features = self._features(adj, edge_attr, edge_index)
         total = self._with_more(bias, attn_bias, adj)
         want = bool(return_attention_weights)
-        if self.value_table is None and recomputed.in_turn(self, features, adj):
-            out, weights = recomputed.attend(
-                self, x_src, x_dst, adj, features, total, self.scale, want_weights=want
-            )
+        in_turn = self.value_table is None and not want
+        if in_turn and recomputed.in_turn(self, x_src, x_dst, features, adj):
+            out = recomputed.attend(self, x_src, x_dst, adj, features, total, self.scale)
+            weights = None
         else:
             made = recomputed.Projections(self.recompute)
             with made.saved():

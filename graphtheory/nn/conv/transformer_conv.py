@@ -117,10 +117,9 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         features = on_core.checked_features(edge_attr, adj, self.lin_edge)
         want = bool(return_attention_weights)
-        if recomputed.in_turn(self, features, adj):
-            out, weights = recomputed.attend(
-                self, x_src, x_dst, adj, features, None, None, want_weights=want
-            )
+        if not want and recomputed.in_turn(self, x_src, x_dst, features, adj):
+            out = recomputed.attend(self, x_src, x_dst, adj, features, None, None)
+            weights = None
         else:
             made = recomputed.Projections(self.recompute)
             with made.saved():

@@ -48,7 +48,7 @@ class CSRBackend(Backend):
 
         For each operation a function of its name, and one for the backward pass whose name ends in
         `_backward`; `edge_dot` and `aggregate` are each other's. `backends.torch_csr` has them all,
-        with their arguments, but those of `topk_blocks` and of `ops.feature_sums`.
+        with their arguments, but those of `topk_blocks` and `projected_attention`.
         """
         return import_module(self.module)
 

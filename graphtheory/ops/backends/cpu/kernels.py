@@ -5,10 +5,10 @@ from graphtheory.ops.backends.cpu.attention.feature_calls import attention as ed
 from graphtheory.ops.backends.cpu.attention.feature_calls import (
     attention_backward as edge_attention_backward,
 )
-from graphtheory.ops.backends.cpu.attention.feature_sums import (
-    feature_dot,
-    feature_outer,
-    feature_sum,
+from graphtheory.ops.backends.cpu.attention.projected import Map
+from graphtheory.ops.backends.cpu.attention.projected import attention as projected_attention
+from graphtheory.ops.backends.cpu.attention.projected import (
+    attention_backward as projected_attention_backward,
 )
 from graphtheory.ops.backends.cpu.gat.attention import attention as additive_attention
 from graphtheory.ops.backends.cpu.gat.attention import (
@@ -29,6 +29,7 @@ from graphtheory.ops.backends.cpu.topk.blocks import attention_backward as topk_
 from graphtheory.ops.backends.cpu.topk.blocks import top_edges
 
 __all__ = [
+    "Map",
     "additive_attention",
     "additive_attention_backward",
     "additive_score",
@@ -43,9 +44,8 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
-    "feature_dot",
-    "feature_outer",
-    "feature_sum",
+    "projected_attention",
+    "projected_attention_backward",
     "relu_sum",
     "relu_sum_backward",
     "top_edges",
