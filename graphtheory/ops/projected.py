@@ -99,6 +99,7 @@ _attention.register_autograd(_backward, setup_context=_save)
 def _definition(*given: Any) -> Tensor:
     """The same by `ops.attention` on maps and features that are kept."""
     x_src, x_dst, *maps, matrix, features, bias, table, bucket, seed, order, parts = given[:-2]
+    scale, dropout = given[-2:]
     query, key, value = (
         linear(x, *one).unflatten(1, (len(matrix), -1))
         for x, one in zip(
@@ -109,7 +110,7 @@ def _definition(*given: Any) -> Tensor:
     bias = bias if table is None else BucketedBias(bucket, table)
     rows = features if order.numel() == 0 else features.index_select(0, order)
     edges = EdgeFeatures(rows, torch.einsum("nhc,hdc->nhd", query, matrix))
-    call = AttentionCall(query, key, value, nb, bias, *given[-2:], seed, edges=(edges,))
+    call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, edges=(edges,))
     out, (sums,) = fused(call, BACKENDS["numba_csr"])
     return out + torch.einsum("nhd,hdc->nhc", sums, matrix)
 

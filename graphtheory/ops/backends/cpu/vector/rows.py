@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -135,7 +136,7 @@ def _write_sums(
     builder, vectors = rows.builder, rows.vectors
     done, head, within = (cgutils.alloca_once_value(builder, _number(0)) for _ in range(3))
 
-    def some(size: int, lanes: int) -> None:
+    def some(lanes: int, _first: Any, size: int) -> None:
         places, sums = [], []
         for _ in range(0, size, lanes):
             own, offset = builder.load(head), builder.load(within)
@@ -162,8 +163,8 @@ def _write_sums(
         left = builder.and_(dim, _number(rows.lanes - 1))
         with builder.if_then(builder.icmp_signed("==", left, _number(lanes % rows.lanes))):
             sizes = _MANY * lanes, lanes
-            found = rows.groups(builder.mul(heads, dim), sizes, lambda _, n, w=lanes: some(n, w))
-            builder.store(found, done)
+            numbers = builder.mul(heads, dim)
+            builder.store(rows.groups(numbers, sizes, partial(some, lanes)), done)
     return builder.load(done)
 
 
@@ -175,7 +176,7 @@ def _write_dots(
     builder, vectors = rows.builder, rows.vectors
     done = cgutils.alloca_once_value(builder, _number(0))
 
-    def some(first: Any, count: int, registers: int, lanes: int) -> None:
+    def some(registers: int, lanes: int, first: Any, count: int) -> None:
         own = []
         for place in range(count * registers):
             head = rows.sum(first, _number(place // registers))
@@ -184,7 +185,8 @@ def _write_dots(
             far = rows.sum(builder.mul(head, apart), within)
             own.append((rows.load(x, near, lanes), far))
         with rows.entries(low, high) as (entry, _):
-            begin, sums = builder.mul(rows.chosen(of, by_of, entry), row), []
+            begin = builder.mul(rows.chosen(of, by_of, entry), row)
+            sums: list[Any] = []
             for place, (near, far) in enumerate(own):
                 product = vectors.times(near, rows.load(y, rows.sum(begin, far), lanes))
                 new = place % registers == 0
@@ -198,8 +200,7 @@ def _write_dots(
         lanes, each = rows.lanes if registers else rows.lanes // 2, max(registers, 1)
         sizes = (4, 1) if each <= 2 else (1,)  # heads at a time
         with builder.if_then(builder.icmp_signed("==", dim, _number(each * lanes))):
-            found = rows.groups(heads, sizes, lambda at, n, r=each, w=lanes: some(at, n, r, w))
-            builder.store(found, done)
+            builder.store(rows.groups(heads, sizes, partial(some, each, lanes)), done)
     return builder.load(done)
 
 
@@ -235,7 +236,9 @@ def _read(_, x, at):
     """x[at], at a flat position."""
 
     def code(context, builder, _signature, args):
-        return builder.load(pointer(context, builder, x, *args, context.get_value_type(x.dtype)))
+        array, at = args
+        number = context.get_value_type(x.dtype)
+        return builder.load(pointer(context, builder, x, array, at, number))
 
     return x.dtype(x, at), code
 
