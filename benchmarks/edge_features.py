@@ -2,7 +2,7 @@
 
     python benchmarks/edge_features.py --out benchmarks/results/cpu-edge-features.csv
 
-Whole layers, linear maps included. PyG's `TransformerConv(edge_dim=)` is the other side of
+Whole layers, linear maps included, for a given gradient of their output. PyG's `TransformerConv(edge_dim=)` is the other side of
 `SPDTransformerConv`, too, which adds a bias by distance that PyG's has not got. Before anything is
 timed, outputs and the gradients of the input and of every parameter are compared with PyG's, the
 bias being zero, and one thread with two, bit by bit. The extra peak memory is that of `memory.py`:
@@ -100,13 +100,14 @@ def step_of(
     hops = torch.randint(BUCKETS, (edges,), generator=generator).to(torch.uint8)
     if isinstance(layer, nn.SPDTransformerConv):
         given["distance"] = hops.to(device)
+    above = torch.randn(nodes, shape[0] * shape[1], generator=generator).to(device)
     first = dict(layer_of(BESIDE.get(name, name), channels, *shape).named_parameters())
     own = dict(layer.named_parameters())
     leaves = [x, *(own.pop(n) for n in first), *own.values()]
 
     def step() -> list[Tensor]:
         out = layer(x, edge_index, **given)
-        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+        return [out.detach(), *torch.autograd.grad(out, leaves, above)]
 
     return step
 
