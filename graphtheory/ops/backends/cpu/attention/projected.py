@@ -1,8 +1,7 @@
 """Attention on linear maps of x, which are made where they are read and freed after it.
 
 The conventions are those of `feature_calls`. Of [N, H, C] a forward pass has two at a time and its
-output, a backward pass two beside the gradient that it is given. A bias of the keys adds the same
-to all logits of a row, which the softmax takes away again, so keys are made without.
+output, a backward pass two beside the gradient that it is given.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from graphtheory.ops.backends.cpu.attention.feature_calls import EdgeRows
+from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.primitives import dot, softmax_, softmax_backward_, sums
 
 
@@ -27,11 +26,12 @@ class Map(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Results [N, H, C]."""
-        return linear(x, self.weight, self.bias).unflatten(1, (self.heads, -1))
-
-    def plain(self) -> Map:
-        """Without the bias."""
-        return self._replace(bias=None)
+        out, weight = empty((len(x), len(self.weight)), x), self.weight.t()
+        if self.bias is None:
+            torch.mm(x, weight, out=out)
+        else:
+            torch.addmm(self.bias, x, weight, out=out)
+        return out.unflatten(1, (self.heads, -1))
 
     def backward(self, grad: Tensor, x: Tensor, of_x: Tensor | None) -> tuple[Tensor, Tensor]:
         """Gradients of W and b of that of the results; that of x is added to `of_x`."""
@@ -63,7 +63,7 @@ def attention(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Output [N, H, C], weights [E, H] before dropout, and sums [N, H, D] of the features."""
     (query, key, value), edges = maps, EdgeRows.of(features, None, x_src, order)
-    weights = dot(indptr, indices, query(x_dst), key.plain()(x_src))
+    weights = dot(indptr, indices, query(x_dst), key(x_src))
     edges.add_dots(indptr, asked(query, matrix)(x_dst), weights)
     softmax_(indptr, weights, scale, bias, bucket, table)
     out = sums(indptr, indices, weights, value(x_src), dropout=dropout, seed=seed)
@@ -89,8 +89,7 @@ def attention_backward(
     of_src, of_dst = (torch.zeros_like(x) if asks else None
                       for x, asks in zip((x_src, x_dst), of_inputs[:2], strict=True))  # fmt: skip
     of_matrix = torch.bmm(found.permute(1, 2, 0), grad.transpose(0, 1))
-    shifted = value if dropout > 0 else value.plain()  # by the same in a row where none is dropped
-    logits = dot(indptr, indices, grad, shifted(x_src))  # so far the gradient of the weights
+    logits = dot(indptr, indices, grad, value(x_src))  # so far the gradient of the weights
     grad_sums = by_head(grad, matrix.transpose(1, 2))
     edges.add_dots(indptr, grad_sums, logits)
     of_table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, seed)
@@ -105,7 +104,7 @@ def attention_backward(
     )
     of_key = key.backward(sums(t_indptr, targets, logits, query(x_dst), perm, scale), x_src, of_src)
     of_weight, of_bias = query.backward(
-        sums(indptr, indices, logits, key.plain()(x_src), scale=scale), x_dst, of_dst
+        sums(indptr, indices, logits, key(x_src), scale=scale), x_dst, of_dst
     )
     by_feature = edges.sums(indptr, logits, matrix.size(1), scale, 0.0, 0)
     more, more_bias = (
