@@ -2,13 +2,13 @@
 
     python benchmarks/edge_features.py --out benchmarks/results/cpu-edge-features.csv
 
-Whole layers, linear maps included, for a given gradient of their output. PyG's `TransformerConv(edge_dim=)` is the other side of
-`SPDTransformerConv`, too, which adds a bias by distance that PyG's has not got. Before anything is
-timed, outputs and the gradients of the input and of every parameter are compared with PyG's, the
-bias being zero, and one thread with two, bit by bit. The extra peak memory is that of `memory.py`:
-the highest resident memory of one step in a fresh process, less what was resident before. It counts
-up to 50 MiB that malloc keeps of freed blocks, for any layer; the memory needed is the same where
-malloc gives large blocks back at once.
+Whole layers, linear maps included, for a given gradient of their output. PyG's
+`TransformerConv(edge_dim=)` is the other side of `SPDTransformerConv`, too, which adds a bias by
+distance that PyG's has not got. Before anything is timed, outputs and the gradients of the input
+and of every parameter are compared with PyG's, the bias being zero, and one thread with two, bit by
+bit. The extra peak memory is that of `memory.py`: the highest resident memory of one step in a
+fresh process, less what was resident before. It counts up to 50 MiB that malloc keeps of freed
+blocks, for any layer; the memory needed is the same where malloc gives large blocks back at once.
 """
 
 from __future__ import annotations

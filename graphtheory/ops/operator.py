@@ -47,7 +47,9 @@ class Operator:
     ) -> None:
         """As of torch's custom ops; the gradient of a list is a list or None."""
         self.op.register_autograd(backward, setup_context=setup_context)
-        direct, transformed = _differentiable(self._function, backward, setup_context)
+        direct, transformed = _differentiable(
+            self.op._qualname, self._function, backward, setup_context
+        )
         transformed.vmap = staticmethod(_entry_by_entry(self))
         transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(self.op._qualname))
         self._direct, self._transformed = direct.apply, transformed.apply
@@ -150,7 +152,10 @@ def _detached(args: tuple[Any, ...]) -> list[Any]:
 
 
 def _differentiable(
-    function: Callable[..., Any], backward: Callable[..., Any], setup: Callable[..., None]
+    name: str,
+    function: Callable[..., Any],
+    backward: Callable[..., Any],
+    setup: Callable[..., None],
 ) -> tuple[type[torch.autograd.Function], type[Any]]:
     """The function with that gradient, for plain calls and for the gradients of torch.func."""
 
@@ -163,6 +168,7 @@ def _differentiable(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
+            _check_derivatives(name, None, ())
             found = backward(ctx, *grads)
             found = found if isinstance(found, tuple) else (found,)
             return tuple(None if isinstance(g, list) else g for g in found)

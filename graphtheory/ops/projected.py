@@ -69,7 +69,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(*tensors, *output[1:], *parts)
 
 
-def _backward(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, ...]:
+def _backward(*args: Any) -> tuple[Any, ...]:
+    with torch.autocast("cpu", enabled=False):  # the caller's says nothing of the forward pass
+        return _gradients(*args)
+
+
+def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, ...]:
     kept = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
     tensors, (bucket, seed, order), (weights, found), parts = (
         kept[:12], kept[12:15], kept[15:17], list(kept[17:]),

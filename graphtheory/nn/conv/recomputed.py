@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import Linear
 
 from graphtheory.nn.attention import Bias
@@ -127,6 +128,8 @@ def in_turn(
         return False
     if followed() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return False
+    if any(is_lazy(one.weight) for one in (layer.lin_query, layer.lin_key, layer.lin_value)):
+        return False  # a first call makes the weights
     tensors = (x_src, x_dst, features, layer.lin_query.weight)
     same = all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors)
     full = features.dtype in (torch.float32, torch.float64)

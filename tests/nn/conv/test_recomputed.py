@@ -306,3 +306,31 @@ def test_gradients_of_torch_func() -> None:
         for one in twins(nn.TransformerConv, edge_dim=3)
     ]
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_the_first_call_makes(kind) -> None:
+    edges, x, features = graph(dtype=torch.float32)
+    layer = kind(-1, 4, heads=2, edge_dim=3)
+    layer.recompute = True
+    first = layer(x, edges, edge_attr=features)
+    torch.testing.assert_close(layer(x, edges, edge_attr=features), first)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_backward_pass_under_autocast(again) -> None:
+    edges, x, features = graph(dtype=torch.float32)
+    layer = twins(nn.TransformerConv, torch.float32, edge_dim=3, root_weight=False)[0]
+    found = []
+    for on in (False, True):
+        loss = layer(x, edges, edge_attr=features).square().sum()
+        with torch.autocast("cpu", torch.bfloat16, enabled=on):
+            found.append(torch.autograd.grad(loss, [x, features], create_graph=again))
+    torch.testing.assert_close(*found)
+
+
+def test_batches_of_gradients_are_refused() -> None:
+    edges, x, features = graph()
+    out = twins(nn.TransformerConv, edge_dim=3)[0](x, edges, edge_attr=features).sum(0)
+    with pytest.raises(NotImplementedError, match=r"projected_attention: no batches of gradients"):
+        torch.autograd.grad(out, x, torch.eye(8, dtype=torch.float64), is_grads_batched=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from graphtheory.ops.backends.cpu.vector import rows
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 # Registers are 4, 8 or 16 numbers: heads of several, of one, of half of one, and of neither.
@@ -101,3 +102,22 @@ def test_infinities_and_nans_stay_in_their_head() -> None:
     assert np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
     assert np.isnan(sums[0, 1]).all()
     assert np.isfinite(sums[0, [0, 2, 3]]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("register", [16, 32, 64])
+def test_registers_of_other_processors(register, dtype, monkeypatch) -> None:
+    monkeypatch.setattr(rows, "REGISTER", register)
+    these = [njit(f.py_func) for f in (add, write)]  # compiled anew
+    for heads, dim in SHAPES:
+        _, x, y, weights = case(heads, dim, dtype)
+        of, none, width = np.arange(ENTRIES) % ROWS, np.empty(0, np.int64), heads * dim
+        sums, dots = x.copy(), weights.copy()
+        these[0](sums, 0, dim, none, weights, 0, of, y, width, dim, heads, dim)
+        these[1](dots, 0, none, False, x, 0, dim, of, y, width, dim, heads, dim)
+        chosen, wanted = y[of[LOW:HIGH]], x.copy()
+        wanted[0] += np.einsum("th,thd->hd", weights[LOW:HIGH], chosen)
+        close = {"rtol": 0, "atol": 500 * np.finfo(dtype).eps * dim**0.5}
+        np.testing.assert_allclose(sums, wanted, **close)
+        found = np.einsum("hd,thd->th", x[0], chosen)
+        np.testing.assert_allclose(dots[LOW:HIGH], found, **close)

@@ -57,22 +57,25 @@ class _Rows:
     def across(self, xs: Sequence[Any]) -> Any:
         """Sums of the lanes of 1, 2 or 4 vectors, side by side: halves of several at a time."""
         size = xs[0].type.count  # lanes that belong to one vector
-        while len(xs) > 1:
-            pairs = zip(xs[::2], xs[1::2], strict=True)
-            xs, size = [self._halved(size, x, y) for x, y in pairs], size // 2
-        (x,) = xs
-        while size > 1:
-            x, size = self._halved(size, x), size // 2
-        return x
+        while len(xs) > 1 or size > 1:
+            pairs = [(x,) for x in xs] if len(xs) == 1 else zip(xs[::2], xs[1::2], strict=True)
+            xs = [self._halved(size, *some) for some in pairs]
+            size = max(size // 2, 1)
+        return xs[0]
 
     def _halved(self, size: int, *xs: Any) -> Any:
-        """The first half of each `size` lanes plus the second."""
-        halves, count = [], len(xs) * xs[0].type.count
-        for half in (0, 1):
-            places = [place for place in range(count) if place % size // (size // 2) == half]
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
-            halves.append(self.builder.shuffle_vector(xs[0], xs[-1], mask))
-        return self.vectors.plus(*halves)
+        """The first half of each `size` lanes plus the second; of 1 lane, all side by side."""
+        half, count = size // 2, len(xs) * xs[0].type.count
+        if size == 1:
+            return self._picked(range(count), *xs)
+        first = [place for place in range(count) if place % size < half]
+        second = self._picked([place + half for place in first], *xs)
+        return self.vectors.plus(self._picked(first, *xs), second)
+
+    def _picked(self, places: Sequence[int], *xs: Any) -> Any:
+        """Some lanes of one or two vectors."""
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
+        return self.builder.shuffle_vector(xs[0], xs[-1], mask)
 
     def chosen(self, array: Any, there: Any, entry: Any) -> Any:
         """array[entry], or the entry itself where there is none."""
