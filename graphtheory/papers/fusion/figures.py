@@ -274,7 +274,7 @@ FIGURES = (
     Figure(
         "deep-fusion-cifar", "transformer and MLP head behind a ResNet-20, 10 passes over CIFAR-10",
         Heads(
-            ContrastiveRecipe("cifar10-jpeg", encoder="resnet20", epochs=10), lrs=(0.1,), seeds=2,
+            ContrastiveRecipe("cifar10-jpeg", encoder="resnet20", epochs=10), lrs=(0.1,),
             heads=(TRANSFORMER, MLP, UNTRAINED, PIXELS),
         ),
         scores, _show, (ahead_of_others,), _bars,
