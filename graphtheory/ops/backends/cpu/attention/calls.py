@@ -44,7 +44,8 @@ def attention(
         out, weights = empty(query.shape, query), empty((edges, heads), query)
         arrays = (indptr, indices, query, key, value)
         given = (*calls.options(weights, bias, bucket, table), calls.number(scale, weights))
-        run_whole(whole.forward, weights, value, *arrays, *given, dropout, drawn, weights, out)
+        numbers = (calls.number(1.0, weights), dropout, drawn)
+        run_whole(whole.forward, weights, value, *arrays, *given, *numbers, weights, out)
         return out.to(dtype), weights
     weights = softmax_(indptr, dot(indptr, indices, query, key), scale, bias, bucket, table)
     out = sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
@@ -85,8 +86,8 @@ def _backward_of_whole_rows(
     tables = calls.tables_of(weights, calls.chunks_of(indptr, weights), num_buckets)
     run_whole(
         whole.backward, weights, value, indptr, indices, t_indptr, targets, perm, grad, query,
-        key, value, weights, calls.buckets(bucket), calls.number(scale, grad), dropout, seed,
-        logits, of_query, tables, of_key, of_value,
+        key, value, weights, calls.buckets(bucket), calls.number(scale, grad),
+        calls.number(1.0, grad), dropout, seed, logits, of_query, tables, of_key, of_value,
         passes=2 if t_indptr.numel() else 1,
     )  # fmt: skip
     return of_query, of_key, of_value, logits, calls.sum_tables(tables, num_buckets, weights)

@@ -18,20 +18,23 @@ from graphtheory.ops.backends.cpu.attention.rows import (
 )
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.vector.lanes import add, clear, multiply_by, warm
+from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 
 @part
 def add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
-    (_, heads, width), dim, none = query.shape, features.shape[1], order[:0]
-    if dim > 0:
-        warm(order, low + AHEAD, high + AHEAD, features, dim)
-        write_dots(
-            out, 0, none, True, query, i * heads * width, width, low, high, order, features, dim, 0,
-            heads, dim,
-        )  # fmt: skip
+    (_, heads, width), dim, begin = query.shape, features.shape[1], i * query.shape[1]
+    warm(order, low + AHEAD, high + AHEAD, features, dim)
+    if dim > 0 and not write_dots(
+        out, 0, order[:0], True, query, begin * width, width, low, high, order, features, dim, 0,
+        heads, dim,
+    ):  # fmt: skip
+        for e in range(low, high):
+            for h in range(heads):
+                place = edge_of(order, e) * dim
+                out[e, h] += dot(query, (begin + h) * width, features, place, dim)
     if row.shape[0] > 0:
         for e in range(low, high):
             for h in range(heads):
@@ -39,25 +42,25 @@ def add_dots(i, low, high, query, features, order, row, out):
 
 
 @part
-def add_sums(at, low, high, weights, p, seed, features, order, row, out):
-    """Add kept weights[e, h] * features[e] to out[at, h]."""
+def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
+    """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
     (_, heads, width), dim, real = out.shape, features.shape[1], weights.dtype.type
-    if dim > 0:
-        warm(order, low + AHEAD, high + AHEAD, features, dim)
+    warm(order, low + AHEAD, high + AHEAD, features, dim)
+    done = dim == 0
     if dim > 0 and p == 0:
-        add_rows(
-            out, at * heads * width, width, low, high, order[:0], weights, 0, order, features, dim,
-            0, heads, dim,
+        done = add_rows(
+            out, at * heads * width, width, low, high, order[:0], weights, 0, scale, order,
+            features, dim, 0, heads, dim,
         )  # fmt: skip
-    if p == 0 and row.shape[0] == 0:
+    if done and row.shape[0] == 0:
         return
     for e in range(low, high):
         for h in range(heads):
-            w = weights[e, h]
+            w = weights[e, h] * scale
             if p > 0:
                 w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-                if dim > 0:
-                    add(out, (at * heads + h) * width, w, features, edge_of(order, e) * dim, dim)
+            if not done:
+                add(out, (at * heads + h) * width, w, features, edge_of(order, e) * dim, dim)
             if row.shape[0] > 0:
                 out[at, h, dim + row[e]] += w
 
@@ -108,15 +111,13 @@ def _sums_chunk(
     if first > 0 and low < high:
         carried[chunk] = first - 1
         clear(carry, chunk * size, size)
-        add_sums(chunk, low, high, weights, p, seed, features, order, row, carry)
-        multiply_by(carry, chunk * size, size, scale)
+        add_sums(chunk, low, high, weights, scale, p, seed, features, order, row, carry)
     for i in range(first, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
         clear(out, i * size, size)
-        add_sums(i, low, high, weights, p, seed, features, order, row, out)
-        multiply_by(out, i * size, size, scale)
+        add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
 
 
 def sums(turns, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry):

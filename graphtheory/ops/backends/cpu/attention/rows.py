@@ -21,11 +21,11 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     add_product,
     clear,
+    dot,
     exp,
     invert,
     largest,
     multiply,
-    multiply_by,
     no_infinity,
     put,
     raise_to,
@@ -105,9 +105,14 @@ def first_to_ask_for(low, x):
 def dot_entries(i, low, high, indices, perm, x, y, out):
     """Write out[e, h] = <x[i, h], y[j, h]> of entries low..high-1 of row i."""
     (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
-    write_dots(
+    if not write_dots(
         out, 0, perm, False, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
-    )
+    ):
+        for t in range(low, high):
+            e = edge_of(perm, t)
+            for h in range(heads):
+                at_i, at_j = (i * heads + h) * dim, (indices[t] * heads + h) * dim
+                out[e, h] = dot(x, at_i, y, at_j, dim)
 
 
 @part
@@ -230,25 +235,29 @@ def softmax_backward(turns, chunks, indptr, weights, grad, bucket, p, seed, out,
 
 
 @part
-def _add_kept(out, i, low, high, indices, perm, weights, p, seed, x):
+def _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x):
     heads, dim, real = x.shape[1], x.shape[2], weights.dtype.type
     for t in range(low, high):
         e = edge_of(perm, t)
         for h in range(heads):
-            w = weights[e, h] / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+            w = weights[e, h] * scale / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
             add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
 
 
 @part
-def add_entries(out, i, low, high, indices, perm, weights, p, seed, x):
-    """Add to out[i] what entries bring: x[j, h] times their kept weights[e, h]."""
+def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
+    """Add to out[i] what entries bring: scale * x[j, h] times their kept weights[e, h]."""
+    (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
     if p > 0:
-        _add_kept(out, i, low, high, indices, perm, weights, p, seed, x)
-    else:
-        (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
-        add_rows(
-            out, i * width, dim, low, high, perm, weights, 0, indices, x, width, dim, heads, dim
-        )
+        _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x)
+    elif not add_rows(
+        out, i * width, dim, low, high, perm, weights, 0, scale, indices, x, width, dim, heads, dim
+    ):
+        for t in range(low, high):
+            e = edge_of(perm, t)
+            for h in range(heads):
+                near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
+                add(out, near, weights[e, h] * scale, x, far, dim)
 
 
 @part
@@ -263,10 +272,8 @@ def sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed
                 warm(indices, asked, asked + AHEAD, x, width)
             warm(perm, asked, asked + AHEAD, weights, heads)
             asked += AHEAD
-        add_entries(out, i, low, mid, indices, perm, weights, p, seed, x)
+        add_entries(out, i, low, mid, indices, perm, weights, scale, p, seed, x)
         low = mid
-    if scale != 1:
-        multiply_by(out, i * width, width, scale)
     return asked
 
 
@@ -277,7 +284,8 @@ def _sum_chunk(
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
     low, high = cut(indptr, max(first - 1, 0), begin, end)
-    asked = low if perm.shape[0] > 0 and weights.nbytes > FAR else first_to_ask_for(low, value)
+    far = perm.shape[0] > 0 and weights.nbytes > FAR
+    asked = low if far else first_to_ask_for(low, value)
     carried[chunk] = -1
     if first > 0 and low < high:
         carried[chunk] = first - 1

@@ -22,6 +22,7 @@ from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
+    dot,
     exp,
     invert,
     multiply,
@@ -40,9 +41,13 @@ def dots(low, high, indices, x, i, y, tile):
     """Write <x[i, h], y[j, h]>."""
     (_, heads, dim), width, none = x.shape, x.shape[1] * x.shape[2], indices[:0]
     start, more = -low * heads, False
-    write_dots(
+    if not write_dots(
         tile, start, none, more, x, i * width, dim, low, high, indices, y, width, dim, heads, dim
-    )
+    ):
+        for t in range(low, high):
+            for h in range(heads):
+                at_i, at_j = (i * heads + h) * dim, (indices[t] * heads + h) * dim
+                tile[(t - low) * heads + h] = dot(x, at_i, y, at_j, dim)
 
 
 @part
@@ -71,11 +76,17 @@ def drop(low, high, heads, perm, p, seed, tile):
 
 
 @part
-def spread(low, high, indices, tile, x, out, at):
-    """Add tile * x[j] to out[at]."""
+def spread(low, high, indices, tile, scale, x, out, at):
+    """Add scale * tile * x[j] to out[at]."""
     (_, heads, dim), width, none = x.shape, x.shape[1] * x.shape[2], indices[:0]
-    start = -low * heads
-    add_rows(out, at * width, dim, low, high, none, tile, start, indices, x, width, dim, heads, dim)
+    begin, start = at * width, -low * heads
+    if not add_rows(
+        out, begin, dim, low, high, none, tile, start, scale, indices, x, width, dim, heads, dim
+    ):
+        for t in range(low, high):
+            for h in range(heads):
+                w, near = tile[(t - low) * heads + h] * scale, (at * heads + h) * dim
+                add(out, near, w, x, (indices[t] * heads + h) * dim, dim)
 
 
 @part
@@ -131,7 +142,7 @@ def sum_part(
             add(norm, total, one, tile, t * heads, heads)
         if p > 0:
             drop(low, mid, heads, none, p, seed, tile)
-        spread(low, mid, indices, tile, value, out, at)
+        spread(low, mid, indices, tile, one, value, out, at)
         low = mid
     return asked
 

@@ -67,8 +67,8 @@ def query_part(
         multiply(flow, 0, tile, 0, (mid - low) * heads)
         for t in range(mid - low):
             add(facts, mean, one, flow, t * heads, heads)
-        spread(low, mid, indices, flow, key, of_query, at)
-        spread(low, mid, indices, tile, key, rest, spare)
+        spread(low, mid, indices, flow, one, key, of_query, at)
+        spread(low, mid, indices, tile, one, key, rest, spare)
         low = mid
     return asked
 
@@ -188,10 +188,10 @@ def source_part(
         dots(low, mid, targets, value, j, grad, flow)
         finish(low, mid, heads, perm, bias, bucket, table, scale, tile)
         weigh(low, mid, perm, targets, facts, p, seed, tile, flow)
-        spread(low, mid, targets, flow, query, of_key, at)
+        spread(low, mid, targets, flow, scale, query, of_key, at)
         if p > 0:
             drop(low, mid, heads, perm, p, seed, tile)
-        spread(low, mid, targets, tile, grad, of_value, at)
+        spread(low, mid, targets, tile, one, grad, of_value, at)
         if of_logits.shape[0] > 0:
             for t in range(low, mid):
                 put(of_logits, perm[t] * heads, one, flow, (t - low) * heads, heads)
@@ -200,7 +200,6 @@ def source_part(
                 place = chunk * tables.shape[1] + bucket[perm[t]] * heads
                 add(tables, place, one, flow, (t - low) * heads, heads)
         low = mid
-    multiply_by(of_key, at * width, width, scale)
     return asked
 
 

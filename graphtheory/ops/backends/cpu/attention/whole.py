@@ -18,10 +18,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
 )
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.vector.lanes import (
-    clear,
-    multiply_by,
-)
+from graphtheory.ops.backends.cpu.vector.lanes import clear
 
 
 @part
@@ -32,55 +29,54 @@ def dot_rows(first, last, indptr, indices, x, y, out):
 
 
 @part
-def sum_rows(first, last, indptr, indices, weights, p, seed, x, out):
-    """Write out[i, h] = the sum of the kept weights[e, h] * x[j, h]."""
+def sum_rows(first, last, indptr, indices, weights, scale, p, seed, x, out):
+    """Write out[i, h] = scale * sum of the kept weights[e, h] * x[j, h]."""
     size, none = x.shape[1] * x.shape[2], indices[:0]
-    clear(out, first * size, (last - first) * size)
     for i in range(first, last):
-        add_entries(out, i, indptr[i], indptr[i + 1], indices, none, weights, p, seed, x)
+        clear(out, i * size, size)
+        low, high = indptr[i], indptr[i + 1]
+        add_entries(out, i, low, high, indices, none, weights, scale, p, seed, x)
 
 
 def forward(
-    turns, chunks, indptr, indices, query, key, value, bias, bucket, table, scale, p, seed,
+    turns, chunks, indptr, indices, query, key, value, bias, bucket, table, scale, one, p, seed,
     weights, out,
 ):  # fmt: skip
-    """Write the weights of the edges and the sums of the values."""
+    """Write the weights of the edges and the sums of the values; `one` is 1."""
     each = np.empty(weights.shape[1], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         dot_rows(first, last, indptr, indices, query, key, weights)
         softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
-        sum_rows(first, last, indptr, indices, weights, p, seed, value, out)
+        sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
         chunk = next_chunk(turns)
 
 
 @part
 def sum_sources(
-    chunk, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale, p, seed,
+    chunk, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale, one, p, seed,
     of_key, of_value,
 ):  # fmt: skip
     """The part of `backward` of the sources of a chunk."""
     size = query.shape[1] * query.shape[2]
-    first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-    clear(of_key, first * size, (last - first) * size)
-    clear(of_value, first * size, (last - first) * size)
-    for j in range(first, last):
+    for j in range(first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)):
         low, high = t_indptr[j], t_indptr[j + 1]
-        add_entries(of_key, j, low, high, targets, perm, logits, 0.0, 0, query)
-        add_entries(of_value, j, low, high, targets, perm, weights, p, seed, grad)
-    multiply_by(of_key, first * size, (last - first) * size, scale)
+        clear(of_key, j * size, size)
+        clear(of_value, j * size, size)
+        add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, 0, query)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
 
 
 def backward(
     turns, chunks, indptr, indices, t_indptr, targets, perm, grad, query, key, value, weights,
-    bucket, scale, p, seed, logits, of_query, tables, of_key, of_value,
+    bucket, scale, one, p, seed, logits, of_query, tables, of_key, of_value,
 ):  # fmt: skip
-    """Write the gradients of logits and query, and a table of each chunk.
+    """Write the gradients of logits and query, and a table of each chunk; `one` is 1.
 
     In a second pass, if there are sources, those of key and value.
     """
-    mean, size = np.empty(weights.shape[1], logits.dtype), key.shape[1] * key.shape[2]
+    mean = np.empty(weights.shape[1], logits.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
@@ -88,13 +84,12 @@ def backward(
         softmax_backward_rows(
             first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
         )
-        sum_rows(first, last, indptr, indices, logits, 0.0, 0, key, of_query)
-        multiply_by(of_query, first * size, (last - first) * size, scale)
+        sum_rows(first, last, indptr, indices, logits, scale, 0.0, 0, key, of_query)
         chunk = next_chunk(turns)
     wait_for(turns, chunks)
     while chunk < 2 * chunks and t_indptr.shape[0] > 0:
         sum_sources(
             chunk - chunks, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale,
-            p, seed, of_key, of_value,
+            one, p, seed, of_key, of_value,
         )  # fmt: skip
         chunk = next_chunk(turns)

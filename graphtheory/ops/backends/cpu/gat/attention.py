@@ -137,7 +137,7 @@ def forward(
             first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, weights
         )
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
-        sum_rows(first, last, indptr, indices, weights, p, seed, value, out)
+        sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
         chunk = next_chunk(turns)
 
 
@@ -146,12 +146,12 @@ def sum_sources(
     first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
 ):  # fmt: skip
     """The first pass of `backward` over rows first..last-1."""
-    width = value.shape[1] * value.shape[2]
+    width, one = value.shape[1] * value.shape[2], weights.dtype.type(1)
     for j in range(first, last):
         low, high = t_indptr[j], t_indptr[j + 1]
         dot_entries(j, low, high, targets, perm, value, grad, flow)
         clear(of_value, j * width, width)
-        add_entries(of_value, j, low, high, targets, perm, weights, p, seed, grad)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
 
 
 def backward(

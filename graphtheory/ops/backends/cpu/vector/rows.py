@@ -1,7 +1,6 @@
 """A row of targets and the rows of its sources, with what stays the same in registers.
 
-Heads of a whole number of registers are done so, and those of half a register; all others number by
-number as in `lanes`.
+Heads of a whole number of registers are done so, and those of half a register.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends.cpu.vector.lanes import add, dot
-from graphtheory.ops.backends.cpu.vector.llvm import REGISTER, Vectors, pointer
+from graphtheory.ops.backends.cpu.vector.llvm import REGISTER, Vectors
 
 _MANY = 8  # registers for what stays the same; twice as many leave none for the rest
+_FEW = 12  # entries below which to begin and to end costs more than it saves
 _INT = ir.IntType(64)
 
 
@@ -133,10 +132,10 @@ def _function(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
 
 def _write_sums(
     rows: _Rows, out: Any, _out: Any, at: Any, step: Any, low: Any, high: Any, edges: Any,
-    by_edge: Any, weights: Any, _weights: Any, at_w: Any, of: Any, by_of: Any, x: Any, _x: Any,
-    row: Any, apart: Any, heads: Any, dim: Any,
+    by_edge: Any, weights: Any, _weights: Any, at_w: Any, scale: Any, of: Any, by_of: Any, x: Any,
+    _x: Any, row: Any, apart: Any, heads: Any, dim: Any,
 ) -> Any:  # fmt: skip
-    builder, vectors = rows.builder, rows.vectors
+    builder, vectors, zero = rows.builder, rows.vectors, ir.Constant(rows.vectors.number, 0.0)
     done, head, within = (cgutils.alloca_once_value(builder, _number(0)) for _ in range(3))
 
     def some(lanes: int, _first: Any, size: int) -> None:
@@ -145,7 +144,7 @@ def _write_sums(
             own, offset = builder.load(head), builder.load(within)
             near = rows.sum(at, builder.mul(own, step), offset)
             places.append((own, near, rows.sum(builder.mul(own, apart), offset)))
-            sums.append(cgutils.alloca_once_value(builder, rows.load(out, near, lanes)))
+            sums.append(cgutils.alloca_once_value(builder, vectors.fill(zero, lanes)))
             offset = rows.sum(offset, _number(lanes))
             ends = builder.icmp_signed("==", offset, dim)
             builder.store(builder.select(ends, _number(0), offset), within)
@@ -159,7 +158,8 @@ def _write_sums(
                 more = vectors.times(vectors.fill(weight, lanes), more)
                 builder.store(vectors.plus(builder.load(total), more), total)
         for (_, near, _), total in zip(places, sums, strict=True):
-            rows.store(builder.load(total), out, near)
+            scaled = vectors.times(vectors.fill(scale, lanes), builder.load(total))
+            rows.store(vectors.plus(rows.load(out, near, lanes), scaled), out, near)
 
     for share in (2, 1):
         lanes = rows.lanes // share
@@ -208,9 +208,9 @@ def _write_dots(
 
 
 @intrinsic
-def _add(_, out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim):
+def _add(_, out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim):
     """What `add_rows` does in registers; returns how many numbers that are."""
-    kinds = out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim
+    kinds = out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim
     return types.int64(*kinds), _function("add_rows", _write_sums)
 
 
@@ -221,59 +221,22 @@ def _write(_, out, at_out, edges, more, x, at, step, low, high, of, y, row, apar
     return types.int64(*kinds), _function("write_dots", _write_dots)
 
 
-@intrinsic
-def _chosen(_, x, at):
-    """x[at], or at itself where x is empty."""
-
-    def code(context, builder, _signature, args):
-        array, entry = args
-        data = context.make_array(x)(context, builder, array)
-        there = builder.icmp_signed(">", data.nitems, _number(0))
-        return _Rows(context, builder, types.float32).chosen(data.data, there, entry)
-
-    return types.int64(x, at), code
-
-
-@intrinsic
-def _read(_, x, at):
-    """x[at], at a flat position."""
-
-    def code(context, builder, _signature, args):
-        array, at = args
-        number = context.get_value_type(x.dtype)
-        return builder.load(pointer(context, builder, x, array, at, number))
-
-    return x.dtype(x, at), code
-
-
-@intrinsic
-def _replace(_, x, at, value):
-    """x[at] = value, at a flat position."""
-
-    def code(context, builder, _signature, args):
-        array, at, value = args
-        builder.store(value, pointer(context, builder, x, array, at, value.type))
-        return context.get_dummy_value()
-
-    return types.void(x, at, value), code
-
-
 @njit(inline="always")
-def add_rows(out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim):
-    """Add the rows of x of entries low..high-1, weighted by head, to a row of out.
+def add_rows(
+    out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim
+):  # fmt: skip
+    """Add scale * the rows of x of entries low..high-1, weighted by head, to a row of out.
 
     Head h of the row of out is at + h * step; that of entry t's row of x, of[t] * row + h * apart;
     its weight, at_w + edges[t] * heads + h. Where `edges` or `of` is empty, it is t. All are flat
     positions; `apart` is 0 where all heads share the `dim` numbers.
+
+    Returns whether it did; few entries, and heads of other widths, are left to the caller.
     """
-    done = _add(out, at, step, low, high, edges, weights, at_w, of, x, row, apart, heads, dim)
-    if done == 0:
-        for t in range(low, high):
-            edge, near, far = at_w + _chosen(edges, t) * heads, at, _chosen(of, t) * row
-            for w in range(edge, edge + heads):
-                add(out, near, _read(weights, w), x, far, dim)
-                near += step
-                far += apart
+    if high - low < _FEW:
+        return False
+    given = out, at, step, low, high, edges, weights, at_w, scale, of, x, row, apart, heads, dim
+    return _add(*given) > 0
 
 
 @njit(inline="always")
@@ -283,12 +246,7 @@ def write_dots(out, at_out, edges, more, x, at, step, low, high, of, y, row, apa
     That of entry t goes to at_out + edges[t] * heads + h, or with `more` is added to what is there.
     Head h of the row of x is at + h * step. Other conventions are those of `add_rows`.
     """
-    done = _write(out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim)
-    if done == 0:
-        for t in range(low, high):
-            edge, near, far = at_out + _chosen(edges, t) * heads, at, _chosen(of, t) * row
-            for place in range(edge, edge + heads):
-                found = dot(x, near, y, far, dim)
-                _replace(out, place, _read(out, place) + found if more else found)
-                near += step
-                far += apart
+    if high - low < _FEW:
+        return False
+    given = out, at_out, edges, more, x, at, step, low, high, of, y, row, apart, heads, dim
+    return _write(*given) > 0
