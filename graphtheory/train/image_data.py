@@ -131,8 +131,12 @@ class ImageData(Source):
 
 def _check(pixels: Tensor, y: Tensor, train: Tensor, val: Tensor) -> None:
     for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
-        if found.dtype != dtype:
-            raise TypeError(f"{name}: dtype {found.dtype}, expected {dtype}")
+        if not isinstance(found, Tensor) or found.dtype != dtype:
+            got = found.dtype if isinstance(found, Tensor) else type(found).__name__
+            hint = "; data.pixels.as_pixels makes it of PIL images, arrays and floating numbers"
+            raise TypeError(
+                f"{name}: got {got}, expected a tensor of {dtype}{hint if name == 'pixels' else ''}"
+            )
     if pixels.dim() != 4 or y.shape != pixels.shape[:1]:
         raise ValueError(
             f"pixels, y: shapes {tuple(pixels.shape)} and {tuple(y.shape)}, expected [N, C, H, W] "

@@ -25,6 +25,7 @@ class Unlabeled(Source):
         limit: At most so many batches an epoch; None is all.
 
     Raises:
+        TypeError: Samples that are no tensor.
         ValueError: A number out of its range.
 
     Example:
@@ -37,6 +38,11 @@ class Unlabeled(Source):
         self, samples: Tensor, batch_size: int, seed: int, limit: int | None = None
     ) -> None:
         super().__init__()
+        if not isinstance(samples, Tensor):
+            raise TypeError(
+                f"samples: got {type(samples).__name__}, expected a tensor; "
+                "data.pixels.as_pixels makes one of PIL images and of arrays"
+            )
         if batch_size < 1 or seed < 0 or (limit is not None and limit < 1):
             raise ValueError(
                 f"batch_size, seed, limit: got {batch_size}, {seed}, {limit}, expected 1, 0, 1 or "

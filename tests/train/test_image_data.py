@@ -58,7 +58,9 @@ def test_the_record_tells_data_apart() -> None:
 def test_wrong_images_are_refused() -> None:
     pixels, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
     few, rest = torch.tensor([0, 1]), torch.tensor([2, 3])
-    with pytest.raises(TypeError, match=r"pixels: dtype torch.float32"):
+    with pytest.raises(
+        TypeError, match=r"pixels: got torch.float32, expected a tensor of torch.uint8; .*as_pixels"
+    ):
         ImageData(pixels.float(), y, few, rest)
     with pytest.raises(ValueError, match="pixels, y: shapes"):
         ImageData(pixels, y[:3], few, rest)

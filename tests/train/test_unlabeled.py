@@ -4,6 +4,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -187,3 +188,9 @@ def test_what_is_no_loader_of_samples_is_refused() -> None:
     assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
     with pytest.raises(TypeError, match=r"images: got torch.int64, expected a floating tensor"):
         views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
+
+
+def test_arrays_and_lists_are_refused_in_words() -> None:
+    for samples in (np.zeros((4, 1, 8, 8), np.uint8), [0, 1]):
+        with pytest.raises(TypeError, match=r"samples: got .*, expected a tensor; .*as_pixels"):
+            Unlabeled(samples, 2, 0)
