@@ -395,3 +395,33 @@ def test_compiled_dropout_drops_at_random() -> None:
     sigma = math.sqrt(0.25 / 0.75 / 2000)
     assert draws.std().item() == pytest.approx(sigma, rel=0.6)
     assert draws.mean().item() == pytest.approx(1, abs=4 * sigma / math.sqrt(20))
+
+
+@pytest.mark.parametrize("regime", ["whole", "loops", "tiles"])
+def test_ids_that_lie_apart(regime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if regime != "whole":
+        monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)
+    if regime == "tiles":
+        monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(60, (2, 2000), generator=generator)
+    nb = Neighborhood.from_edge_index(edges, num_nodes=60)
+    apart = torch.stack([nb.indices, nb.indices], 1)[:, 0]
+    assert not apart.is_contiguous()
+    strided = Neighborhood(nb.indptr, apart, 60)
+    query, key, value = (
+        torch.randn(60, 2, 16, generator=generator).requires_grad_() for _ in range(3)
+    )
+    features = torch.randn(2000, 8, generator=generator)
+    found = []
+    for rows in (nb, strided):
+        out = ops.attention(query, key, value, rows, backend="numba_csr")
+        more, sums = ops.attention(
+            query, key, value, rows, edges=ops.EdgeFeatures(features), backend="numba_csr"
+        )
+        logits = ops.edge_dot(query, key, rows)
+        total = out.square().sum() + more.square().sum() + sums.sum() + logits.square().sum()
+        found.append([out, more, sums, logits, *torch.autograd.grad(total, (query, key, value))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    wanted = ops.attention(query, key, value, strided, backend="reference")
+    torch.testing.assert_close(found[1][0], wanted)

@@ -21,8 +21,8 @@ NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
 
 
 def arrays(*args: Any) -> list[Any]:
-    """Of tensors; other things as they are."""
-    return [a.numpy() if isinstance(a, Tensor) else a for a in args]
+    """Of tensors, contiguous; other things as they are. What is written to is contiguous before."""
+    return [a.contiguous().numpy() if isinstance(a, Tensor) else a for a in args]
 
 
 def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:

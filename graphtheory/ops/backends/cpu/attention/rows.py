@@ -235,29 +235,19 @@ def softmax_backward(turns, chunks, indptr, weights, grad, bucket, p, seed, out,
 
 
 @part
-def _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x):
-    heads, dim, real = x.shape[1], x.shape[2], weights.dtype.type
-    for t in range(low, high):
-        e = edge_of(perm, t)
-        for h in range(heads):
-            w = weights[e, h] * scale / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
-            add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
-
-
-@part
 def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
     """Add to out[i] what entries bring: scale * x[j, h] times their kept weights[e, h]."""
-    (_, heads, dim), width = x.shape, x.shape[1] * x.shape[2]
-    if p > 0:
-        _add_kept(out, i, low, high, indices, perm, weights, scale, p, seed, x)
-    elif not add_rows(
+    (_, heads, dim), width, real = x.shape, x.shape[1] * x.shape[2], weights.dtype.type
+    if p > 0 or not add_rows(
         out, i * width, dim, low, high, perm, weights, 0, scale, indices, x, width, dim, heads, dim
     ):
         for t in range(low, high):
             e = edge_of(perm, t)
             for h in range(heads):
-                near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
-                add(out, near, weights[e, h] * scale, x, far, dim)
+                w = weights[e, h] * scale
+                if p > 0:
+                    w = w / real(1 - p) if kept(e * heads + h, p, seed) else real(0)
+                add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
 
 
 @part

@@ -114,6 +114,8 @@ def _function(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
             if not isinstance(kind, types.Array):
                 given.append(value)
                 continue
+            if kind.layout != "C":
+                raise TypeError(f"{name}: got an array of layout {kind.layout}, expected C")
             array = context.make_array(kind)(context, builder, value)
             given += array.data, builder.icmp_signed(">", array.nitems, _number(0))
             number = kind.dtype if isinstance(kind.dtype, types.Float) else number
