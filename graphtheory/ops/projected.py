@@ -38,16 +38,15 @@ def _attention(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     if bucket is not None and table is not None:
         check_buckets(bucket, table)
-    maps = _maps((query, query_bias, key, key_bias, value, value_bias), matrix.size(0))
+    maps = [(query, query_bias), (key, key_bias), (value, value_bias)]
     return _kernels().projected_attention(
         parts[0], parts[1], order, x_src, x_dst, maps, matrix, features, bias, bucket, table,
         scale, dropout, _number(seed),
     )  # fmt: skip
 
 
-def _maps(tensors: Sequence[Any], heads: int) -> list[Any]:
-    pairs = zip(tensors[::2], tensors[1::2], strict=True)
-    return [_kernels().Map(weight, bias, heads) for weight, bias in pairs]
+def _pairs(tensors: Sequence[Any]) -> list[Linear]:
+    return list(zip(tensors[::2], tensors[1::2], strict=True))
 
 
 def _number(seed: Tensor | None) -> int:
@@ -90,7 +89,7 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, .
     x_src, x_dst, *maps, matrix, features, _, table = tensors
     needs, buckets = ctx.needs_input_grad, 0 if table is None else table.size(0)
     of = _kernels().projected_attention_backward(
-        parts, order, grad, x_src, x_dst, _maps(maps, matrix.size(0)), matrix, features, weights,
+        parts, order, grad, x_src, x_dst, _pairs(maps), matrix, features, weights,
         found, bucket, buckets, (needs[0], needs[1], needs[9]), ctx.scale, ctx.dropout,
         _number(seed),
     )  # fmt: skip
@@ -107,9 +106,7 @@ def _definition(*given: Any) -> Tensor:
     scale, dropout = given[-2:]
     query, key, value = (
         linear(x, *one).unflatten(1, (len(matrix), -1))
-        for x, one in zip(
-            (x_dst, x_src, x_src), zip(maps[::2], maps[1::2], strict=True), strict=True
-        )
+        for x, one in zip((x_dst, x_src, x_src), _pairs(maps), strict=True)
     )
     nb = neighborhood_of(parts, x_src.size(0))
     bias = bias if table is None else BucketedBias(bucket, table)

@@ -5,7 +5,6 @@ from graphtheory.ops.backends.cpu.attention.feature_calls import attention as ed
 from graphtheory.ops.backends.cpu.attention.feature_calls import (
     attention_backward as edge_attention_backward,
 )
-from graphtheory.ops.backends.cpu.attention.projected import Map
 from graphtheory.ops.backends.cpu.attention.projected import attention as projected_attention
 from graphtheory.ops.backends.cpu.attention.projected import (
     attention_backward as projected_attention_backward,
@@ -29,7 +28,6 @@ from graphtheory.ops.backends.cpu.topk.blocks import attention_backward as topk_
 from graphtheory.ops.backends.cpu.topk.blocks import top_edges
 
 __all__ = [
-    "Map",
     "additive_attention",
     "additive_attention_backward",
     "additive_score",

@@ -16,6 +16,8 @@ from graphtheory.ops.backends.cpu.attention.feature_calls import EdgeRows
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.primitives import dot, softmax_, softmax_backward_, sums
 
+Pair = tuple[Tensor, Tensor | None]  # W and b
+
 
 class Map(NamedTuple):
     """W x + b by head, and what it adds to gradients."""
@@ -58,11 +60,12 @@ def by_head(x: Tensor, matrix: Tensor) -> Tensor:
 
 def attention(
     indptr: Tensor, indices: Tensor, order: Tensor, x_src: Tensor, x_dst: Tensor,
-    maps: Sequence[Map], matrix: Tensor, features: Tensor, bias: Tensor | None,
+    maps: Sequence[Pair], matrix: Tensor, features: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, scale: float, dropout: float, seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Output [N, H, C], weights [E, H] before dropout, and sums [N, H, D] of the features."""
-    (query, key, value), edges = maps, EdgeRows.of(features, None, x_src, order)
+    query, key, value = (Map(*one, len(matrix)) for one in maps)
+    edges = EdgeRows.of(features, None, x_src, order)
     weights = dot(indptr, indices, query(x_dst), key(x_src))
     edges.add_dots(indptr, asked(query, matrix)(x_dst), weights)
     softmax_(indptr, weights, scale, bias, bucket, table)
@@ -75,7 +78,7 @@ def attention(
 
 def attention_backward(
     parts: Sequence[Tensor], order: Tensor, grad: Tensor, x_src: Tensor, x_dst: Tensor,
-    maps: Sequence[Map], matrix: Tensor, features: Tensor, weights: Tensor, found: Tensor,
+    maps: Sequence[Pair], matrix: Tensor, features: Tensor, weights: Tensor, found: Tensor,
     bucket: Tensor | None, num_buckets: int, of_inputs: tuple[bool, bool, bool], scale: float,
     dropout: float, seed: int,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
@@ -83,8 +86,8 @@ def attention_backward(
 
     Those of x_src, x_dst and features are None unless `of_inputs` asks for them.
     """
-    (indptr, indices, *by_source), (query, key, value) = parts, maps
-    t_indptr, targets, perm = by_source
+    indptr, indices, t_indptr, targets, perm = parts
+    query, key, value = (Map(*one, len(matrix)) for one in maps)
     edges, grad = EdgeRows.of(features, None, x_src, order), grad.contiguous()
     of_src, of_dst = (torch.zeros_like(x) if asks else None
                       for x, asks in zip((x_src, x_dst), of_inputs[:2], strict=True))  # fmt: skip
