@@ -240,8 +240,27 @@ def compared(what: str, steps: dict[str, Step], where: Where, **about: Any) -> l
     return rows
 
 
-def recorded(work: Step) -> Step:
-    """The same as one CUDA graph, which takes the host one launch; its results are overwritten."""
+@dataclass(frozen=True)
+class Recorded:
+    """A step as one CUDA graph, which takes the host one launch; its results are overwritten.
+
+    Attributes:
+        work: The step. A graph reads and writes where its tensors lay, so they must live on.
+        graph: What is replayed.
+        results: What the step gave when it was recorded, at the place of each later result.
+    """
+
+    work: Step
+    graph: torch.cuda.CUDAGraph
+    results: Any
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.results
+
+
+def recorded(work: Step) -> Recorded:
+    """The same as one CUDA graph."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -251,12 +270,7 @@ def recorded(work: Step) -> Step:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = work()
-
-    def run() -> Any:
-        graph.replay()
-        return results
-
-    return run
+    return Recorded(work, graph, results)
 
 
 def as_graph(make: Callable[[], Step]) -> Step:

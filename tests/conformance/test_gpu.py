@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
+from graphtheory.models.stvit_swin import stvit_r_swin
+from graphtheory.models.swin import swin
 from graphtheory.nn import Merge, PatchEmbedding, SPDTransformerConv
 from graphtheory.nn.reduce import pool
 from graphtheory.ops import reference
@@ -354,6 +357,20 @@ def test_a_recorded_layer_with_distances(given: bool) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = layer(x, nb, distance=hops)
+    graph.replay()
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("made", [swin, stvit_r_swin], ids=lambda f: f.__name__)
+def test_a_recorded_network_of_windows(made: Callable[..., nn.Module]) -> None:
+    shape = {"depths": (2, 2, 2, 2), "heads": (1, 2, 4, 8)} if made is swin else {"heads": 1}
+    model = made(8, **shape, window=4, drop_path=0.0).cuda().eval()
+    images = torch.randn(2, 3, 40, 56, device="cuda")
+    with torch.no_grad():
+        wanted = model(images)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = model(images)
     graph.replay()
     assert torch.equal(found, wanted)
 

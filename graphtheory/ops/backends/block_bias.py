@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from graphtheory.graph.outside import innermost_transform
 from graphtheory.ops.call import BucketedBias, check_buckets
@@ -208,4 +208,4 @@ def of_edges(bias: Tensor | BucketedBias, places: Tensor | None = None) -> Block
     values = torch.cat([values, values.new_full((len(values), 1), -torch.inf)], 1)
     if columns is None:
         return BlockBias(values.index_select(1, places), None)
-    return BlockBias(values, torch.cat([columns, columns.new_tensor([barred])])[places])
+    return BlockBias(values, pad(columns, (0, 1), value=barred)[places])
