@@ -13,7 +13,7 @@ parameters that choose rows and options, in any order:
 
 - `%`: times 100; `x 1e-6`: times that;
 - `median q20 q80`: these columns in place of `value`; `value std`: with the standard deviation, `value se`: with the
-  standard error. Rows written before they had the column `std` have both where they are of two or three repeats, which
+  standard error, `value ci`: with half of Student's 95 % interval. Rows written before they had the column `std` have both where they are of two or three repeats, which
   mean, median and quantiles determine;
 - `of labels`: that parameter of the rows in place of their values, for a setting;
 - `minus model=gcn`, `minus NAME`: less the values of the same query with that parameter, or of that row's name;
@@ -45,6 +45,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from scipy.special import stdtrit
+
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 EXTREMES: dict[str, Callable[[list[float]], float]] = {"least": min, "most": max, "mean": fmean}
@@ -52,7 +54,8 @@ BETWEEN: dict[str, Callable[[float, float], float]] = {
     "minus": operator.sub,
     "over": operator.truediv,
 }
-COLUMNS = ("value", "median", "q20", "q80", "repeats", "std", "se")
+SPREADS = ("std", "se", "ci")
+COLUMNS = ("value", "median", "q20", "q80", "repeats", *SPREADS)
 MARKER = re.compile(r"<!--=(.*?)-->")
 MINUS = "\u2212"  # as typeset, beside the hyphen
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n\n?)((?:\|.*\n)+)")
@@ -130,7 +133,7 @@ def numbers(line: str, marker: re.Match[str]) -> list[re.Match[str]]:
     """The numbers that a comment may stand for: up to the next one."""
     following = MARKER.search(line, marker.end())
     end = following.start() if following else len(line)
-    spread = {"std", "se"} & set(re.split("[; ]+", marker[1]))
+    spread = set(SPREADS) & set(re.split("[; ]+", marker[1]))
     return [m for m in NUMBER.finditer(line, marker.end(), end) if spread or not m["spread"]]
 
 
@@ -167,7 +170,7 @@ def chosen(query: str) -> list[float]:
     """
     file, name, *rest = (part.strip() for part in query.split(";"))
     if between := [part for part in rest if part.split()[0] in BETWEEN]:
-        if {"std", "se"} & set(" ".join(rest).split()):
+        if set(SPREADS) & set(" ".join(rest).split()):
             raise ValueError(f"{query!r}: rows do not hold the deviation of a difference or ratio")
         extremes = [part for part in rest if set(part.split()) <= set(EXTREMES)]
         rest = [part for part in rest if part not in (between[0], *extremes)]
@@ -196,7 +199,7 @@ def chosen(query: str) -> list[float]:
             case _:
                 raise ValueError(f"{query!r}: option {option!r}, expected one of those in --help")
     rows = [row for row in read(file) if _named(row["name"], name) and _has(row, wanted)][part]
-    spread = {column: abs(scale) for column in ("std", "se")}  # no sign turns a deviation
+    spread = {column: abs(scale) for column in SPREADS}  # no sign turns a deviation
     out = [
         _number(row, column, query) * spread.get(column, scale)
         for row in rows
@@ -263,7 +266,7 @@ def _number(row: dict[str, Any], column: str, query: str) -> float:
         if parameter not in row["parameters"]:
             raise ValueError(f"{query!r}: no parameter {parameter!r}, expected {row['parameters']}")
         return float(row["parameters"][parameter])
-    if column not in ("std", "se"):
+    if column not in SPREADS:
         return float(row[column])
     repeats = int(row["repeats"])
     if row.get("std"):
@@ -276,7 +279,8 @@ def _number(row: dict[str, Any], column: str, query: str) -> float:
             std = stdev([(q20 - 0.4 * median) / 0.6, median, (q80 - 0.4 * median) / 0.6])
     else:
         raise ValueError(f"{query!r}: a row of {repeats} repeats without column std")
-    return std if column == "std" else std / repeats**0.5
+    error = std / repeats**0.5
+    return {"std": std, "se": error, "ci": float(stdtrit(repeats - 1, 0.975)) * error}[column]
 
 
 def _named(name: str, wanted: str) -> bool:

@@ -52,7 +52,8 @@ class PatchEmbedding(nn.Module):
         images [B, in_channels, H, W] -> nodes [B * h * w, dim] and the `Grid` (B, h, w).
 
     Raises:
-        TypeError: Something else than a floating tensor.
+        TypeError: Something else than a floating tensor, or of another type than the weights
+            without autocast.
         ValueError: No images, other axes or channels, or a size that does not fit.
 
     Example:
@@ -89,6 +90,9 @@ class PatchEmbedding(nn.Module):
 
     def _whole_patches(self, images: Tensor) -> Tensor:
         check_floating(images)
+        own = self.projection.weight.dtype
+        if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
+            raise TypeError(f"images: {images.dtype}, expected {own} as the weights are")
         if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
             expected = f"expected [1 or more, {self.in_channels}, H, W]"
             raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")

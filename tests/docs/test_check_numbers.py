@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from graphtheory.bench.rows import Row
+from graphtheory.papers.stats import student_interval
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +68,8 @@ def test_deviations_are_those_of_the_repeats(check: SimpleNamespace) -> None:
         assert check._number(old, "se", "q") == pytest.approx(standard_error)
     new = vars(Row.of("a", [1.0, 2.0, 4.0, 9.0], "1"))
     assert check._number(new, "std", "q") == pytest.approx(stdev([1.0, 2.0, 4.0, 9.0]))
+    half = student_interval([1.0, 2.0, 4.0, 9.0])[1]
+    assert check._number(new, "ci", "q") == pytest.approx(half)
     with pytest.raises(ValueError, match="a row of 4 repeats without column std"):
         check._number(new | {"std": None}, "std", "q")
 

@@ -90,3 +90,12 @@ def test_bytes_and_arrays_are_refused_in_words() -> None:
         embed(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="got list, expected a floating tensor"):
         embed([0.0])  # type: ignore[arg-type]
+
+
+def test_images_of_another_type_are_refused_but_under_autocast() -> None:
+    embed, images = PatchEmbedding(8, patch_size=4), torch.randn(1, 3, 8, 8, dtype=torch.float64)
+    with pytest.raises(TypeError, match=r"images: torch.float64, expected torch.float32 as the w"):
+        embed(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert embed(images.bfloat16())[0].dtype == torch.bfloat16
+    assert embed.double()(images)[0].dtype == torch.float64

@@ -136,18 +136,17 @@ def _show(grid: Heads, measured: Measurements) -> Shown:
     return Shown(Table("accuracy by head", heads, lines, note=note), rows)
 
 
-def gain(cells: Cells, measure: str, at: Any = None, over: str = MLP) -> tuple[float, float]:
-    """By how much the transformer head is ahead, paired by seed: mean, and half a 95 % interval.
-
-    The half is nan of one seed.
-    """
+def gains(cells: Cells, measure: str, at: Any = None, over: str = MLP) -> list[float]:
+    """By how much the transformer head is ahead, seed by seed."""
     ahead, behind = (
         {row["seed"]: row[measure] for row in cells[head, at]} for head in (TRANSFORMER, over)
     )
-    return student_interval([ahead[seed] - behind[seed] for seed in behind])
+    return [ahead[seed] - behind[seed] for seed in behind]
 
 
-def _gap(mean: float, half: float) -> str:
+def _gap(gains: list[float]) -> str:
+    """The mean of the pairs, and half a 95 % interval, which one seed has not."""
+    mean, half = student_interval(gains)
     spread = "one seed" if isnan(half) else f"± {100 * half:.1f}"
     word = "" if isnan(half) else ", ahead" if mean > half else ", behind" if -mean > half else ""
     return f"{100 * mean:+.1f} ({spread}{word})"
@@ -155,13 +154,21 @@ def _gap(mean: float, half: float) -> str:
 
 def ahead_of_others(grid: Heads, measured: Measurements) -> Verdict:
     """The transformer head beside each other one, in both measures."""
-    cells, told = chosen(measured), []
+    cells, told, rows = chosen(measured), [], []
     for over in grid.heads:
         if over != TRANSFORMER:
-            gaps = (f"{name} {_gap(*gain(cells, key, over=over))}"
-                    for key, name in _MEASURES.items())  # fmt: skip
+            found = {name: gains(cells, key, over=over) for key, name in _MEASURES.items()}
+            gaps = (f"{name} {_gap(of)}" for name, of in found.items())
             told.append(f"{_NAMES[over]}: {', '.join(gaps)}")
-    return Verdict(f"Found here, transformer minus others, with 95 % intervals: {'; '.join(told)}.")
+            about = {"dataset": grid.dataset, "first": TRANSFORMER, "other": over}
+            rows += [
+                Row.of(
+                    f"paired difference of {name}", [100 * each for each in of], "points", **about
+                )
+                for name, of in found.items()
+            ]
+    text = f"Found here, transformer minus others, with 95 % intervals: {'; '.join(told)}."
+    return Verdict(text, rows)
 
 
 _ROOM = 0.05  # of accuracy, about what the paper's gains take up
@@ -189,7 +196,7 @@ def best_and_worst(grid: Heads, measured: Measurements) -> Verdict:
             f"{_NAMES[head]} best at {best:g} ({100 * mean[best]:.1f} %), worst at {worst:g} "
             f"({100 * mean[worst]:.1f} %)"
         )
-    ahead = (f"{at:g}: {_gap(*gain(cells, 'nearest', at))}" for at in grid.values)
+    ahead = (f"{at:g}: {_gap(gains(cells, 'nearest', at))}" for at in grid.values)
     return Verdict(
         f"Found here in 1-NN: {', '.join(told)}; transformer minus MLP by {_AXES[grid.varied]}: "
         f"{', '.join(ahead)}."

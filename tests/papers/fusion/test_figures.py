@@ -1,7 +1,6 @@
 """The figures of projection heads."""
 
 from dataclasses import replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from graphtheory.bench.contrastive import ContrastiveRecipe
 from graphtheory.cli import main
-from graphtheory.papers.fusion.figures import FIGURES, Heads, chosen, gain, scores
+from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
 from tests.papers.conftest import Reproduced
 
 TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
@@ -34,9 +33,18 @@ def test_validation_chooses_the_step_size_and_the_test_does_not() -> None:
 def test_gains_are_paired_by_seed() -> None:
     rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) for s in range(3)]
     rows += [row("mlp", 0.1, s, 0, 0.4 + s / 10) for s in range(3)]
-    mean, half = gain(chosen(rows), "probe")
-    assert mean == pytest.approx(0.1) and half == pytest.approx(0, abs=1e-12)
-    assert isnan(gain(chosen([rows[0], rows[3]]), "probe")[1])
+    assert gains(chosen(rows), "probe") == pytest.approx([0.1, 0.1, 0.1])
+
+
+def test_a_verdict_has_its_pairs_as_rows() -> None:
+    grid = replace(BY_ID["deep-fusion-heads"].grid, recipe=TINY, heads=("transformer", "mlp"))
+    rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) | {"nearest": 0.2} for s in range(2)]
+    rows += [row("mlp", 0.1, s, 0, 0.4) | {"nearest": 0.3} for s in range(2)]
+    verdict = ahead_of_others(grid, rows)
+    assert "linear probe +15.0 (± 63.5), 1-nearest neighbor -10.0 (± 0.0, behind)" in verdict.text
+    probe, nearest = verdict.rows
+    assert probe.name == "paired difference of linear probe" and probe.unit == "points"
+    assert probe.value == pytest.approx(15) and nearest.value == pytest.approx(-10)
 
 
 def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
