@@ -1,20 +1,24 @@
-"""Work on plain threads: some that end with the call, and some that wait for more.
+"""Work on threads: torch's own, plain ones that end with the call, and some that wait for more.
 
-They are not a parallel region of a compiler's runtime: that would outlive the call, and a forked
-child that enters such a region after its parent did is killed. What runs on them lets go of the
-interpreter lock. In a worker of `torch.utils.data.DataLoader` torch has one thread, so the same
-code runs in sequence there.
+What runs on them lets go of the interpreter lock. A forked child cannot enter a parallel region of
+OpenMP after its parent did, so plain threads serve it. In a worker of `torch.utils.data.DataLoader`
+torch has one thread, and the same code runs in sequence.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
+import sys
 from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import Any
+
+import torch
 
 _LAST_WAIT = 5.0  # seconds
 
@@ -100,3 +104,46 @@ class Helpers:
 
 
 helpers = Helpers()
+
+
+class Team:
+    """The threads of OpenMP that torch's operations run on.
+
+    After an operation they look for the next one for some milliseconds without sleep. Threads of
+    our own would share the cores with them: beside torch's products loops took up to twice as
+    long. As a region of the same runtime the work goes to those that are awake.
+    """
+
+    def __init__(self) -> None:
+        self._region = _region_of_openmp()
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+            os.register_at_fork(after_in_child=self._end)
+
+    def _end(self) -> None:
+        self._region = None
+
+    def takes(self, threads: int) -> bool:
+        """Whether so many threads are all of torch's: another number would start and end some."""
+        return self._region is not None and threads == torch.get_num_threads()
+
+    def run(self, job: Callable[[], object], threads: int) -> None:
+        """Have `job`, which must not raise, called by each thread, the calling one among them."""
+        assert self._region is not None
+        self._region(_Job(lambda _: job()), None, threads, 0)
+
+
+_Job: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _region_of_openmp() -> Callable[..., None] | None:
+    """``GOMP_parallel(job, data, threads, flags)`` of the library in the process, if it has one."""
+    if sys.platform != "linux" or not torch.backends.openmp.is_available():
+        return None
+    region = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    if region is not None:
+        region.argtypes = [_Job, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        region.restype = None
+    return region
+
+
+team = Team()

@@ -7,8 +7,13 @@ import weakref
 from pathlib import Path
 
 import pytest
+import torch
 
-from graphtheory.ops.threads import Helpers
+from graphtheory.ops.threads import Helpers, Team
+
+needs_openmp = pytest.mark.skipif(
+    not Team().takes(torch.get_num_threads()), reason="torch has no threads of OpenMP"
+)
 
 
 def test_helpers_work_until_all_is_done_and_keep_nothing() -> None:
@@ -59,3 +64,40 @@ def test_the_process_ends_after_its_helpers(tmp_path: Path) -> None:
         [sys.executable, script], capture_output=True, text=True, check=False, timeout=60
     )
     assert (found.returncode, found.stdout.count("ended")) == (0, 2), found.stderr
+
+
+@needs_openmp
+def test_torchs_threads_take_part_and_are_the_same_each_time() -> None:
+    team, both = Team(), threading.Barrier(2, timeout=10)
+
+    def seen() -> set[int]:
+        ids: list[int] = []
+
+        def job() -> None:
+            both.wait()  # so that neither thread does both parts
+            ids.append(threading.get_native_id())
+
+        team.run(job, 2)
+        assert len(ids) == 2
+        return set(ids)
+
+    first = seen()
+    torch.randn(1000, 1000) @ torch.randn(1000, 1000)
+    assert threading.get_native_id() in first and seen() == first
+
+
+@needs_openmp
+def test_torchs_threads_are_taken_all_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert [Team().takes(threads) for threads in (2, 3, 4)] == [False, True, False]
+
+
+@needs_openmp
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_leaves_torchs_threads_alone() -> None:
+    team = Team()
+    team.run(lambda: None, 2)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(team.takes(torch.get_num_threads())))
+    assert os.waitpid(child, 0)[1] == 0

@@ -137,38 +137,32 @@ def _show(grid: Heads, measured: Measurements) -> Shown:
 
 
 def gains(cells: Cells, measure: str, at: Any = None, over: str = MLP) -> list[float]:
-    """By how much the transformer head is ahead, seed by seed."""
+    """By how many points the transformer head is ahead, seed by seed."""
     ahead, behind = (
         {row["seed"]: row[measure] for row in cells[head, at]} for head in (TRANSFORMER, over)
     )
-    return [ahead[seed] - behind[seed] for seed in behind]
+    return [100 * (ahead[seed] - behind[seed]) for seed in behind]
 
 
 def _gap(gains: list[float]) -> str:
     """The mean of the pairs, and half a 95 % interval, which one seed has not."""
     mean, half = student_interval(gains)
-    spread = "one seed" if isnan(half) else f"± {100 * half:.1f}"
+    spread = "one seed" if isnan(half) else f"± {half:.1f}"
     word = "" if isnan(half) else ", ahead" if mean > half else ", behind" if -mean > half else ""
-    return f"{100 * mean:+.1f} ({spread}{word})"
+    return f"{mean:+.1f} ({spread}{word})"
 
 
 def ahead_of_others(grid: Heads, measured: Measurements) -> Verdict:
     """The transformer head beside each other one, in both measures."""
     cells, told, rows = chosen(measured), [], []
-    for over in grid.heads:
-        if over != TRANSFORMER:
-            found = {name: gains(cells, key, over=over) for key, name in _MEASURES.items()}
-            gaps = (f"{name} {_gap(of)}" for name, of in found.items())
-            told.append(f"{_NAMES[over]}: {', '.join(gaps)}")
-            about = {"dataset": grid.dataset, "first": TRANSFORMER, "other": over}
-            rows += [
-                Row.of(
-                    f"paired difference of {name}", [100 * each for each in of], "points", **about
-                )
-                for name, of in found.items()
-            ]
-    text = f"Found here, transformer minus others, with 95 % intervals: {'; '.join(told)}."
-    return Verdict(text, rows)
+    for over in (head for head in grid.heads if head != TRANSFORMER):
+        found = {name: gains(cells, key, over=over) for key, name in _MEASURES.items()}
+        gaps = (f"{name} {_gap(points)}" for name, points in found.items())
+        told.append(f"{_NAMES[over]}: {', '.join(gaps)}")
+        about = {"dataset": grid.dataset, "first": TRANSFORMER, "other": over}
+        rows += [Row.of(f"paired difference of {n}", found[n], "points", **about) for n in found]
+    words = "Found here, transformer minus others, with 95 % intervals"
+    return Verdict(f"{words}: {'; '.join(told)}.", rows)
 
 
 _ROOM = 0.05  # of accuracy, about what the paper's gains take up

@@ -33,7 +33,7 @@ def test_validation_chooses_the_step_size_and_the_test_does_not() -> None:
 def test_gains_are_paired_by_seed() -> None:
     rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) for s in range(3)]
     rows += [row("mlp", 0.1, s, 0, 0.4 + s / 10) for s in range(3)]
-    assert gains(chosen(rows), "probe") == pytest.approx([0.1, 0.1, 0.1])
+    assert gains(chosen(rows), "probe") == pytest.approx([10, 10, 10])
 
 
 def test_a_verdict_has_its_pairs_as_rows() -> None:

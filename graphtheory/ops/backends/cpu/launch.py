@@ -12,7 +12,7 @@ from numba import njit
 
 from graphtheory.ops.backends.cpu.counters import settled, turns
 from graphtheory.ops.backends.cpu.decorators import MATH
-from graphtheory.ops.threads import helpers
+from graphtheory.ops.threads import helpers, team
 
 # Multiply-adds below which a second thread costs more to wake than it saves.
 WORTH_A_THREAD = 2**19
@@ -29,7 +29,8 @@ def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
 def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
     """Call ``loop(counters, *args)`` in as many threads as pay, the calling one among them.
 
-    A thread that comes when all chunks are given out does nothing, and is not waited for.
+    Work for all of torch's threads goes to those; less to others, of which one that comes when all
+    chunks are given out does nothing, and is not waited for.
 
     Args:
         loop: A plain function that numba compiles; it does chunks `take_chunk(counters)`,
@@ -51,9 +52,12 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         except BaseException as error:  # raised below, in the calling thread
             errors.append(error)
 
-    helpers.ask(help_out, others)
-    code(counters, *args)
-    while not settled(counters, chunks, _PATIENCE):
-        if errors:
-            raise errors[0]
-        sleep(_NAP)
+    if team.takes(others + 1):
+        team.run(help_out, others + 1)
+    else:
+        helpers.ask(help_out, others)
+        code(counters, *args)
+        while not settled(counters, chunks, _PATIENCE) and not errors:
+            sleep(_NAP)
+    if errors:
+        raise errors[0]

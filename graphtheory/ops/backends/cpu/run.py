@@ -57,10 +57,10 @@ def buckets(bucket: Tensor | None) -> Tensor:
 
 
 def tables_of(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
-    """One [Z * H] a chunk."""
+    """Zeros [Z * H] for each chunk."""
     if num_buckets == 0:
         return NO_ROWS[weights.dtype]
-    return weights.new_empty(chunks, num_buckets * weights.size(1))
+    return weights.new_zeros(chunks, num_buckets * weights.size(1))
 
 
 def sum_tables(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:

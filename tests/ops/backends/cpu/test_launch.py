@@ -23,6 +23,13 @@ from tests.conformance.check import GRAPHS, draw_inputs
 MUCH = 10 * launch.WORTH_A_THREAD
 
 
+@pytest.fixture(params=[True, False], ids=["torch's threads", "plain threads"], autouse=True)
+def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of threads in turn."""
+    if not request.param:
+        monkeypatch.setattr(launch.team, "_region", None)
+
+
 @pytest.fixture
 def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads, and loops that take both however small they are."""
@@ -78,6 +85,7 @@ def test_as_many_threads_help_as_the_work_pays_for(
     seen: list[tuple[int, int]], two_threads: None, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     asked: list[int] = []
+    monkeypatch.setattr(launch.team, "run", lambda job, threads: asked.append(threads - 1))
     monkeypatch.setattr(launch.helpers, "ask", lambda job, threads: asked.append(threads))
     torch.set_num_threads(threads)
     for work in (worth * launch.WORTH_A_THREAD, (worth + 1) * launch.WORTH_A_THREAD - 1):

@@ -45,7 +45,7 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
     ),
     "softmax_backward": (
         (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9),
-        lambda: (none(*EDGES), none(CHUNKS, 6)),
+        lambda: (none(*EDGES), np.zeros((CHUNKS, 6))),  # which are added to
     ),
     "aggregate": (
         (T_INDPTR, TARGETS, PERM, WEIGHTS, draw(*NODES), 0.5, 0.25, 9),

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention import features as loops
-from graphtheory.ops.backends.cpu.attention.rows import merge
 from graphtheory.ops.backends.cpu.memory import empty
-from graphtheory.ops.backends.cpu.primitives import dot, softmax_, softmax_backward_, sums
+from graphtheory.ops.backends.cpu.primitives import EXP, dot, sums
 from graphtheory.ops.backends.precision import widened
 
 
@@ -32,23 +31,41 @@ class EdgeRows(NamedTuple):
         order = calls.NO_EDGES if order is None else order.contiguous()
         return cls(_rows(features, like), order, calls.buckets(row))
 
-    def add_dots(self, indptr: Tensor, query: Tensor, logits: Tensor) -> None:
-        """To dot products [E, H]; queries without rows add nothing."""
-        if query.numel():
-            work, chunks = logits.numel() * query.size(2), calls.chunks_of(indptr, logits)
-            calls.run(loops.dots, work, chunks, indptr, query, *self, logits)
+    def attend(
+        self, indptr: Tensor, logits: Tensor, query: Tensor, width: int, scale: float,
+        bias: Tensor | None, bucket: Tensor | None, table: Tensor | None, dropout: float, seed: int,
+    ) -> Tensor:  # fmt: skip
+        """Softmax of dot products [E, H] and those with the features, in place; sums [N, H, width].
 
-    def sums(
-        self, indptr: Tensor, weights: Tensor, width: int, scale: float, dropout: float, seed: int
-    ) -> Tensor:
-        """Sums [N, H, width] by the weights that dropout keeps."""
-        out = empty((indptr.size(0) - 1, weights.size(1), width), weights)
-        work, chunks = weights.numel() * width, calls.chunks_of(indptr, weights)
-        carried, carry = calls.room_to_carry(chunks, out)
-        numbers = (calls.number(scale, weights), dropout, seed)
-        calls.run(loops.sums, work, chunks, indptr, weights, *numbers, *self, out, carried, carry)
-        calls.run_merge(merge, carried, carry, out)
+        Queries without rows add nothing; the sums are by the weights that dropout keeps.
+        """
+        out = empty((indptr.size(0) - 1, logits.size(1), width), logits)
+        work, chunks = (EXP + 2 * width) * logits.numel(), calls.chunks_of(indptr, logits)
+        numbers = (*(calls.number(x, logits) for x in (scale, 1.0)), dropout, seed)
+        given = calls.options(logits, bias, bucket, table)
+        calls.run(
+            loops.attend, work, chunks, indptr, query, *self, *given, *numbers, logits, out
+        )  # fmt: skip
         return out
+
+    def attend_backward(
+        self, indptr: Tensor, weights: Tensor, grad: Tensor, grad_sums: Tensor, width: int,
+        scale: float, bucket: Tensor | None, num_buckets: int, dropout: float, seed: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The gradient of the logits in place of `grad`, of the kept weights and nodes alone.
+
+        Returns:
+            The gradient of the table, and the sums [N, H, width] of the features by that of the
+            logits; of width 0 none.
+        """
+        out = empty((indptr.size(0) - 1, weights.size(1), width), weights)
+        work, chunks = (4 + 2 * width) * weights.numel(), calls.chunks_of(indptr, weights)
+        tables = calls.tables_of(weights, chunks, num_buckets)
+        given = (weights, calls.buckets(bucket), calls.number(scale, weights), dropout, seed)
+        calls.run(
+            loops.attend_backward, work, chunks, indptr, grad_sums, *self, *given, grad, tables, out
+        )  # fmt: skip
+        return calls.sum_tables(tables, num_buckets, weights), out
 
     def slopes(
         self, indptr: Tensor, logits: Tensor, query: Tensor, scale: float, weights: Tensor,
@@ -80,12 +97,11 @@ def attention(
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     query, key, value = widened(query, key, value)
     edges = EdgeRows.of(features, row, query)
-    logits = dot(indptr, indices, query, key)
-    edges.add_dots(indptr, _queries(edge_query, query), logits)
-    weights = softmax_(indptr, logits, scale, bias, bucket, table)
+    weights = dot(indptr, indices, query, key)  # so far the logits
+    asked, width = _queries(edge_query, query), edges.features.shape[1] + num_rows
+    found = edges.attend(indptr, weights, asked, width, scale, bias, bucket, table, *drop)
     out = sums(indptr, indices, weights, value, dropout=dropout, seed=drop[1])
-    width = num_rows + (0 if features is None else features.size(1))
-    return out.to(dtype), edges.sums(indptr, weights, width, 1.0, *drop), weights
+    return out.to(dtype), found, weights
 
 
 def _queries(edge_query: Tensor | None, like: Tensor) -> Tensor:
@@ -110,14 +126,13 @@ def attention_backward(
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
     edges, asked = EdgeRows.of(features, row, query), _queries(edge_query, query)
-    grad_sums = _queries(grad_sums, query)
+    grad_sums, of_edges = _queries(grad_sums, query), weights.new_empty(0)
     logits = dot(indptr, indices, grad, value)  # so far the gradient of the weights
-    edges.add_dots(indptr, grad_sums, logits)
-    of_table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, *drop)
+    of_table, of_asked = edges.attend_backward(
+        indptr, weights, logits, grad_sums, asked.size(2), scale, bucket, num_buckets, *drop
+    )
+    of_asked = weights.new_empty(0) if edge_query is None else of_asked
     of_query = sums(indptr, indices, logits, key, scale=scale)
-    of_asked = of_edges = weights.new_empty(0)
-    if edge_query is not None:
-        of_asked = edges.sums(indptr, logits, edge_query.size(2), scale, 0.0, 0)
     if of_features:
         of_edges = edges.slopes(indptr, logits, asked, scale, weights, grad_sums, *drop)
     of_key, of_value = (t.new_empty(t.shape) for t in (key, value))

@@ -8,25 +8,31 @@ those of `attention.rows`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from graphtheory.ops.backends.cpu.attention.rows import (
-    AHEAD,
     cut,
     edge_of,
     first_item,
     first_row,
     kept,
+    softmax_backward_rows,
+    softmax_rows,
 )
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
+TILE = 64  # edges whose rows stay in the first cache from their dot products to their sums
+LEAD = 48  # edges ahead of which rows in another order are asked for: each takes little time
+
 
 @part
 def add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
     (_, heads, width), dim, begin = query.shape, features.shape[1], i * query.shape[1]
-    warm(order, low + AHEAD, high + AHEAD, features, dim)
+    warm(order, low + LEAD, high + LEAD, features, dim)
     if dim > 0 and not write_dots(
         out, 0, order[:0], True, query, begin * width, width, low, high, order, features, dim, 0,
         heads, dim,
@@ -45,7 +51,6 @@ def add_dots(i, low, high, query, features, order, row, out):
 def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
     """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
     (_, heads, width), dim, real = out.shape, features.shape[1], weights.dtype.type
-    warm(order, low + AHEAD, high + AHEAD, features, dim)
     done = dim == 0
     if dim > 0 and p == 0:
         done = add_rows(
@@ -83,54 +88,71 @@ def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, ord
 
 
 @part
-def _dots_chunk(chunk, chunks, indptr, query, features, order, row, out):
-    begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
-    for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
-        if indptr[i] + i >= end:
-            break
-        low, high = cut(indptr, i, begin, end)
-        add_dots(i, low, high, query, features, order, row, out)
+def next_tile(indptr, first, last):
+    """The row after those from `first` on that have `TILE` edges together, or one row more."""
+    stop = first + 1
+    while stop < last and indptr[stop + 1] - indptr[first] <= TILE:
+        stop += 1
+    return stop
 
 
-def dots(turns, chunks, indptr, query, features, order, row, out):
-    """Add <query[i, h], features[e]> to out[e, h]."""
+def attend(
+    turns, chunks, indptr, query, features, order, row, bias, bucket, table, scale, one, p, seed,
+    weights, out,
+):  # fmt: skip
+    """Write softmax weights in place of dot products, and what they sum.
+
+    To weights[e, h] <query[i, h], features[e]> is added first, if there are queries; the sum of the
+    kept weights[e, h] * features[e] goes to out[i, h]. A row belongs to the chunk in which it
+    starts, and its features are read from afar once. `one` is 1.
+    """
+    each, size = np.empty(weights.shape[1], weights.dtype), out.shape[1] * out.shape[2]
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _dots_chunk(chunk, chunks, indptr, query, features, order, row, out)
+        first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        while first < end:
+            last = next_tile(indptr, first, end)
+            if query.shape[0] > 0:
+                for i in range(first, last):
+                    low, high = indptr[i], indptr[i + 1]
+                    add_dots(i, low, high, query, features, order, row, weights)
+            softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
+            clear(out, first * size, (last - first) * size)
+            for i in range(first, last):
+                low, high = indptr[i], indptr[i + 1]
+                add_sums(i, low, high, weights, one, p, seed, features, order, row, out)
+            first = last
         chunk = next_chunk(turns)
 
 
-@part
-def _sums_chunk(
-    chunk, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry
+def attend_backward(
+    turns, chunks, indptr, grad, features, order, row, weights, bucket, scale, p, seed, logits,
+    tables, out,
 ):  # fmt: skip
-    begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
-    first, size = first_row(indptr, chunk, chunks), out.shape[1] * out.shape[2]
-    low, high = cut(indptr, max(first - 1, 0), begin, end)
-    carried[chunk] = -1
-    if first > 0 and low < high:
-        carried[chunk] = first - 1
-        clear(carry, chunk * size, size)
-        add_sums(chunk, low, high, weights, scale, p, seed, features, order, row, carry)
-    for i in range(first, indptr.shape[0] - 1):
-        if indptr[i] + i >= end:
-            break
-        low, high = cut(indptr, i, begin, end)
-        clear(out, i * size, size)
-        add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
+    """Write gradients of logits in place of those of the kept weights, and what they sum.
 
-
-def sums(turns, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried, carry):
-    """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * features[e].
-
-    What a chunk adds to a row that starts before it is carried, see `rows.aggregate`.
+    `grad`, if it has rows, is the gradient of the sums of `attend`. The sum of scale * logits[e, h]
+    * features[e] goes to out[i, h], if it has entries, that of logits to tables by bucket.
     """
+    mean, size = np.empty(weights.shape[1], weights.dtype), out.shape[1] * out.shape[2]
     chunk = take_chunk(turns)
     while chunk < chunks:
-        _sums_chunk(
-            chunk, chunks, indptr, weights, scale, p, seed, features, order, row, out, carried,
-            carry,
-        )  # fmt: skip
+        first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        while first < end:
+            last = next_tile(indptr, first, end)
+            if grad.shape[0] > 0:
+                for i in range(first, last):
+                    low, high = indptr[i], indptr[i + 1]
+                    add_dots(i, low, high, grad, features, order, row, logits)
+            softmax_backward_rows(
+                first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
+            )
+            if size > 0:
+                clear(out, first * size, (last - first) * size)
+                for i in range(first, last):
+                    low, high = indptr[i], indptr[i + 1]
+                    add_sums(i, low, high, logits, scale, 0.0, 0, features, order, row, out)
+            first = last
         chunk = next_chunk(turns)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu.attention.feature_calls import EdgeRows
 from graphtheory.ops.backends.cpu.memory import empty
-from graphtheory.ops.backends.cpu.primitives import dot, softmax_, softmax_backward_, sums
+from graphtheory.ops.backends.cpu.primitives import dot, sums
 
 Pair = tuple[Tensor, Tensor | None]  # W and b
 
@@ -66,11 +66,12 @@ def attention(
     """Output [N, H, C], weights [E, H] before dropout, and sums [N, H, D] of the features."""
     query, key, value = (Map(*one, len(matrix)) for one in maps)
     edges = EdgeRows.of(features, None, x_src, order)
-    weights = dot(indptr, indices, query(x_dst), key(x_src))
-    edges.add_dots(indptr, asked(query, matrix)(x_dst), weights)
-    softmax_(indptr, weights, scale, bias, bucket, table)
+    weights = dot(indptr, indices, query(x_dst), key(x_src))  # so far the logits
+    found = edges.attend(
+        indptr, weights, asked(query, matrix)(x_dst), matrix.size(1), scale, bias, bucket, table,
+        dropout, seed,
+    )  # fmt: skip
     out = sums(indptr, indices, weights, value(x_src), dropout=dropout, seed=seed)
-    found = edges.sums(indptr, weights, matrix.size(1), 1.0, dropout, seed)
     by = out.transpose(0, 1)
     torch.baddbmm(by, found.transpose(0, 1), matrix, out=by)
     return out, weights, found
@@ -94,24 +95,25 @@ def attention_backward(
     of_matrix = torch.bmm(found.permute(1, 2, 0), grad.transpose(0, 1))
     logits = dot(indptr, indices, grad, value(x_src))  # so far the gradient of the weights
     grad_sums = by_head(grad, matrix.transpose(1, 2))
-    edges.add_dots(indptr, grad_sums, logits)
-    of_table = softmax_backward_(indptr, weights, logits, bucket, num_buckets, dropout, seed)
+    of_table, by_feature = edges.attend_backward(
+        indptr, weights, logits, grad_sums, matrix.size(1), scale, bucket, num_buckets, dropout,
+        seed,
+    )  # fmt: skip
     of_features, ask = None, asked(query, matrix)
     if of_inputs[2]:
         of_features = edges.slopes(
             indptr, logits, ask(x_dst), scale, weights, grad_sums, dropout, seed
         )
-    del grad_sums
+    more, more_bias = (
+        g.unflatten(0, (query.heads, -1)) for g in ask.backward(by_feature, x_dst, of_dst)
+    )
+    del grad_sums, by_feature
     of_value = value.backward(
         sums(t_indptr, targets, weights, grad, perm, 1.0, dropout, seed), x_src, of_src
     )
     of_key = key.backward(sums(t_indptr, targets, logits, query(x_dst), perm, scale), x_src, of_src)
     of_weight, of_bias = query.backward(
         sums(indptr, indices, logits, key(x_src), scale=scale), x_dst, of_dst
-    )
-    by_feature = edges.sums(indptr, logits, matrix.size(1), scale, 0.0, 0)
-    more, more_bias = (
-        g.unflatten(0, (query.heads, -1)) for g in ask.backward(by_feature, x_dst, of_dst)
     )
     of_weight += (matrix.transpose(1, 2) @ more).flatten(0, 1)
     of_matrix += more @ query.weight.unflatten(0, matrix.shape[::2]).transpose(1, 2)

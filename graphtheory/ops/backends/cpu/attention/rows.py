@@ -193,7 +193,7 @@ def softmax(turns, chunks, indptr, logits, bias, bucket, table, scale, out):
 def softmax_backward_rows(
     first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk, mean
 ):  # fmt: skip
-    """The part of `softmax_backward` of rows first..last-1, with the table of `chunk`.
+    """The part of `softmax_backward` of rows first..last-1, added to the table of `chunk`.
 
     `mean` is room for a number of each head.
     """
@@ -212,7 +212,6 @@ def softmax_backward_rows(
         for e in range(indptr[i], indptr[i + 1]):
             softmax_slope(out, e * heads, weights, e * heads, mean, 0, heads)
     if tables.shape[0] > 0:
-        clear(tables, chunk * tables.shape[1], tables.shape[1])
         for e in range(indptr[first], indptr[last]):
             place = chunk * tables.shape[1] + bucket[e] * heads
             add(tables, place, real(1), out, e * heads, heads)
@@ -221,8 +220,8 @@ def softmax_backward_rows(
 def softmax_backward(turns, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
     """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
 
-    The sums of the result by bucket go to one table [Z * H] a chunk, if there are tables. `out` may
-    be `grad`.
+    The sums of the result by bucket are added to one table [Z * H] a chunk, if there are tables.
+    `out` may be `grad`.
     """
     mean = np.empty(weights.shape[1], out.dtype)
     chunk = take_chunk(turns)

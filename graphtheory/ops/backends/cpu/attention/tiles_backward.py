@@ -214,8 +214,6 @@ def _source_chunk(
     low, high = cut(t_indptr, max(first - 1, 0), begin, end)
     asked = first_to_ask_for(low, query)
     carried[chunk] = -1
-    if tables.shape[0] > 0:
-        clear(tables, chunk * tables.shape[1], tables.shape[1])
     if first > 0 and low < high:
         carried[chunk] = first - 1
         asked = source_part(
