@@ -127,12 +127,16 @@ class Team:
         return self._region is not None and threads == torch.get_num_threads()
 
     def run(self, job: Callable[[], object], threads: int) -> None:
-        """Have `job`, which must not raise, called by each thread, the calling one among them."""
+        """Have `job` called by each thread, the calling one among them.
+
+        Nothing that it raises comes out, an interrupt of Python code in it included: it should be
+        one compiled call.
+        """
         assert self._region is not None
-        self._region(_Job(lambda _: job()), None, threads, 0)
+        self._region(_Job(job), None, threads, 0)
 
 
-_Job: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Job: Any = ctypes.CFUNCTYPE(None)  # without the argument that the library gives it
 
 
 def _region_of_openmp() -> Callable[..., None] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from time import sleep
 from typing import Any
 
@@ -18,6 +18,7 @@ from graphtheory.ops.threads import helpers, team
 WORTH_A_THREAD = 2**19
 _PATIENCE = 2**18  # looks before a waiting thread sleeps: about half a millisecond
 _NAP = 1e-4  # seconds
+_ready: set[tuple[Any, ...]] = set()  # loops and types of arguments with machine code in memory
 
 
 @cache
@@ -30,7 +31,8 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     """Call ``loop(counters, *args)`` in as many threads as pay, the calling one among them.
 
     Work for all of torch's threads goes to those; less to others, of which one that comes when all
-    chunks are given out does nothing, and is not waited for.
+    chunks are given out does nothing, and is not waited for. To others, too, goes the first call of
+    a kind, which may compile: what that raises, or an interrupt, would be lost on torch's.
 
     Args:
         loop: A plain function that numba compiles; it does chunks `take_chunk(counters)`,
@@ -38,11 +40,20 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         chunks: Number of chunks.
         work: Of all chunks, in multiply-adds; decides whether threads pay.
         *args: Arrays and numbers.
+
+    Raises:
+        RuntimeError: A thread of torch's left chunks undone, for want of memory, say.
     """
     code, counters = _compiled(loop), turns()
     others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:
         code(counters, *args)
+        return
+    kinds = (loop, *(getattr(arg, "dtype", type(arg)) for arg in args))
+    if kinds in _ready and team.takes(others + 1):
+        team.run(partial(code, counters, *args), others + 1)
+        if not settled(counters, chunks, 1):
+            raise RuntimeError(f"{loop.__name__}: ended early; the reason is in the error output")
         return
     errors: list[BaseException] = []
 
@@ -52,12 +63,10 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
         except BaseException as error:  # raised below, in the calling thread
             errors.append(error)
 
-    if team.takes(others + 1):
-        team.run(help_out, others + 1)
-    else:
-        helpers.ask(help_out, others)
-        code(counters, *args)
-        while not settled(counters, chunks, _PATIENCE) and not errors:
-            sleep(_NAP)
+    helpers.ask(help_out, others)
+    code(counters, *args)
+    while not settled(counters, chunks, _PATIENCE) and not errors:
+        sleep(_NAP)
     if errors:
         raise errors[0]
+    _ready.add(kinds)

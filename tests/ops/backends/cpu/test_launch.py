@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -23,11 +24,20 @@ from tests.conformance.check import GRAPHS, draw_inputs
 MUCH = 10 * launch.WORTH_A_THREAD
 
 
+class Everything(set[object]):
+    """Holds what it is asked for."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 @pytest.fixture(params=[True, False], ids=["torch's threads", "plain threads"], autouse=True)
-def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both kinds of threads in turn."""
+def of_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both kinds of threads in turn, those of torch from the first call on."""
+    monkeypatch.setattr(launch, "_ready", Everything())
     if not request.param:
         monkeypatch.setattr(launch.team, "_region", None)
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -85,7 +95,7 @@ def test_as_many_threads_help_as_the_work_pays_for(
     seen: list[tuple[int, int]], two_threads: None, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     asked: list[int] = []
-    monkeypatch.setattr(launch.team, "run", lambda job, threads: asked.append(threads - 1))
+    monkeypatch.setattr(launch.team, "run", lambda job, of: (asked.append(of - 1), job()))
     monkeypatch.setattr(launch.helpers, "ask", lambda job, threads: asked.append(threads))
     torch.set_num_threads(threads)
     for work in (worth * launch.WORTH_A_THREAD, (worth + 1) * launch.WORTH_A_THREAD - 1):
@@ -112,9 +122,10 @@ def test_a_call_waits_for_the_chunks_of_others(
     assert sorted(done) == list(range(8))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("of_caller", [True, False])
 def test_an_error_in_a_thread_comes_out(
-    of_caller: bool, monkeypatch: pytest.MonkeyPatch, two_threads: None
+    of_caller: bool, of_torch: bool, monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
     caller = threading.get_ident()
 
@@ -124,8 +135,38 @@ def test_an_error_in_a_thread_comes_out(
         time.sleep(0.05)
 
     monkeypatch.setattr(launch, "_compiled", lambda _: fail)
-    with pytest.raises(MemoryError, match="chunk"):
-        launch.launch(print, 8, MUCH)
+    error, said = (RuntimeError, "ended early") if of_torch else (MemoryError, "chunk")
+    with pytest.raises(error, match=said):
+        launch.launch(fail, 8, MUCH)
+
+
+def test_the_first_call_of_a_kind_goes_to_plain_threads(
+    seen: list[tuple[int, int]], of_torch: bool, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    run = launch.team.run
+    monkeypatch.setattr(launch, "_ready", set())
+    monkeypatch.setattr(launch.team, "run", lambda job, of: (taken.append(of), run(job, of)))
+    for number, asked in ((8, 0), (8, 1), (np.float32(8), 1), (np.float32(8), 2)):
+        launch.launch(print, 8, MUCH, number)
+        assert len(taken) == asked * of_torch
+    assert len(seen) == 4 * 8
+
+
+def test_every_interrupt_comes_out(threads_pay: None) -> None:
+    nb, caught = GRAPHS["random"](300), 0
+    attend(nb)
+    for turn in range(40):
+        late = threading.Timer(0.001 * (turn % 8), os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            late.start()
+            while late.is_alive():
+                attend(nb)
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            caught += 1
+        late.join()
+    assert caught >= 38  # one that comes within a finalizer is lost
 
 
 def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.MonkeyPatch) -> None:
