@@ -107,21 +107,21 @@ def test_threads_do_not_change_a_bit(
     monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", handed)
     asked = []
 
-    def counted(ask: Callable[..., None], job: Callable[[], None], threads: int) -> None:
-        asked.append(threads)
+    def counted(ask: Callable[..., None], own: int, job: Callable[[], None], threads: int) -> None:
+        asked.append(threads - own)  # other threads than the calling one
         ask(job, threads)
 
-    monkeypatch.setattr(launch.team, "run", partial(counted, launch.team.run))
-    monkeypatch.setattr(launch.helpers, "ask", partial(counted, launch.helpers.ask))
+    monkeypatch.setattr(launch.team, "run", partial(counted, launch.team.run, 1))
+    monkeypatch.setattr(launch.helpers, "ask", partial(counted, launch.helpers.ask, 0))
     monkeypatch.setattr(rows, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(asked) == launches
+    assert asked == [1] * launches
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert len(asked) == launches
+    assert asked == [1] * launches
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 

@@ -45,6 +45,8 @@ def test_a_verdict_has_its_pairs_as_rows() -> None:
     probe, nearest = verdict.rows
     assert probe.name == "paired difference of linear probe" and probe.unit == "points"
     assert probe.value == pytest.approx(15) and nearest.value == pytest.approx(-10)
+    of_one_seed = ahead_of_others(grid, [rows[0], rows[2]])
+    assert "linear probe +10.0 (one seed), 1-nearest neighbor -10.0 (one seed)" in of_one_seed.text
 
 
 def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:

@@ -96,6 +96,25 @@ def next_tile(indptr, first, last):
     return stop
 
 
+@part
+def dot_rows(first, last, indptr, query, features, order, row, out):
+    """Add dot products of rows first..last-1, if there are queries."""
+    if query.shape[0] > 0:
+        for i in range(first, last):
+            add_dots(i, indptr[i], indptr[i + 1], query, features, order, row, out)
+
+
+@part
+def sum_rows(first, last, indptr, weights, scale, p, seed, features, order, row, out):
+    """Write the sums of rows first..last-1, if they have entries."""
+    size = out.shape[1] * out.shape[2]
+    if size > 0:
+        clear(out, first * size, (last - first) * size)
+        for i in range(first, last):
+            low, high = indptr[i], indptr[i + 1]
+            add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
+
+
 def attend(
     turns, chunks, indptr, query, features, order, row, bias, bucket, table, scale, one, p, seed,
     weights, out,
@@ -106,21 +125,15 @@ def attend(
     kept weights[e, h] * features[e] goes to out[i, h]. A row belongs to the chunk in which it
     starts, and its features are read from afar once. `one` is 1.
     """
-    each, size = np.empty(weights.shape[1], weights.dtype), out.shape[1] * out.shape[2]
+    each = np.empty(weights.shape[1], weights.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         while first < end:
             last = next_tile(indptr, first, end)
-            if query.shape[0] > 0:
-                for i in range(first, last):
-                    low, high = indptr[i], indptr[i + 1]
-                    add_dots(i, low, high, query, features, order, row, weights)
+            dot_rows(first, last, indptr, query, features, order, row, weights)
             softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
-            clear(out, first * size, (last - first) * size)
-            for i in range(first, last):
-                low, high = indptr[i], indptr[i + 1]
-                add_sums(i, low, high, weights, one, p, seed, features, order, row, out)
+            sum_rows(first, last, indptr, weights, one, p, seed, features, order, row, out)
             first = last
         chunk = next_chunk(turns)
 
@@ -134,24 +147,17 @@ def attend_backward(
     `grad`, if it has rows, is the gradient of the sums of `attend`. The sum of scale * logits[e, h]
     * features[e] goes to out[i, h], if it has entries, that of logits to tables by bucket.
     """
-    mean, size = np.empty(weights.shape[1], weights.dtype), out.shape[1] * out.shape[2]
+    mean = np.empty(weights.shape[1], weights.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         while first < end:
             last = next_tile(indptr, first, end)
-            if grad.shape[0] > 0:
-                for i in range(first, last):
-                    low, high = indptr[i], indptr[i + 1]
-                    add_dots(i, low, high, grad, features, order, row, logits)
+            dot_rows(first, last, indptr, grad, features, order, row, logits)
             softmax_backward_rows(
                 first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
             )
-            if size > 0:
-                clear(out, first * size, (last - first) * size)
-                for i in range(first, last):
-                    low, high = indptr[i], indptr[i + 1]
-                    add_sums(i, low, high, logits, scale, 0.0, 0, features, order, row, out)
+            sum_rows(first, last, indptr, logits, scale, 0.0, 0, features, order, row, out)
             first = last
         chunk = next_chunk(turns)
 
