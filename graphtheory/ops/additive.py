@@ -38,16 +38,19 @@ def _(source: Tensor, target: Tensor, att: Tensor, *rest: Any) -> Tensor:
 @operator("graphtheory::additive_score_backward")
 def _score_grad(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor], backend: str,
+    slope: float, of_features: bool, parts: Sequence[Tensor], backend: str,
 ) -> _Grads:  # fmt: skip
     return BACKENDS[backend].kernels.additive_score_backward(
-        *parts, grad, source, target, att, features, matrix, slope
+        *parts, grad, source, target, att, features, matrix, slope, of_features
     )
 
 
 @_score_grad.register_fake
 def _(grad: Tensor, *rest: Any) -> Any:
-    return tuple(t.new_empty(t.shape) for t in rest[:5])
+    source, target, att, features, matrix, _, of_features, *_ = rest
+    of_nodes = [t.new_empty(t.shape) for t in (source, target, att)]
+    of_edges = features.new_empty(features.shape if of_features else (0,))
+    return *of_nodes, of_edges, matrix.new_empty(matrix.shape)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -58,12 +61,14 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
     tensors, parts = saved[:5], list(saved[5:])
-    grads = _score_grad(grad, *tensors, ctx.slope, parts, ctx.backend)
-    return *grads, None, [None] * len(parts), None
+    asked = ctx.needs_input_grad[3]
+    found = _score_grad(grad, *tensors, ctx.slope, asked, parts, ctx.backend)
+    of_nodes, of_edges, of_matrix = found[:3], found[3] if asked else None, found[4]
+    return *of_nodes, of_edges, of_matrix, None, [None] * len(parts), None
 
 
 def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.slope, parts, _ = inputs
+    *tensors, ctx.slope, _, parts, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors, *parts)
 
@@ -77,7 +82,7 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         return reference.additive_score(source, target, att, features, matrix, ctx.slope, nb)
 
     of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
-    return *of_grad, *found, None, [None] * len(parts), None
+    return *of_grad, *found, None, None, [None] * len(parts), None
 
 
 _score.register_autograd(_backward, setup_context=_save)
@@ -105,9 +110,9 @@ def additive_score(
     .. math:: s_{e,h} = \Big\langle a_h,\, \operatorname{leaky}\big(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
 
-    At 0 the slope is `negative_slope`. Without features of edges no tensor has both an edge axis
-    and a feature axis on a CPU, nor on a GPU with Triton; with them, and otherwise, such a tensor
-    is computed in parts. Second derivatives build a whole one.
+    At 0 the slope is `negative_slope`. On a GPU with Triton no tensor has both an edge axis and a
+    feature axis, nor on a CPU without features of edges; with them, and otherwise, such a tensor is
+    computed in parts. Second derivatives build a whole one.
 
     Args:
         source: u, one vector per source node and head.

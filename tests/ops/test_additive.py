@@ -14,7 +14,7 @@ from graphtheory.ops.kernels import structure
 
 def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    ends = [torch.randint(n, (num_edges,), generator=generator) for n in (num_src, num_dst)]
+    ends = [torch.randint(max(n, 1), (num_edges,), generator=generator) for n in (num_src, num_dst)]
     nb = Neighborhood.from_edge_index(torch.stack(ends), num_src=num_src, num_dst=num_dst)
     shapes = [(num_src, heads, dim), (num_dst, heads, dim), (heads, dim)]
     shapes += [(num_edges, edge_dim), (heads, edge_dim, dim)]
@@ -66,6 +66,22 @@ def test_every_backend_equals_the_definition(
     grads = torch.autograd.grad(score, used, up)
     for mine, other in zip(grads, torch.autograd.grad(wanted, used, up), strict=True):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
+def test_features_that_need_no_gradient_cost_none(backend, monkeypatch) -> None:
+    nb, tensors = case(1, 8, 9, 33, 2, 5, 3)
+    wanted = torch.autograd.grad(call(nb, tensors, 0.3, backend).sum(), tensors)
+    tensors[3].requires_grad_(False)
+    used, made, kernels = [*tensors[:3], tensors[4]], [], BACKENDS[backend].kernels
+    compute = kernels.additive_score_backward
+    monkeypatch.setattr(
+        kernels, "additive_score_backward", lambda *args: made.append(compute(*args)) or made[-1]
+    )
+    found = torch.autograd.grad(call(nb, tensors, 0.3, backend).sum(), used)
+    for mine, other in zip(found, (*wanted[:3], wanted[4]), strict=True):
+        assert torch.equal(mine, other)
+    assert made[0][3].shape == (0,)
 
 
 def test_torch_needs_no_transposed_structure() -> None:

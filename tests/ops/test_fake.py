@@ -165,6 +165,8 @@ def test_additive(parts: str, backend: str) -> None:
     edges = {"edge_features": draw(nb.num_edges, 4), "edge_matrix": draw(HEADS, 4, DIM)}
     given = edges if parts == "edge" else {}
     assert_told(lambda: (ops.additive_score(value, target, att, nb, backend=backend, **given),))
+    edges["edge_features"].requires_grad_(False)
+    assert_told(lambda: (ops.additive_score(value, target, att, nb, backend=backend, **given),))
 
 
 @pytest.mark.parametrize("nb", [cliques([4, 4]), GRAPHS["more sources"](7)])

@@ -240,14 +240,18 @@ def additive_score(
 def additive_score_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float,
+    slope: float, of_features: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of source, target, att, features and matrix; needs no transposed structure."""
+    """Gradients of source, target, att, features ([0] unless asked for) and matrix.
+
+    They need no transposed structure.
+    """
     dtypes = [t.dtype for t in (source, target, att, features, matrix)]
     grad, source, target, att, features, matrix = widened(
         grad, source, target, att, features, matrix
     )
-    out = [torch.zeros_like(t) for t in (source, target, att, features, matrix)]
+    of_edges = features if of_features else features.new_empty(0)
+    out = [torch.zeros_like(t) for t in (source, target, att, of_edges, matrix)]
     for part, j, i, z in _edge_sums(indptr, indices, source, target, features, matrix):
         up = grad[part, :, None]
         up = torch.where(z > 0, up, slope * up)
@@ -255,6 +259,7 @@ def additive_score_backward(
         z = up * att
         out[0].index_add_(0, j, z)
         out[1].index_add_(0, i, z)
-        out[3][part] = torch.einsum("ehc,hfc->ef", z, matrix)
+        if of_features:
+            out[3][part] = torch.einsum("ehc,hfc->ef", z, matrix)
         out[4] += torch.einsum("ef,ehc->hfc", features[part], z)
     return tuple(g.to(d) for g, d in zip(out, dtypes, strict=True))  # type: ignore[return-value]

@@ -40,10 +40,7 @@ torch.compiler.assume_constant_result(triton_objections)  # marks it
 
 
 class TritonCSR(CSRBackend):
-    """Every operation on a GPU but k-nearest attention, which it runs on blocks alone.
-
-    Features of edges in `additive_score` go to torch's own ops, in `torch_csr`.
-    """
+    """Every operation on a GPU but k-nearest attention, which it runs on blocks alone."""
 
     name = "triton_csr"
     operations = CSRBackend.operations - {"topk_attention"}
@@ -63,8 +60,6 @@ class TritonCSR(CSRBackend):
         if apart:
             return [f"tensors lie on {device} and {apart[0]}, expected one device"]
         reasons = list(triton_objections(device))
-        if call.operation == "additive_score" and tensors[3].size(1) > 0:
-            reasons.append("it has no kernel for features of edges")
         if isinstance(call, Call) and call.options in (("max",), ("min",)):
             reasons.append(f"it has no kernel for reduce={call.options[0]!r}")
         return reasons

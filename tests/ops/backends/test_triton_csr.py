@@ -43,6 +43,7 @@ def test_triton_says_why_it_cannot(
 def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2).to("meta")
     x, edges = torch.zeros(2, 1, 3, device="meta"), torch.zeros(2, 1, device="meta")
+    matrix = torch.zeros(1, 1, 3, device="meta")
 
     def chosen() -> list[str]:
         asked = [
@@ -50,19 +51,15 @@ def test_where_triton_can_it_runs_primitives_and_scores(monkeypatch: pytest.Monk
             ops.explain(ops.edge_softmax, edges, nb),
             ops.explain(ops.aggregate, edges, x, nb),
             ops.explain(ops.additive_attention, x, edges, edges, nb),
-            ops.explain(ops.additive_score, x, x, x[0], nb),
+            ops.explain(
+                ops.additive_score, x, x, x[0], nb, edge_features=edges, edge_matrix=matrix
+            ),
         ]
         return [explanation.chosen for explanation in asked]
 
     assert chosen() == ["torch_csr"] * 5
     monkeypatch.setattr(triton_csr, "triton_objections", lambda device: [])
     assert chosen() == ["triton_csr"] * 5
-    matrix = torch.zeros(1, 1, 3, device="meta")
-    featured = ops.explain(
-        ops.additive_score, x, x, x[0], nb, edge_features=edges, edge_matrix=matrix
-    )
-    assert featured.chosen == "torch_csr"
-    assert "no kernel for features of edges" in featured.reasons["triton_csr"]
     largest = ops.explain(ops.aggregate, edges, x, nb, "max")
     assert largest.chosen == "torch_csr"
     assert "no kernel for reduce='max'" in largest.reasons["triton_csr"]

@@ -1,18 +1,23 @@
 """The additive score on a GPU: the sum of an edge lives in registers, for both directions.
 
 The gradient of `source` is summed over the rows of the transposed structure, that of `target` over
-rows, and with it what a row adds to that of `att`, which torch then sums over the rows. Features of
-edges are left to torch's own ops: the gradient of their matrix is one product of large matrices.
+rows, and with it what a row adds to that of `att`, which torch then sums over the rows. The term of
+an edge's features is computed where it is needed, from as many numbers as the edge has features;
+the gradient of their matrix is added up by fixed shares of the edges.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton.launch import over_rows, plain, sum_type
+from graphtheory.ops.backends.torch_rows import rows_of
+from graphtheory.ops.backends.triton.bins import power, tile
+from graphtheory.ops.backends.triton.launch import ceiling, launch, over_rows, plain, sum_type
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     by_head,
@@ -28,15 +33,34 @@ from graphtheory.ops.backends.triton.parts import (
     spread,
 )
 
+# Edges, features of edges and features of nodes of one product in the gradient of the matrix.
+_EDGES, _FEATURES, _COLUMNS = 16, 16, 128
+# Shares of the edges whose sums are kept apart, and numbers of all of them: 16 MiB of float32.
+_SHARES, _KEPT = 1024, 2**22
+
+
+@triton.jit
+def _with_term(
+    z, edge, here, column, exists, given, matrix,
+    EDGE_DIM: tl.constexpr, WIDTH: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Sums z [R, B, F] and the terms of edges, features times `matrix` [EDGE_DIM, WIDTH]."""
+    if matrix is not None:
+        for k in range(EDGE_DIM):
+            f = tl.load(given + edge * EDGE_DIM + k, mask=here, other=0).to(ACC)
+            m = tl.load(matrix + k * WIDTH + column, mask=exists, other=0).to(ACC)
+            z += f[:, :, None] * m[None, None, :]
+    return z
+
 
 @triton.jit(do_not_specialize=SIZES)
 def scores(
     rows, starts, indptr, count,
-    indices, source, target, att, out, slope: tl.float64,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    indices, source, target, att, given, matrix, out, slope: tl.float64,
+    EDGE_DIM: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write <att[h], leaky(source[j, h] + target[i, h])> of the edges of rows, or of chunks."""
+    """Write <att[h], leaky(source[j, h] + target[i, h] + term of e)> of rows, or of chunks."""
     row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     mine = own(target, row, live, column, exists, HEADS * DIM, ACC)
@@ -45,6 +69,7 @@ def scores(
     for offset in range(0, longest, B):
         edge, here, node = entries(indices, None, start, stop, offset, B)
         z = mine[:, None, :] + gather(source, node, here, column, exists, HEADS * DIM, ACC)
+        z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, HEADS * DIM, ACC)
         z = tl.where(z > 0, z, z * number(slope, ACC))
         found = by_head(z * a[None, None, :], G, C)
         put_per_edge(out, edge, here, head, head_live, found, HEADS)
@@ -53,17 +78,19 @@ def scores(
 @triton.jit(do_not_specialize=SIZES)
 def sums(
     rows, starts, indptr, count, out, leaky_out,
-    indices, perm, grad, mine, other, att, slope: tl.float64,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    indices, perm, grad, mine, other, att, given, matrix, given_out, slope: tl.float64,
+    EDGE_DIM: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of `mine`, one vector a row, and the row's sum of grad * leaky(z).
 
-    Entry t of a row is edge perm[t], or edge t without `perm`; `other` is gathered.
+    Entry t of a row is edge perm[t], or edge t without `perm`; `other` is gathered. given_out
+    [E, programs of a row, EDGE_DIM] gets the gradients of the features of edges, where asked for.
     """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     here_is = own(mine, row, live, column, exists, HEADS * DIM, ACC)
+    a = tl.load(att + column, mask=exists, other=0).to(ACC)
     flows = tl.zeros((R, G * C), ACC)
     if leaky_out is not None:
         leaky = tl.zeros((R, G * C), ACC)
@@ -71,45 +98,115 @@ def sums(
     for offset in range(0, longest, B):
         edge, here, node = entries(indices, perm, start, stop, offset, B)
         z = here_is[:, None, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
+        z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, HEADS * DIM, ACC)
         up = per_edge(grad, edge, here, head, head_live, HEADS, ACC)
         flow = spread(up, C) * tl.where(z > 0, 1.0, number(slope, ACC))
         flows += tl.sum(flow, 1)
         if leaky_out is not None:
             leaky += tl.sum(tl.where(here[:, :, None], flow * z, 0.0), 1)
-    a = tl.load(att + column, mask=exists, other=0).to(ACC)
+        if given_out is not None:
+            flow *= a[None, None, :]
+            at = given_out + (edge * tl.num_programs(1) + tl.program_id(1)) * EDGE_DIM
+            for k in range(EDGE_DIM):
+                m = tl.load(matrix + k * (HEADS * DIM) + column, mask=exists, other=0).to(ACC)
+                tl.store(at + k, tl.sum(flow * m[None, None, :], 2), mask=here)
     put_own(out, place, live, column, exists, flows * a[None, :], HEADS * DIM)
     if leaky_out is not None:
         put_own(leaky_out, place, live, column, exists, leaky, HEADS * DIM)
 
 
+@triton.jit(do_not_specialize=SIZES)
+def sum_matrix(
+    row, indices, grad, source, target, given, matrix, out, edges, slope: tl.float64,
+    EDGE_DIM: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    B: tl.constexpr, K: tl.constexpr, F: tl.constexpr,
+):  # fmt: skip
+    """Write to out[program] the gradient of `matrix` divided by att, from a share of the edges."""
+    share = (edges + tl.num_programs(0) - 1).to(tl.int64) // tl.num_programs(0)
+    first = tl.program_id(0) * share
+    last = tl.minimum(first + share, edges)
+    width: tl.constexpr = HEADS * DIM
+    column, k = tl.program_id(1) * F + tl.arange(0, F), tl.program_id(2) * K + tl.arange(0, K)
+    exists, known = column < width, k < EDGE_DIM
+    sums = tl.zeros((K, F), ACC)
+    for offset in range(first, last, B):
+        edge = offset + tl.arange(0, B)[None, :]
+        here = edge < last
+        i = tl.load(row + edge, mask=here, other=0)
+        j = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
+        z = gather(target, i, here, column, exists, width, ACC)
+        z += gather(source, j, here, column, exists, width, ACC)
+        z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, width, ACC)
+        up = gather(grad, edge, here, column // DIM, exists, HEADS, ACC)
+        flow = up * tl.where(z > 0, 1.0, number(slope, ACC))
+        mask = known[:, None] & here
+        f = tl.load(given + edge * EDGE_DIM + k[:, None], mask=mask, other=0).to(ACC)
+        sums += tl.dot(f, tl.reshape(flow, (B, F)), input_precision="ieee", out_dtype=ACC)
+    at = out + (tl.program_id(0).to(tl.int64) * EDGE_DIM + k[:, None]) * width + column[None, :]
+    tl.store(at, sums, mask=known[:, None] & exists[None, :])
+
+
+def _terms(given: Tensor, matrix: Tensor) -> tuple[list[Tensor | None], dict[str, Any]]:
+    """Features of edges and matrix [edge_dim, heads * dim] as arguments; None without features."""
+    edge_dim = matrix.size(1)
+    flat = matrix.transpose(0, 1).flatten(1) if edge_dim else None
+    return plain(given if edge_dim else None, flat), {"EDGE_DIM": edge_dim}
+
+
 def score(
     indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
-    features: Tensor, matrix: Tensor, slope: float,
+    given: Tensor, matrix: Tensor, slope: float,
 ) -> Tensor:  # fmt: skip
-    """Scores [E, H] in the dtype of `source`."""
+    """Scores [E, H] in the dtype of `source`; `given` are the features of edges."""
     edges, (heads, dim) = indices.size(0), att.shape
     out = source.new_empty(edges, heads)
-    args = [*plain(indices, source, target, att), out, slope]
-    over_rows(scores, indptr, (heads, dim), [], args, ACC=sum_type(source, target, att))
+    terms, constants = _terms(given, matrix)
+    args = [*plain(indices, source, target, att), *terms, out, slope]
+    acc = sum_type(source, target, att, given, matrix)
+    over_rows(scores, indptr, (heads, dim), [], args, ACC=acc, **constants)
     return out
 
 
 def score_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
-    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float,
+    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, given: Tensor, matrix: Tensor,
+    slope: float, of_features: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of source, target, att, features and matrix."""
-    acc = sum_type(grad, source, target, att)
+    """Gradients of source, target, att, features of edges ([0] unless asked for) and matrix."""
+    acc, shape = sum_type(grad, source, target, att, given, matrix), (att.size(0), att.size(1))
     of_source = torch.empty_like(source, memory_format=torch.contiguous_format)
     of_target = torch.empty_like(target, memory_format=torch.contiguous_format)
     of_att = torch.empty_like(of_target, dtype=acc)  # [num_dst, H, C]: a row's share
-    shape = (att.size(0), att.size(1))
-    args = [*plain(indices, None, grad, target, source, att), slope]
-    over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc)
-    args = [*plain(sources_rows, perm, grad, source, target, att), slope]
-    over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc)
-    return (
-        of_source, of_target, of_att.sum(0).to(att.dtype),
-        torch.empty_like(features), torch.empty_like(matrix),
+    terms, constants = _terms(given, matrix)
+    parts = None  # of the gradients of features, one for each program of a row
+    if of_features and matrix.size(1):
+        groups = ceiling(att.size(0), tile(*shape, acc).heads)
+        parts = given.new_empty(len(given), groups, matrix.size(1), dtype=acc)
+    args = [*plain(indices, None, grad, target, source, att), *terms, parts, slope]
+    over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc, **constants)
+    args = [*plain(sources_rows, perm, grad, source, target, att), *terms, None, slope]
+    over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc, **constants)
+    none = given.new_zeros(given.shape if of_features else (0,))
+    of_given = none if parts is None else parts.sum(1).to(given.dtype)
+    ends = (indptr, indices, grad, source, target)
+    of_matrix = _of_matrix(*ends, att, matrix, terms, slope, acc)
+    return of_source, of_target, of_att.sum(0).to(att.dtype), of_given, of_matrix
+
+
+def _of_matrix(
+    indptr: Tensor, indices: Tensor, grad: Tensor, source: Tensor, target: Tensor, att: Tensor,
+    matrix: Tensor, terms: list[Tensor | None], slope: float, acc: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """Gradient of the matrix of features of edges."""
+    (heads, edge_dim, dim), edges = matrix.shape, len(indices)
+    if matrix.numel() == 0 or edges == 0:
+        return torch.zeros_like(matrix, memory_format=torch.contiguous_format)
+    columns = min(max(power(heads * dim), 16), _COLUMNS)
+    shares = max(1, min(_SHARES, ceiling(edges, _EDGES), _KEPT // matrix.numel()))
+    out = att.new_empty(shares, edge_dim, heads, dim, dtype=acc)
+    launch(
+        sum_matrix, (shares, ceiling(heads * dim, columns), ceiling(edge_dim, _FEATURES)), out,
+        *plain(rows_of(indptr, edges), indices, grad, source, target), *terms, out, edges, slope,
+        EDGE_DIM=edge_dim, HEADS=heads, DIM=dim, ACC=acc, B=_EDGES, K=_FEATURES, F=columns,
     )  # fmt: skip
+    return (out.sum(0) * att).transpose(0, 1).contiguous().to(matrix.dtype)

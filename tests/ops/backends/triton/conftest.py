@@ -15,10 +15,10 @@ collect_ignore = [] if os.environ.get("TRITON_INTERPRET") == "1" else INTERPRETE
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
     """Nothing runs; the launching side is asked what it would run."""
-    from graphtheory.ops.backends.triton import launch, topk
+    from graphtheory.ops.backends.triton import launch, score, topk
 
     found = Launches()
-    for module in (launch, topk):
+    for module in (launch, score, topk):
         monkeypatch.setattr(module, "launch", found)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     return found

@@ -36,6 +36,7 @@ from tests.conformance.check import (
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
 from tests.conformance.check_edges import results as results_with_edges
 from tests.conformance.test_primitives import SHAPES, called, draw, results, run_by
+from tests.ops.test_additive import call as call_of_score
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
 from tests.ops.test_additive_attention import PARTS, with_gradients
@@ -298,18 +299,41 @@ def test_softmax_of_a_row_of_minus_infinity() -> None:
 
 
 @pytest.mark.usefixtures("primitives", "poisoned_memory")
-def test_additive_score() -> None:
-    nb = GRAPHS["every bin"]()
-    _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, 2, 5, 0)
-    used = tensors[:3]
-    score = ops.additive_score(*used, nb, negative_slope=0.3, backend="triton_csr")
-    wanted = definition_of_score(nb, *tensors, 0.3)
-    torch.testing.assert_close(score, wanted)
-    up = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(0)).double()
-    for ours, true in zip(
-        torch.autograd.grad(score, used, up), torch.autograd.grad(wanted, used, up), strict=True
+@pytest.mark.parametrize(
+    ("name", "edge_dim"), [(name, 3) for name in GRAPHS] + [("every bin", k) for k in (0, 1, 17)]
+)
+def test_additive_score(name: str, edge_dim: int) -> None:
+    nb = GRAPHS[name]()
+    for heads, dim, dtype in (
+        (2, 5, torch.float64),
+        (5, 66, torch.float32),
+        (1, 3, torch.bfloat16),
     ):
-        torch.testing.assert_close(ours, true)
+        _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, heads, dim, edge_dim, dtype)
+        exact = [t.detach().double().requires_grad_() for t in tensors]
+        for asked in ([0, 1, 2, 3, 4], [0, 1, 2, 4]) if edge_dim else ([0, 1, 2],):
+            for k, t in enumerate(tensors):
+                t.requires_grad_(k in asked)
+            plain = with_gradients(
+                definition_of_score(nb, *tensors, 0.3), [tensors[k] for k in asked]
+            )
+            true = with_gradients(definition_of_score(nb, *exact, 0.3), [exact[k] for k in asked])
+            score = call_of_score(nb, tensors, 0.3, "triton_csr")
+            found = with_gradients(score, [tensors[k] for k in asked])
+            for ours, torchs, wanted in zip(found, plain, true, strict=True):
+                assert ours.dtype == dtype
+                assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+
+
+@pytest.mark.usefixtures("primitives")
+def test_additive_score_twice_gives_the_same_bits() -> None:
+    nb = GRAPHS["every bin"]()
+    _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, 3, 5, 4, torch.float32)
+
+    def run() -> list[Tensor]:
+        return with_gradients(call_of_score(nb, tensors, 0.3, "triton_csr"), tensors)
+
+    assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
 
 
 @pytest.mark.usefixtures("primitives", "poisoned_memory")

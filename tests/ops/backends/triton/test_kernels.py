@@ -103,9 +103,21 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     kernels.aggregate(nb.indptr, nb.indices, logits, x)
     kernels.edge_softmax(nb.indptr, logits)
     kernels.edge_softmax_backward(nb.indptr, logits, logits)
-    score = (x, x, x[0], torch.zeros(nb.num_edges, 0), torch.zeros(8, 0, 16), 0.2)
-    kernels.additive_score(nb.indptr, nb.indices, *score)
-    kernels.additive_score_backward(*parts(nb), logits, *score)
+    scores(nb, 8, 16, 0, dtype)
+
+
+def scores(
+    nb: Neighborhood, heads: int, dim: int, edge_dim: int, dtype: torch.dtype, asked: bool = False
+) -> None:
+    from graphtheory.ops.backends.triton import kernels
+
+    x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
+    edges, matrix = (
+        torch.zeros(s).to(dtype) for s in ((nb.num_edges, edge_dim), (heads, edge_dim, dim))
+    )
+    given, logits = (x, x, x[0], edges, matrix, 0.2), torch.zeros(nb.num_edges, heads, dtype=dtype)
+    kernels.additive_score(nb.indptr, nb.indices, *given)
+    kernels.additive_score_backward(*parts(nb), logits, *given, asked)
 
 
 def additive_attention(
@@ -144,6 +156,9 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
         3,
     ),
     "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
+    "scores with features": (lambda: scores(graph(BINS), 8, 16, 16, torch.bfloat16, True), 9),
+    "scores of a wide head": (lambda: scores(graph(EQUAL), 1, 300, 50, torch.float32), 4),
+    "scores in float64": (lambda: scores(graph(EQUAL), 4, 64, 3, torch.float64, True), 4),
     "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, torch.float32), 6),
     "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, torch.bfloat16), 6),
 }

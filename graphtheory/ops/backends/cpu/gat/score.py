@@ -203,15 +203,15 @@ def score(
 def score_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float,
+    slope: float, of_features: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of source, target, att, features and matrix."""
+    """Gradients of source, target, att, features ([0] unless asked for) and matrix."""
     inputs = (source, target, att, features, matrix)
     grad, source, target, att, features, matrix = widened(grad, *inputs)
     out_source, out_target, out_att, out_matrix = map(
         torch.zeros_like, (source, target, att, matrix)
     )
-    out_features = empty(features.shape, features)
+    out_features = empty(features.shape if of_features else (0,), features)
     heads, edge_dim, dim = matrix.shape
     width, real = edge_dim and att.numel(), calls.number(slope, grad)
     flat = _flat(matrix)
@@ -226,7 +226,8 @@ def score_backward(
         if edge_dim:
             flow = terms.flatten(1)
             with _on_one_thread():
-                torch.mm(flow, flat.T, out=out_features[edges])
+                if of_features:
+                    torch.mm(flow, flat.T, out=out_features[edges])
                 of_flat.addmm_(features[edges].T, flow)
     if edge_dim and len(terms) == len(indices):  # one part, whose terms are all gradients now
         work, chunks = terms.numel(), calls.chunks_of(t_indptr, perm)
