@@ -110,9 +110,9 @@ def additive_score(
     .. math:: s_{e,h} = \Big\langle a_h,\, \operatorname{leaky}\big(
         u_{j,h} + v_{i,h} + M_h f_e \big) \Big\rangle, \qquad e = (j \to i)
 
-    At 0 the slope is `negative_slope`. On a GPU with Triton no tensor has both an edge axis and a
-    feature axis, nor on a CPU without features of edges; with them, and otherwise, such a tensor is
-    computed in parts. Second derivatives build a whole one.
+    At 0 the slope is `negative_slope`. On a CPU, and on a GPU with Triton, no tensor has both an
+    edge axis and a feature axis; torch's own ops compute one in parts, second derivatives as a
+    whole.
 
     Args:
         source: u, one vector per source node and head.

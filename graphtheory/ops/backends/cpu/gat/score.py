@@ -1,187 +1,196 @@
 """Loops of the additive score, plain functions that `launch` compiles, and their calls.
 
-Nothing has both an edge axis and a feature axis but the terms of edge features, features @ matrix,
-which one product gives for some edges at a time. The conventions are those of `attention.rows`.
+The terms of edges, features @ matrix, are made for some edges at a time, where they are read.
+Nothing has both an edge axis and a feature axis but the signs of the sums, a bit each, which the
+backward pass keeps from its pass over targets for that over sources. The conventions are those of
+`attention.rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_by_source
 from graphtheory.ops.backends.cpu.memory import empty
-from graphtheory.ops.backends.cpu.vector.lanes import warm
+from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, put, warm
+from graphtheory.ops.backends.cpu.vector.leaky import (
+    add_where,
+    leaky_dot,
+    leaky_gradients,
+    words_of,
+)
+from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply, whole
 from graphtheory.ops.backends.precision import widened
 
-_AT_ONCE = 2**20  # numbers of the terms that one product gives: 4 MiB of float32
+TILE = 48  # edges whose terms stay in the first cache
+_TABLES = 2**22  # numbers of the gradients of the matrix, one of each chunk
+
+
+@njit(cache=True)
+def room_for(flat, like):
+    """Room for a tile's features and its terms, and the matrix where products want its rows."""
+    dim, width = flat.shape
+    copy = matrix(dim, width, like)
+    copy[:dim, :width] = flat
+    return matrix(TILE, dim, like), matrix(TILE if dim > 0 else 1, width, like), copy
 
 
 @part
-def copy_term(terms, e, h, term):
-    """The term of an edge and head, or what `term` holds, zeros, where edges have no features."""
-    if terms.shape[0] > 0:
-        for c in range(term.shape[0]):
-            term[c] = terms[e, h, c]
+def write_terms(low, high, features, given, copy, width, terms):
+    """Write the terms of edges low..high-1, where edges have features."""
+    dim, one = features.shape[1], terms.dtype.type(1)
+    if dim > 0:
+        for e in range(low, high):
+            put(given, (e - low) * given.shape[1], one, features, e * dim, dim)
+        multiply(given, copy, terms, high - low, dim, width, False)
 
 
 @part
 def score_rows(
-    first, last, indptr, indices, source, target, att, terms, slope, out, term
+    first, last, indptr, indices, source, target, att, features, slope, given, terms, copy, out
 ):  # fmt: skip
-    """The part of `score_loop` of rows first..last-1; `term` is room for a head's features."""
-    (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
-    zero = out.dtype.type(0)
-    for i in range(first, last):
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
+    """The part of `score_loop` of rows first..last-1."""
+    (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
+    step = terms.shape[1] if features.shape[1] > 0 else 0
+    i, low, end = first, indptr[first], indptr[last]
+    while low < end:
+        high = min(low + TILE, end)
+        write_terms(low, high, features, given, copy, width, terms)
+        for e in range(low, high):
+            while indptr[i + 1] <= e:
+                i += 1
             if far:
-                warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
+                warm(indices, e + AHEAD, e + AHEAD + 1, source, width)
+            j, at = indices[e] * width, (e - low) * step
             for h in range(heads):
-                copy_term(terms, e, h, term)
-                total = zero
-                for c in range(dim):
-                    z = source[j, h, c] + target[i, h, c] + term[c]
-                    total += att[h, c] * (z if z > zero else slope * z)
-                out[e, h] = total
+                c = h * dim
+                out[e, h] = leaky_dot(
+                    slope, source, j + c, target, i * width + c, terms, at + c, att, c, dim
+                )
+        low = high
 
 
-def score_loop(turns, chunks, indptr, indices, source, target, att, terms, slope, out):
-    """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + terms[e, h])>."""
-    term = np.zeros(att.shape[1], out.dtype)
+def score_loop(turns, chunks, indptr, indices, source, target, att, features, flat, slope, out):
+    """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + term of e)>."""
+    given, terms, copy = room_for(flat, out)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(first, last, indptr, indices, source, target, att, terms, slope, out, term)
+        score_rows(
+            first, last, indptr, indices, source, target, att, features, slope, given, terms, copy,
+            out,
+        )  # fmt: skip
         chunk = next_chunk(turns)
 
 
 @part
-def flow_rows(
-    first, last, indptr, indices, grad, source, target, att, terms, slope,
-    grad_target, grad_att, term,
+def flow_tile(
+    i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms, flows, step,
+    ups, of_target, of_att, at_att,
 ):  # fmt: skip
-    """The part of `rows_loop` of rows first..last-1, with the tables of a chunk."""
-    (heads, dim), size, far = att.shape, att.size, source.nbytes > FAR
-    zero, one = grad.dtype.type(0), grad.dtype.type(1)
-    for i in range(first, last):
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            if far:
-                warm(indices, e + AHEAD, e + AHEAD + 1, source, size)
-            for h in range(heads):
-                copy_term(terms, e, h, term)
-                up = grad[e, h]
-                for c in range(dim):
-                    z = source[j, h, c] + target[i, h, c] + term[c]
-                    g = up * (one if z > zero else slope)
-                    grad_att[h, c] += g * z
-                    flow = g * att[h, c]
-                    grad_target[i, h, c] += flow
-                    if terms.shape[0] > 0:
-                        terms[e, h, c] = flow
+    """Write signs of edges low..high-1, from row i on, and the gradients of their sums to `flows`.
+
+    Add those up by target, and what each adds to that of att; return the row of the last.
+    """
+    (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
+    words = bits.shape[1]
+    for e in range(low, high):
+        while indptr[i + 1] <= e:
+            i += 1
+        if far:
+            warm(indices, e + AHEAD, e + AHEAD + 1, source, width)
+        j, at = indices[e] * width, (e - low) * step
+        for h in range(heads):
+            fill(ups, h * dim, grad[e, h], dim)
+        leaky_gradients(
+            ups, slope, source, j, target, i * width, terms, at, att, bits, e * words, flows, at,
+            of_target, of_att, at_att, width,
+        )  # fmt: skip
+    return i
 
 
 def rows_loop(
-    turns, chunks, indptr, indices, grad, source, target, att, terms, slope, grad_target, grad_att
+    turns, chunks, indptr, indices, grad, source, target, att, features, flat, turned, slope, bits,
+    of_target, of_att, of_features, of_matrix,
 ):  # fmt: skip
-    """Pass over targets: add their gradients, write those of the terms over the terms.
+    """Pass over targets: their gradients, those of features if asked for, and signs of the sums.
 
-    That of att has one table a chunk.
+    Those of att and of the matrix have one table a chunk.
     """
-    term = np.zeros(att.shape[1], grad.dtype)
+    given, terms, copy = room_for(flat, grad)
+    (dim, width), one = flat.shape, grad.dtype.type(1)
+    flows, step = matrix(len(terms), width, grad), 0
+    if dim > 0:
+        flows, step = terms, terms.shape[1]
+    asked = turned.shape[1]  # as many as an edge has, or none
+    across, found = matrix(width, asked, grad), matrix(TILE, asked, grad)
+    across[:width, :asked] = turned
+    ups = np.zeros(width, grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        grad_att[chunk] = 0
-        flow_rows(
-            first, last, indptr, indices, grad, source, target, att, terms, slope,
-            grad_target, grad_att[chunk], term,
-        )  # fmt: skip
+        clear(of_target, first * width, (last - first) * width)
+        clear(of_att, chunk * width, width)
+        i, low, end = first, indptr[first], indptr[last]
+        while low < end:
+            high = min(low + TILE, end)
+            write_terms(low, high, features, given, copy, width, terms)
+            i = flow_tile(
+                i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms,
+                flows, step, ups, of_target, of_att, chunk * width,
+            )  # fmt: skip
+            if dim > 0:
+                multiply(given.T, flows, of_matrix[chunk], dim, high - low, width, True)
+            if asked > 0:
+                multiply(flows, across, found, high - low, width, dim, False)
+                for e in range(low, high):
+                    put(of_features, e * dim, one, found, (e - low) * found.shape[1], dim)
+            low = high
         chunk = next_chunk(turns)
 
 
 @part
-def flow_columns(
-    first, last, t_indptr, targets, perm, grad, source, target, att, terms, slope, grad_source,
-    term,
-):  # fmt: skip
+def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, total, out):
     """The part of `columns_loop` of rows first..last-1."""
-    (heads, dim), size, far = att.shape, att.size, target.nbytes > FAR
-    zero, one = grad.dtype.type(0), grad.dtype.type(1)
+    (heads, dim), words = att.shape, bits.shape[1]
+    far, rest = grad.nbytes > FAR, grad.dtype.type(1) - slope
     for j in range(first, last):
+        clear(sums, 0, heads)
+        clear(total, 0, len(total))
         for t in range(t_indptr[j], t_indptr[j + 1]):
-            i = targets[t]
+            e = perm[t]
             if far:
-                warm(targets, t + AHEAD, t + AHEAD + 1, target, size)
+                warm(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
+                warm(perm, t + AHEAD, t + AHEAD + 1, bits, words)
             for h in range(heads):
-                copy_term(terms, t, h, term)
-                up = grad[perm[t], h]
-                for c in range(dim):
-                    z = source[j, h, c] + target[i, h, c] + term[c]
-                    grad_source[j, h, c] += up * (one if z > zero else slope)
+                fill(ups, h * dim, grad[e, h], dim)
+                sums[h] += grad[e, h]
+            add_where(total, 0, bits, e * words, ups, 0, words)
+        for h in range(heads):
+            for c in range(dim):
+                out[j, h, c] = att[h, c] * (slope * sums[h] + rest * total[h * dim + c])
 
 
-def columns_loop(
-    turns, chunks, t_indptr, targets, perm, grad, source, target, att, terms, slope, grad_source
-):  # fmt: skip
-    """Pass over sources, by the transposed structure: add their gradients divided by att."""
-    term = np.zeros(att.shape[1], grad.dtype)
+def columns_loop(turns, chunks, t_indptr, perm, grad, bits, att, slope, out):
+    """Pass over sources: their gradients, from the signs of the sums of their edges."""
+    ups, total = np.zeros(whole(att.size), out.dtype), np.zeros(whole(att.size), out.dtype)
+    sums = np.zeros(att.shape[0], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        flow_columns(
-            first, last, t_indptr, targets, perm, grad, source, target, att, terms, slope,
-            grad_source, term,
-        )  # fmt: skip
+        sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, total, out)
         chunk = next_chunk(turns)
-
-
-def _parts(indptr: Tensor, num_edges: int, width: int) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Rows, edges and row pointers of parts; one part where edges have no features, `width` 0."""
-    if not width or not num_edges:
-        yield slice(0, len(indptr) - 1), slice(0, num_edges), indptr
-        return
-    size = max(1, _AT_ONCE // width)
-    for start in range(0, num_edges, size):
-        stop = min(start + size, num_edges)
-        low = int(torch.searchsorted(indptr, start, right=True)) - 1
-        high = int(torch.searchsorted(indptr, stop))
-        local = indptr[low : high + 1].clamp(start, stop) - start
-        yield slice(low, high), slice(start, stop), local
-
-
-def _terms(features: Tensor, flat: Tensor, att: Tensor) -> Tensor:
-    """The terms of edges, features @ flat, [E, H, C]; nothing where there are no features."""
-    if not len(flat):
-        return features.new_empty(0, *att.shape)
-    with _on_one_thread():
-        return (features @ flat).view(len(features), *att.shape)
 
 
 def _flat(matrix: Tensor) -> Tensor:
     """[heads, edge_dim, dim] as [edge_dim, heads * dim]."""
-    heads, edge_dim, dim = matrix.shape
-    return matrix.transpose(0, 1).reshape(edge_dim, heads * dim)
-
-
-@contextmanager
-def _on_one_thread() -> Iterator[None]:
-    """Products of torch, whose bits depend on the number of threads on some processors."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return matrix.transpose(0, 1).flatten(1).contiguous()
 
 
 def score(
@@ -192,11 +201,9 @@ def score(
     dtype = source.dtype
     source, target, att, features, matrix = widened(source, target, att, features, matrix)
     out, flat = empty((indices.size(0), att.size(0)), source), _flat(matrix)
-    for rows, edges, ptr in _parts(indptr, len(indices), len(flat) and att.numel()):
-        ids, terms = indices[edges], _terms(features[edges], flat, att)
-        work, chunks = 2 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
-        given = (ptr, ids, source, target[rows], att, terms, calls.number(slope, out))
-        calls.run(score_loop, work, chunks, *given, out[edges])
+    work, chunks = len(indices) * (2 + len(flat)) * att.numel(), calls.chunks_of(indptr, indices)
+    given = (indptr, indices, source, target, att, features, flat, calls.number(slope, out))
+    calls.run(score_loop, work, chunks, *given, out)
     return out.to(dtype)
 
 
@@ -208,38 +215,28 @@ def score_backward(
     """Gradients of source, target, att, features ([0] unless asked for) and matrix."""
     inputs = (source, target, att, features, matrix)
     grad, source, target, att, features, matrix = widened(grad, *inputs)
-    out_source, out_target, out_att, out_matrix = map(
-        torch.zeros_like, (source, target, att, matrix)
+    (heads, edge_dim, dim), width, edges = matrix.shape, att.numel(), len(indices)
+    of_source, of_target = empty(source.shape, source), empty(target.shape, target)
+    of_given = empty(features.shape, features) if of_features else calls.NO_ROWS[grad.dtype]
+    flat, real = _flat(matrix), calls.number(slope, grad)
+    turned = flat.T.contiguous() if of_features else flat.new_empty(width, 0)
+    bits = torch.empty(edges, words_of(width), dtype=torch.int16)
+    chunks = calls.chunks_of(indptr, indices)
+    if matrix.numel():
+        chunks = min(chunks, max(8, _TABLES // matrix.numel()))
+    of_att, tables = (
+        grad.new_empty(chunks, heads, dim),
+        matrices(chunks, edge_dim, width, grad.numpy()),
     )
-    out_features = empty(features.shape if of_features else (0,), features)
-    heads, edge_dim, dim = matrix.shape
-    width, real = edge_dim and att.numel(), calls.number(slope, grad)
-    flat = _flat(matrix)
-    of_flat = torch.zeros_like(flat)
-    for rows, edges, ptr in _parts(indptr, len(indices), width):
-        ids, terms = indices[edges], _terms(features[edges], flat, att)
-        work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
-        tables = grad.new_empty(chunks, heads, dim)
-        given = (ptr, ids, grad[edges], source, target[rows], att, terms, real)
-        calls.run(rows_loop, work, chunks, *given, out_target[rows], tables)
-        out_att += tables.sum(0)
-        if edge_dim:
-            flow = terms.flatten(1)
-            with _on_one_thread():
-                if of_features:
-                    torch.mm(flow, flat.T, out=out_features[edges])
-                of_flat.addmm_(features[edges].T, flow)
-    if edge_dim and len(terms) == len(indices):  # one part, whose terms are all gradients now
-        work, chunks = terms.numel(), calls.chunks_of(t_indptr, perm)
-        calls.run(sum_by_source, work, chunks, t_indptr, perm, flow, out_source.flatten(1))
-    else:
-        for rows, edges, ptr in _parts(t_indptr, len(targets), width):
-            ids, at = targets[edges], perm[edges]
-            terms = _terms(features[at] if edge_dim else features, flat, att)
-            work, chunks = 4 * len(ids) * att.numel(), calls.chunks_of(ptr, ids)
-            there = (source[rows], target, att, terms, real)
-            calls.run(columns_loop, work, chunks, ptr, ids, at, grad, *there, out_source[rows])
-        out_source *= att
-    out_matrix = of_flat.view(edge_dim, heads, dim).transpose(0, 1).contiguous()
-    out = (out_source, out_target, out_att, out_features, out_matrix)
+    given = (indptr, indices, grad, source, target, att, features, flat, turned, real, bits)
+    outs = (of_target, of_att, of_given, tables)
+    work = edges * (4 + (2 + of_features) * edge_dim) * width
+    calls.run(rows_loop, work, chunks, *given, *outs)
+    chunks, back = calls.chunks_of(t_indptr, perm), (t_indptr, perm, grad, bits, att, real)
+    calls.run(columns_loop, edges * width, chunks, *back, of_source)
+    of_flat = torch.from_numpy(tables[:, :edge_dim, :width].sum(0))
+    out = (
+        of_source, of_target, of_att.sum(0), of_given if of_features else features.new_empty(0),
+        of_flat.view(edge_dim, heads, dim).transpose(0, 1).contiguous(),
+    )  # fmt: skip
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

@@ -48,6 +48,7 @@ def _or_nan(v, x, y):
 
 
 _clear = lane_by_lane(lambda v, old: fixed(old, 0.0))
+_fill = lane_by_lane(lambda v, old, w: w)
 _put = lane_by_lane(lambda v, old, w, x: v.times(w, x))
 _add = lane_by_lane(lambda v, old, w, x: v.plus(old, v.times(w, x)))
 _multiply = lane_by_lane(lambda v, old, x: v.times(old, x))
@@ -93,6 +94,12 @@ def largest(x, at, n):
 def clear(out, at, n):
     """Out = 0; an assignment to a view of a row takes as long as all else that is done to it."""
     _clear(out, at, n)
+
+
+@njit(inline="always")
+def fill(out, at, w, n):
+    """Out = w, a number."""
+    _fill(out, at, n, w)
 
 
 @njit(inline="always")
