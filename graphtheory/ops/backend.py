@@ -52,6 +52,8 @@ class Backend:
             where it computes the weights again: some of "out", "bias" and "table".
         fuses_additive_attention: Whether it has kernels for `additive_attention`; otherwise it
             takes `edge_softmax` and `aggregate`.
+        fuses_mapped_relu_sum: Whether it has kernels for `relu_sum` with a matrix; otherwise the
+            product by edge is built.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 
@@ -65,6 +67,7 @@ class Backend:
     }
     recomputes_from: tuple[str, ...] = ()
     fuses_additive_attention = False
+    fuses_mapped_relu_sum = False
     kernels: Any = None
 
     def run(self, call: Call | AttentionCall) -> Any:

@@ -48,9 +48,15 @@ def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood, reduce: str = "s
 
 
 def relu_sum(
-    value: Tensor, features: Tensor, nb: Neighborhood, given_order: bool = False
-) -> Tensor:
-    """out[i, h] = sum over edges e from j to i of relu(value[j, h] + features[e, h])."""
+    value: Tensor, features: Tensor, nb: Neighborhood, given_order: bool = False,
+    matrix: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """out[i, h] = sum over edges e from j to i of relu(value[j, h] + features[e, h]).
+
+    With a matrix features[e, h] stands for features[e] @ matrix[h].
+    """
+    if matrix is not None:
+        features = torch.einsum("ef,hfd->ehd", features, matrix)
     if given_order and nb.perm is not None:
         features = features.index_select(0, nb.perm)
     messages = relu(value.index_select(0, nb.indices) + features)  # [E, H, D]

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import reference
+from graphtheory.ops import mapped_relu_sum, reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, check_device, check_nodes, needs_grad
 from graphtheory.ops.dispatch import choose
@@ -79,14 +79,21 @@ def run(call: Call, backend: Backend) -> Tensor:
     the rows of the features that each source's edges have.
     """
     nb, (given_order,) = call.neighborhood, call.options
+    value, features, matrix = call.tensors
+    assert value is not None and features is not None
     none = nb.indptr.new_empty(0)
     order = nb.perm if given_order and nb.perm is not None else none
+    if matrix is not None and matrix.numel() and backend.fuses_mapped_relu_sum:
+        return mapped_relu_sum.run(call, order, backend)
+    if matrix is not None:
+        product = features @ matrix.transpose(0, 1).flatten(1)
+        features = product.view(len(features), matrix.size(0), matrix.size(2))
     parts = [nb.indptr, nb.indices, order]
-    if needs_grad(call.tensors):
+    if needs_grad((value, features)):
         t = nb.transpose()
         assert t.perm is not None
         parts += [t.indptr, order.index_select(0, t.perm) if given_order else t.perm]
-    return _sum(*call.tensors, parts, backend.name)
+    return _sum(value, features, parts, backend.name)
 
 
 def relu_sum(
@@ -94,26 +101,32 @@ def relu_sum(
     edge_features: Tensor,
     neighborhood: Neighborhood,
     *,
+    edge_matrix: Tensor | None = None,
     given_order: bool = False,
     backend: str | None = None,
 ) -> Tensor:
     r"""Sum over the source nodes of ReLU(source + edge), per target node.
 
-    .. math:: o_{i,h} = \sum_{e = (j \to i)} \operatorname{ReLU}(v_{j,h} + f_{e,h})
+    .. math:: o_{i,h} = \sum_{e = (j \to i)} \operatorname{ReLU}(v_{j,h} + f_{e,h}), \qquad
+        f_{e,h} = M_h g_e \text{ with a matrix}
 
-    No tensor with an edge axis and a feature axis is built beside f itself and its gradient on a
-    CPU, nor on a GPU with Triton; second derivatives build such tensors. An empty row gives zeros.
+    No tensor with an edge axis and a feature axis is built beside what is given by edge and its
+    gradient on a CPU, nor without a matrix on a GPU with Triton; second derivatives build such
+    tensors. An empty row gives zeros.
 
     Args:
         value: v, vectors of the source nodes.
-        edge_features: f, one vector per edge in the neighborhood's order, of the dtype of `value`.
+        edge_features: f, or g with a matrix, one vector per edge in the neighborhood's order, of
+            the dtype of `value`.
         neighborhood: Who aggregates from whom.
+        edge_matrix: M, from features of an edge to those of a head, of the dtype of `value`.
         given_order: `edge_features` are in the order of the edge list that the neighborhood was
             made of, as its `perm` has it, and are not sorted first.
         backend: A name of `ops.backend_names(ops.relu_sum)`; None takes the first that can.
 
     Shapes:
-        value [num_src, heads, head_dim], edge_features [num_edges, heads, head_dim]
+        value [num_src, heads, head_dim], edge_features [num_edges, heads, head_dim], with
+        edge_matrix [heads, edge_dim, head_dim] edge_features [num_edges, edge_dim]
         -> [num_dst, heads, head_dim].
 
     Raises:
@@ -132,14 +145,22 @@ def relu_sum(
         [0.0, 2.0]
     """
     check_nodes("value", value, neighborhood, "sources")
-    shape = (neighborhood.num_edges, *value.shape[1:])
-    if not isinstance(edge_features, Tensor) or edge_features.dtype != value.dtype:
-        got = getattr(edge_features, "dtype", type(edge_features).__name__)
-        raise TypeError(f"edge_features: got {got}, expected {value.dtype} as value has")
-    if edge_features.shape != shape:
-        raise ValueError(f"edge_features: shape {tuple(edge_features.shape)}, expected {shape}")
-    check_device("edge_features", edge_features, neighborhood)
+    given: list[tuple[str, Any, tuple[Any, ...]]] = []
+    of_edge: tuple[Any, ...] = value.shape[1:]
+    if edge_matrix is not None:
+        of_edge = (edge_matrix.size(1) if getattr(edge_matrix, "ndim", 0) == 3 else "edge_dim",)
+        given.append(("edge_matrix", edge_matrix, (value.size(1), *of_edge, value.size(2))))
+    given.append(("edge_features", edge_features, (neighborhood.num_edges, *of_edge)))
+    for name, tensor, shape in given:
+        if not isinstance(tensor, Tensor) or tensor.dtype != value.dtype:
+            got = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name}: got {got}, expected {value.dtype} as value has")
+        if tensor.shape != shape:
+            words = ", ".join(map(str, shape))
+            raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected ({words})")
+        check_device(name, tensor, neighborhood)
     if given_order and neighborhood.perm is None:
         raise ValueError("given_order: got True, but the neighborhood has no perm")
-    call = Call("relu_sum", neighborhood, (value, edge_features), (given_order,))
+    tensors = (value, edge_features, edge_matrix)
+    call = Call("relu_sum", neighborhood, tensors, (given_order,))
     return choose(call, backend).run(call)

@@ -6,6 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops.backend import BACKENDS as KNOWN
+from graphtheory.ops.call import Call
+from graphtheory.ops.kernels import structure
+from graphtheory.ops.mapped_relu_sum import _sum as _mapped
+from graphtheory.ops.mapped_relu_sum import _sum_grad as _mapped_grad
 from graphtheory.ops.relu_sum import _sum, _sum_grad
 
 BACKENDS = ["numba_csr", "torch_csr", "reference"]
@@ -19,6 +24,21 @@ def case(seed, num_src, num_dst, num_edges, heads, dim, dtype=torch.float64):
         torch.randn(n, heads, dim, generator=generator, dtype=dtype) for n in (num_src, num_edges)
     ]
     return torch.stack(ends), nb, [t.requires_grad_() for t in tensors]
+
+
+def mapped_case(seed, num_src, num_dst, num_edges, heads, edge_dim, dim, dtype=torch.float64):
+    """Features of edges by the dozen, and the matrix that maps them."""
+    edges, nb, (value, _) = case(seed, num_src, num_dst, num_edges, heads, dim, dtype)
+    generator = torch.Generator().manual_seed(seed + 1)
+    shapes = (num_edges, edge_dim), (heads, edge_dim, dim)
+    more = [torch.randn(s, generator=generator, dtype=dtype).requires_grad_() for s in shapes]
+    return edges, nb, [value, *more]
+
+
+def mapped(nb, tensors, given_order=False, backend=None):
+    value, features, matrix = tensors
+    options = {"given_order": given_order, "backend": backend}
+    return ops.relu_sum(value, features, nb, edge_matrix=matrix, **options)
 
 
 def definition(edge_index, num_dst, value, features):
@@ -45,6 +65,85 @@ def test_equals_the_definition(backend, given_order, seed, sizes, shape) -> None
         (sums, *torch.autograd.grad((sums * up).sum(), (value, features))) for sums in (out, wanted)
     ]
     torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("given_order", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**31),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 140)),
+    shape=st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(1, 37)),
+    asked=st.sampled_from([(0, 1, 2), (0, 2), (2,), (1,)]),
+)
+def test_with_a_matrix_equals_the_definition(
+    backend, given_order, seed, sizes, shape, asked
+) -> None:
+    edge_index, nb, tensors = mapped_case(seed, *sizes, *shape)
+    for k, t in enumerate(tensors):
+        t.requires_grad_(k in asked)
+    value, features, matrix = tensors
+    product = torch.einsum("ef,hfd->ehd", features, matrix)
+    wanted = definition(edge_index, nb.num_dst, value, product)
+    ours = [value, features if given_order else features[nb.perm], matrix]
+    out, leaves = mapped(nb, ours, given_order, backend), [tensors[k] for k in asked]
+    up = torch.arange(out.numel(), dtype=out.dtype).view_as(out).cos()
+    results = [(sums, *torch.autograd.grad((sums * up).sum(), leaves)) for sums in (out, wanted)]
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_products_and_sums_of_low_precision_are_in_single(dtype) -> None:
+    edge_index, nb, tensors = mapped_case(4, 6, 6, 130, 1, 33, 64)
+    low = [t.detach().to(dtype).requires_grad_() for t in tensors]
+    exact = [t.detach().double().requires_grad_() for t in low]
+    product = torch.einsum("ef,hfd->ehd", *exact[1:])
+    wanted, found = definition(edge_index, 6, exact[0], product), mapped(nb, low, True)
+    wanted.sum().backward()
+    found.sum().backward()
+    results = [(found, wanted), *((a.grad, b.grad) for a, b in zip(low, exact, strict=True))]
+    for mine, other in results:
+        assert mine.dtype is dtype
+        error = (mine.double() - other).abs().max() / other.abs().max()
+        assert error < max(torch.finfo(dtype).eps, 1e-5)
+
+
+def test_with_a_matrix_bits_do_not_depend_on_threads(two_threads) -> None:
+    _, nb, tensors = mapped_case(5, 300, 400, 20_000, 1, 16, 40, torch.float32)
+    results = []
+    for threads in (1, 2, 2):
+        torch.set_num_threads(threads)
+        out = mapped(nb, tensors, True)
+        results.append((out, *torch.autograd.grad(out.square().sum(), tensors)))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("given_order", [False, True])
+def test_with_a_matrix_gradients_of_gradients(backend, given_order) -> None:
+    _, nb, tensors = mapped_case(2, 4, 3, 9, 2, 3, 3)
+
+    def sums(*given):
+        return mapped(nb, given, given_order, backend).square()
+
+    assert torch.autograd.gradcheck(sums, tensors)
+    assert torch.autograd.gradgradcheck(sums, tensors)
+
+
+@pytest.mark.parametrize("given_order", [False, True])
+def test_with_a_matrix_is_a_proper_torch_op(given_order) -> None:
+    _, nb, tensors = mapped_case(3, 5, 4, 12, 2, 4, 9)
+    order = nb.perm if given_order else nb.perm[:0]
+    parts = structure(Call("relu_sum", nb, tuple(tensors), (given_order,)), KNOWN["numba_csr"])
+    torch.library.opcheck(_mapped.op, (*tensors, order, parts, "numba_csr"))
+    grad = torch.randn(4, 2, 9, dtype=torch.float64, requires_grad=True)
+    _, signs = _mapped(*tensors, order, parts, "numba_csr")
+    for asked in (True, False):
+        torch.library.opcheck(
+            _mapped_grad.op, (grad, *tensors, signs, order, asked, parts, "numba_csr"),
+            test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -113,5 +212,38 @@ def test_wrong_input_is_named() -> None:
     ):
         with pytest.raises(error, match=message):
             ops.relu_sum(*tensors, nb)
+    edges, matrix = torch.zeros(nb.num_edges, 5), torch.zeros(2, 5, 3)
+    for tensors, error, message in (
+        ((value, edges, matrix.double()), TypeError, "edge_matrix: got torch.float64, expected"),
+        ((value, edges, 3), TypeError, "edge_matrix: got int, expected torch.float32"),
+        (
+            (value, edges, matrix[0]),
+            ValueError,
+            r"edge_matrix: shape \(5, 3\), expected \(2, edge_",
+        ),
+        (
+            (value, edges, matrix[:1]),
+            ValueError,
+            r"edge_matrix: shape \(1, 5, 3\), expected \(2, 5",
+        ),
+        (
+            (value, edges, matrix[:, :4]),
+            ValueError,
+            r"edge_features: shape \(8, 5\), expected \(8, 4",
+        ),
+        (
+            (value, features, matrix),
+            ValueError,
+            r"edge_features: shape \(8, 2, 3\), expected \(8, 5",
+        ),
+        (
+            (value, edges[:5], matrix),
+            ValueError,
+            r"edge_features: shape \(5, 5\), expected \(8, 5\)",
+        ),
+        ((value, edges.to("meta"), matrix), ValueError, "edge_features: on meta, expected cpu"),
+    ):
+        with pytest.raises(error, match=message):
+            mapped(nb, tensors)
     with pytest.raises(ValueError, match="given_order: got True, but the neighborhood has no perm"):
         ops.relu_sum(value, features, nb, given_order=True)

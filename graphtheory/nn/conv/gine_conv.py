@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -49,9 +49,9 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         reduce = REDUCTIONS[type(self.aggr_module)]
         if reduce in ("sum", "mean") and type(self).message is pyg.GINEConv.message:
-            of_edges = edge_attr if self.lin is None else self.lin(edge_attr)
-            if of_edges.shape[1:] == x_src.shape[1:]:
-                out = _relu_sum(x_src, of_edges, adj)
+            x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
+            if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
+                out = _relu_sum(x, of_edges, matrix, adj)
                 if reduce == "mean":
                     out = out / adj.neighborhood.degree().clamp(min=1)[:, None]
                 return out
@@ -61,8 +61,28 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         ).squeeze(1)
 
 
-def _relu_sum(x: Tensor, of_edges: Tensor, adj: Adjacency) -> Tensor:
-    dtype = torch.promote_types(x.dtype, of_edges.dtype)  # they differ under autocast
-    x, of_edges = (t.to(dtype)[:, None] for t in (x, of_edges))
-    given_order = adj.order is not None
-    return ops.relu_sum(x, of_edges, adj.neighborhood, given_order=given_order).squeeze(1)
+def _terms(
+    x: Tensor, edge_attr: Tensor, lin: torch.nn.Module | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Nodes, features of edges, and the matrix [1, edge_dim, D] that maps these, if `ops` can.
+
+    The bias of the map is added to the nodes, which are fewer.
+    """
+    if lin is None:
+        return x, edge_attr, None
+    plain = on_core.is_plain(lin) and not torch.is_autocast_enabled(x.device.type)
+    if not plain or not x.dtype == edge_attr.dtype == lin.weight.dtype:
+        return x, lin(edge_attr), None
+    weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
+    if weight.shape != (x.size(1), *edge_attr.shape[1:]):
+        return x, lin(edge_attr), None
+    return x if bias is None else x + bias, edge_attr, weight.T[None]
+
+
+def _relu_sum(x: Tensor, of_edges: Tensor, matrix: Tensor | None, adj: Adjacency) -> Tensor:
+    if matrix is None:
+        dtype = torch.promote_types(x.dtype, of_edges.dtype)  # they differ under autocast
+        x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
+    nb, given_order = adj.neighborhood, adj.order is not None
+    out = ops.relu_sum(x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order)
+    return out.squeeze(1)

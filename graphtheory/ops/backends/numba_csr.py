@@ -18,6 +18,7 @@ class NumbaCSR(CSRBackend):
     module = "graphtheory.ops.backends.cpu.kernels"
     recomputes_from = ("bias", "table")
     fuses_additive_attention = True
+    fuses_mapped_relu_sum = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors that are not on the CPU."""

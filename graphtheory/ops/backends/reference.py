@@ -21,6 +21,9 @@ class Reference(Backend):
         if call.operation == "additive_attention":
             return additive_attention.run(call, self)
         definition = getattr(reference, call.operation)
-        if call.operation in ("aggregate", "relu_sum"):
+        if call.operation == "relu_sum":
+            *tensors, matrix = call.tensors
+            return definition(*tensors, call.neighborhood, *call.options, matrix)
+        if call.operation == "aggregate":
             return definition(*call.tensors, call.neighborhood, *call.options)
         return definition(*call.tensors, *call.options, call.neighborhood)

@@ -15,6 +15,10 @@ from graphtheory.ops.backends.cpu.gat.attention import (
 )
 from graphtheory.ops.backends.cpu.gat.score import score as additive_score
 from graphtheory.ops.backends.cpu.gat.score import score_backward as additive_score_backward
+from graphtheory.ops.backends.cpu.mapped_relu_sums import (
+    mapped_relu_sum,
+    mapped_relu_sum_backward,
+)
 from graphtheory.ops.backends.cpu.maxima import aggregate_max, aggregate_max_backward
 from graphtheory.ops.backends.cpu.primitives import (
     aggregate,
@@ -42,6 +46,8 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
+    "mapped_relu_sum",
+    "mapped_relu_sum_backward",
     "projected_attention",
     "projected_attention_backward",
     "relu_sum",

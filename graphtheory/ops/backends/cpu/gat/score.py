@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
@@ -18,37 +17,26 @@ from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
 from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.memory import empty
-from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, put, warm
-from graphtheory.ops.backends.cpu.vector.leaky import (
+from graphtheory.ops.backends.cpu.terms import (
+    TILE,
+    flat_of,
+    give_back,
+    of_matrix,
+    room_for,
+    room_to_turn,
+    tables_for,
+    turned_of,
+    write_terms,
+)
+from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, warm
+from graphtheory.ops.backends.cpu.vector.products import matrix
+from graphtheory.ops.backends.cpu.vector.relus import (
     add_where,
     leaky_dot,
     leaky_gradients,
     words_of,
 )
-from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply, whole
 from graphtheory.ops.backends.precision import widened
-
-TILE = 48  # edges whose terms stay in the first cache
-_TABLES = 2**22  # numbers of the gradients of the matrix, one of each chunk
-
-
-@njit(cache=True)
-def room_for(flat, like):
-    """Room for a tile's features and its terms, and the matrix where products want its rows."""
-    dim, width = flat.shape
-    copy = matrix(dim, width, like)
-    copy[:dim, :width] = flat
-    return matrix(TILE, dim, like), matrix(TILE if dim > 0 else 1, width, like), copy
-
-
-@part
-def write_terms(low, high, features, given, copy, width, terms):
-    """Write the terms of edges low..high-1, where edges have features."""
-    dim, one = features.shape[1], terms.dtype.type(1)
-    if dim > 0:
-        for e in range(low, high):
-            put(given, (e - low) * given.shape[1], one, features, e * dim, dim)
-        multiply(given, copy, terms, high - low, dim, width, False)
 
 
 @part
@@ -61,7 +49,7 @@ def score_rows(
     i, low, end = first, indptr[first], indptr[last]
     while low < end:
         high = min(low + TILE, end)
-        write_terms(low, high, features, given, copy, width, terms)
+        write_terms(low, high, features, indices[:0], given, copy, width, terms)
         for e in range(low, high):
             while indptr[i + 1] <= e:
                 i += 1
@@ -117,21 +105,18 @@ def flow_tile(
 
 def rows_loop(
     turns, chunks, indptr, indices, grad, source, target, att, features, flat, turned, slope, bits,
-    of_target, of_att, of_features, of_matrix,
+    of_target, of_att, of_features, of_flat,
 ):  # fmt: skip
     """Pass over targets: their gradients, those of features if asked for, and signs of the sums.
 
     Those of att and of the matrix have one table a chunk.
     """
     given, terms, copy = room_for(flat, grad)
-    (dim, width), one = flat.shape, grad.dtype.type(1)
+    (dim, width), asked = flat.shape, turned.shape[1] > 0
     flows, step = matrix(len(terms), width, grad), 0
     if dim > 0:
         flows, step = terms, terms.shape[1]
-    asked = turned.shape[1]  # as many as an edge has, or none
-    across, found = matrix(width, asked, grad), matrix(TILE, asked, grad)
-    across[:width, :asked] = turned
-    ups = np.zeros(width, grad.dtype)
+    (across, found), ups = room_to_turn(turned, grad), np.zeros(width, grad.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
@@ -140,17 +125,16 @@ def rows_loop(
         i, low, end = first, indptr[first], indptr[last]
         while low < end:
             high = min(low + TILE, end)
-            write_terms(low, high, features, given, copy, width, terms)
+            write_terms(low, high, features, indices[:0], given, copy, width, terms)
             i = flow_tile(
                 i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms,
                 flows, step, ups, of_target, of_att, chunk * width,
             )  # fmt: skip
             if dim > 0:
-                multiply(given.T, flows, of_matrix[chunk], dim, high - low, width, True)
-            if asked > 0:
-                multiply(flows, across, found, high - low, width, dim, False)
-                for e in range(low, high):
-                    put(of_features, e * dim, one, found, (e - low) * found.shape[1], dim)
+                give_back(
+                    low, high, flows, indices[:0], given, dim, width, across, asked, found,
+                    of_features, of_flat[chunk],
+                )  # fmt: skip
             low = high
         chunk = next_chunk(turns)
 
@@ -171,7 +155,7 @@ def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, 
             for h in range(heads):
                 fill(ups, h * dim, grad[e, h], dim)
                 sums[h] += grad[e, h]
-            add_where(total, 0, bits, e * words, ups, 0, words)
+            add_where(total, 0, bits, e * words, ups, 0, heads * dim)
         for h in range(heads):
             for c in range(dim):
                 out[j, h, c] = att[h, c] * (slope * sums[h] + rest * total[h * dim + c])
@@ -179,18 +163,13 @@ def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, 
 
 def columns_loop(turns, chunks, t_indptr, perm, grad, bits, att, slope, out):
     """Pass over sources: their gradients, from the signs of the sums of their edges."""
-    ups, total = np.zeros(whole(att.size), out.dtype), np.zeros(whole(att.size), out.dtype)
+    ups, total = np.zeros(att.size, out.dtype), np.zeros(att.size, out.dtype)
     sums = np.zeros(att.shape[0], out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
         sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, total, out)
         chunk = next_chunk(turns)
-
-
-def _flat(matrix: Tensor) -> Tensor:
-    """[heads, edge_dim, dim] as [edge_dim, heads * dim]."""
-    return matrix.transpose(0, 1).flatten(1).contiguous()
 
 
 def score(
@@ -200,7 +179,7 @@ def score(
     """Scores [E, H] in the dtype of `source`."""
     dtype = source.dtype
     source, target, att, features, matrix = widened(source, target, att, features, matrix)
-    out, flat = empty((indices.size(0), att.size(0)), source), _flat(matrix)
+    out, flat = empty((indices.size(0), att.size(0)), source), flat_of(matrix)
     work, chunks = len(indices) * (2 + len(flat)) * att.numel(), calls.chunks_of(indptr, indices)
     given = (indptr, indices, source, target, att, features, flat, calls.number(slope, out))
     calls.run(score_loop, work, chunks, *given, out)
@@ -218,25 +197,17 @@ def score_backward(
     (heads, edge_dim, dim), width, edges = matrix.shape, att.numel(), len(indices)
     of_source, of_target = empty(source.shape, source), empty(target.shape, target)
     of_given = empty(features.shape, features) if of_features else calls.NO_ROWS[grad.dtype]
-    flat, real = _flat(matrix), calls.number(slope, grad)
-    turned = flat.T.contiguous() if of_features else flat.new_empty(width, 0)
+    flat, real = flat_of(matrix), calls.number(slope, grad)
+    turned = turned_of(flat, of_features)
     bits = torch.empty(edges, words_of(width), dtype=torch.int16)
-    chunks = calls.chunks_of(indptr, indices)
-    if matrix.numel():
-        chunks = min(chunks, max(8, _TABLES // matrix.numel()))
-    of_att, tables = (
-        grad.new_empty(chunks, heads, dim),
-        matrices(chunks, edge_dim, width, grad.numpy()),
-    )
+    chunks, tables = tables_for(indptr, indices, matrix)
+    of_att = grad.new_empty(chunks, heads, dim)
     given = (indptr, indices, grad, source, target, att, features, flat, turned, real, bits)
     outs = (of_target, of_att, of_given, tables)
     work = edges * (4 + (2 + of_features) * edge_dim) * width
     calls.run(rows_loop, work, chunks, *given, *outs)
     chunks, back = calls.chunks_of(t_indptr, perm), (t_indptr, perm, grad, bits, att, real)
     calls.run(columns_loop, edges * width, chunks, *back, of_source)
-    of_flat = torch.from_numpy(tables[:, :edge_dim, :width].sum(0))
-    out = (
-        of_source, of_target, of_att.sum(0), of_given if of_features else features.new_empty(0),
-        of_flat.view(edge_dim, heads, dim).transpose(0, 1).contiguous(),
-    )  # fmt: skip
+    of_edges = of_given if of_features else features.new_empty(0)
+    out = (of_source, of_target, of_att.sum(0), of_edges, of_matrix(tables, matrix))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

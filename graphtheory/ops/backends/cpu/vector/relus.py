@@ -1,7 +1,7 @@
-"""Leaky ReLUs of sums, and their gradients, in registers; of a sum's sign a bit is kept.
+"""ReLUs of sums, and their gradients, in registers; of a sum's sign a bit is kept.
 
-Sixteen numbers at a time, whose signs are a word; what remains is loaded and stored by a mask. On
-one edge's number of features other functions of `lanes` would write and read each vector again.
+Sixteen numbers at a time, whose signs are a word; what remains is loaded and stored by a mask.
+Functions of `lanes`, one after the other, would write and read each vector again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, call_llvm, fixed, pointer
@@ -61,9 +60,10 @@ class _Masked(Vectors):
         name = f"masked.store.v{FULL}f{self.bits}.p0"
         call_llvm(self.builder, name, ir.VoidType(), vector, place, align, mask)
 
-    def positive(self, x: Any) -> Any:
-        """Of every lane whether it is."""
-        return self.builder.fcmp_ordered(">", x, fixed(x, 0.0))
+    def word(self, kind: Any, words: Any, first: Any, place: Any) -> Any:
+        """Where the word of the signs of the vector at a place is."""
+        at = self.builder.add(first, self.builder.udiv(place, ir.Constant(place.type, FULL)))
+        return pointer(self.context, self.builder, kind, words, at, _WORD)
 
 
 @intrinsic
@@ -132,10 +132,9 @@ def leaky_gradients(
                 vectors.give(vector, kind, array, builder.add(first, at), mask)
 
             total = vectors.plus(vectors.plus(take(x, a, at_a), take(y, b, at_b)), take(z, c, at_c))
-            signs, up = vectors.positive(total), take(ups, above)
-            word = builder.add(at_w, builder.udiv(at, ir.Constant(at.type, FULL)))
-            place = pointer(context, builder, bits, words, word, _WORD)
-            builder.store(builder.bitcast(signs, _WORD), place)
+            up, signs = take(ups, above), builder.fcmp_ordered(">", total, fixed(total, 0.0))
+            word = vectors.word(bits, words, at_w, at)
+            builder.store(builder.bitcast(signs, _WORD), word)
             up = builder.select(signs, up, vectors.times(up, rate))
             give(
                 vectors.plus(take(of_att, of_d, at_d), vectors.times(up, total)), of_att, of_d, at_d
@@ -151,22 +150,58 @@ def leaky_gradients(
     return types.void(*given, of_att, at_att, n), code
 
 
+def _with_bits(formula: Callable[..., Any]) -> Any:
+    """A function (out, at, bits, at_bits, x, at_x, n): out = formula(bits of a word, x, out)."""
+
+    @intrinsic
+    def replace(_, out, at, bits, at_bits, x, at_x, n):
+        def code(context, builder, _signature, args):
+            vectors = _Masked(context, builder, x.dtype)
+            out_array, at, words, at_bits, array, at_x, n = args
+
+            def body(place: Any, mask: Any) -> None:
+                word = vectors.word(bits, words, at_bits, place)
+                signs = builder.bitcast(builder.load(word), _MASK)
+                here = builder.add(at, place)
+                old = vectors.take(out, out_array, here, mask)  # nothing where it is not used
+                given = vectors.take(x, array, builder.add(at_x, place), mask)
+                vectors.give(formula(vectors, signs, given, old), out, out_array, here, mask)
+
+            vectors.each_full(n, body)
+            return context.get_dummy_value()
+
+        return types.void(out, at, bits, at_bits, x, at_x, n), code
+
+    return replace
+
+
+add_where = _with_bits(lambda v, bits, x, old: v.builder.select(bits, v.plus(old, x), old))
+"""Out += x where the bit is set, of n numbers."""
+
+keep_where = _with_bits(lambda v, bits, x, old: v.builder.select(bits, x, fixed(x, 0.0)))
+"""Out = x where the bit is set, else 0, of n numbers."""
+
+
 @intrinsic
-def add_where(_, out, at, bits, at_bits, x, at_x, words):
-    """Out += x where the bit is set, of `words` words."""
+def add_relu(_, out, at, bits, at_bits, x, at_x, y, at_y, n):
+    """Out += x + y where that is positive or NaN, which goes to int16 `bits`, of n numbers."""
 
     def code(context, builder, _signature, args):
-        out_array, at, words_array, at_bits, array, at_x, words = args
-        vectors = Vectors(context, builder, out.dtype)
-        with cgutils.for_range(builder, words) as loop:
-            first = builder.mul(loop.index, ir.Constant(at.type, FULL))
-            place = builder.add(at_bits, loop.index)
-            word = builder.load(pointer(context, builder, bits, words_array, place, _WORD))
-            place = builder.add(at, first)
-            old = vectors.load(out, out_array, place, FULL)
-            new = vectors.plus(old, vectors.load(x, array, builder.add(at_x, first), FULL))
-            new = builder.select(builder.bitcast(word, _MASK), new, old)
-            vectors.store(new, out, out_array, place)
+        vectors = _Masked(context, builder, x.dtype)
+        out_array, at, words, at_bits, a, at_a, b, at_b, n = args
+
+        def body(place: Any, mask: Any) -> None:
+            left = vectors.take(x, a, builder.add(at_a, place), mask)
+            total = vectors.plus(left, vectors.take(y, b, builder.add(at_b, place), mask))
+            signs = builder.fcmp_unordered(">", total, fixed(total, 0.0))
+            word = vectors.word(bits, words, at_bits, place)
+            builder.store(builder.bitcast(signs, _WORD), word)
+            here = builder.add(at, place)
+            old = vectors.take(out, out_array, here, mask)
+            new = builder.select(signs, vectors.plus(old, total), old)
+            vectors.give(new, out, out_array, here, mask)
+
+        vectors.each_full(n, body)
         return context.get_dummy_value()
 
-    return types.void(out, at, bits, at_bits, x, at_x, words), code
+    return types.void(out, at, bits, at_bits, x, at_x, y, at_y, n), code

@@ -1,4 +1,4 @@
-"""Leaky ReLUs of sums in registers against numpy's."""
+"""ReLUs of sums in registers against numpy's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from graphtheory.ops.backends.cpu.vector import leaky
-from graphtheory.ops.backends.cpu.vector.leaky import words_of
+from graphtheory.ops.backends.cpu.vector import relus
+from graphtheory.ops.backends.cpu.vector.relus import words_of
 
 SIZES = [1, 3, 15, 16, 17, 31, 32, 100, 128, 200]
 AT = 3  # numbers before those that are asked for
@@ -15,19 +15,29 @@ AT = 3  # numbers before those that are asked for
 
 @njit
 def dot(slope, x, y, z, att, n):
-    return leaky.leaky_dot(slope, x, AT, y, AT, z, AT, att, AT, n)
+    return relus.leaky_dot(slope, x, AT, y, AT, z, AT, att, AT, n)
 
 
 @njit
 def gradients(ups, slope, x, y, z, att, bits, flows, of_y, of_att, n):
-    leaky.leaky_gradients(
+    relus.leaky_gradients(
         ups, slope, x, AT, y, AT, z, AT, att[AT:], bits, 1, flows, AT, of_y, of_att, AT, n
     )
 
 
 @njit
-def add_where(out, bits, x, words):
-    leaky.add_where(out, 0, bits, 1, x, 0, words)
+def add_where(out, bits, x, n):
+    relus.add_where(out, AT, bits, 1, x, AT, n)
+
+
+@njit
+def keep_where(out, bits, x, n):
+    relus.keep_where(out, AT, bits, 1, x, AT, n)
+
+
+@njit
+def add_relu(out, bits, x, y, n):
+    relus.add_relu(out, AT, bits, 1, x, AT, y, AT, n)
 
 
 def draw(count: int, n: int, dtype: type) -> list[np.ndarray]:
@@ -57,20 +67,37 @@ def test_sums_and_gradients(n: int, slope: float, dtype: type) -> None:
     np.testing.assert_allclose(of_att[here], before[1][here] + ups * wanted, **close)
     for touched in (flows, of_y, of_att):
         assert np.isnan(touched[:AT]).all() and np.isnan(touched[AT + n :]).all()
-    signs = np.unpackbits(bits[1:-1].view(np.uint8), bitorder="little").astype(bool)
-    assert (signs[:n] == (total > 0)).all() and not signs[n:].any()
+    assert (signs_of(bits, n) == (total > 0)).all()
+
+
+def signs_of(bits: np.ndarray, n: int) -> np.ndarray:
+    """The bits of n numbers; no bit beyond them is set, and no word beyond theirs written."""
     assert bits[0] == bits[-1] == 7
+    signs = np.unpackbits(bits[1:-1].view(np.uint8), bitorder="little").astype(bool)
+    assert not signs[n:].any()
+    return signs[:n]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_numbers_are_added_where_a_bit_is_set(dtype: type) -> None:
-    signs = np.random.default_rng(0).random(48) < 0.5
-    bits = np.zeros(4, np.int16)
-    bits[1:] = np.packbits(signs, bitorder="little").view(np.int16)
-    x = np.where(signs, np.arange(48), np.nan).astype(dtype)
-    out = np.ones(64, dtype)
-    add_where(out, bits, x, 3)
-    assert (out[:48] == np.where(signs, 1 + np.arange(48), 1)).all() and (out[48:] == 1).all()
+@pytest.mark.parametrize("n", SIZES)
+def test_relu_and_what_its_bits_let_through(n: int, dtype: type) -> None:
+    x, y, out, other = draw(4, n, dtype)
+    here, bits = slice(AT, AT + n), np.full(words_of(n) + 2, 7, np.int16)
+    x[AT], before = np.nan, (out.copy(), other.copy())
+    add_relu(out, bits, x, y, n)
+    total = (x + y)[here]
+    signs = ~(total <= 0)  # NaN is let through
+    assert (signs_of(bits, n) == signs).all()
+    close = {"rtol": 0, "atol": 10 * np.finfo(dtype).eps}
+    np.testing.assert_allclose(out[here], before[0][here] + np.where(signs, total, 0), **close)
+    y[here][~signs] = np.nan  # which nothing lets through
+    add_where(other, bits, y, n)
+    wanted = before[1][here] + np.where(signs, y[here], 0)
+    np.testing.assert_allclose(other[here], wanted, **close)
+    keep_where(other, bits, y, n)
+    np.testing.assert_array_equal(other[here], np.where(signs, y[here], 0))
+    for touched in (out, other):
+        assert np.isnan(touched[:AT]).all() and np.isnan(touched[AT + n :]).all()
 
 
 def test_of_nothing_there_is_no_word() -> None:

@@ -1,0 +1,97 @@
+"""Terms of edges, features @ matrix, for loops over rows that make them where they read them.
+
+Those of some edges at a time stay in the first cache, and so do the gradients that come back, from
+which those of the matrix and of the features follow. No array has both an edge axis and the other
+axis of the matrix. Features of edge e are row order[e], or row e where `order` is empty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from graphtheory.ops.backends.cpu import run as calls
+from graphtheory.ops.backends.cpu.attention.rows import edge_of
+from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.vector.lanes import put, warm
+from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply
+
+TILE = 48  # edges at a time
+_TABLES = 2**22  # numbers of the gradients of the matrix, one of each chunk
+
+
+@njit(cache=True)
+def room_for(flat, like):
+    """Room for a tile's features and its terms, and the matrix where products want its rows."""
+    dim, width = flat.shape
+    copy = matrix(dim, width, like)
+    copy[:dim, :width] = flat
+    return matrix(TILE, dim, like), matrix(TILE if dim > 0 else 1, width, like), copy
+
+
+@njit(cache=True)
+def room_to_turn(turned, like):
+    """The transposed matrix where products want its rows, and room for a tile's gradients."""
+    width, dim = turned.shape
+    copy = matrix(width, dim, like)
+    copy[:width, :dim] = turned
+    return copy, matrix(TILE, dim, like)
+
+
+@part
+def take_features(low, high, features, order, given):
+    """Copy the features of edges low..high-1 to `given`."""
+    dim, one = features.shape[1], given.dtype.type(1)
+    warm(order, high, high + TILE, features, dim)
+    for e in range(low, high):
+        put(given, (e - low) * given.shape[1], one, features, edge_of(order, e) * dim, dim)
+
+
+@part
+def write_terms(low, high, features, order, given, copy, width, terms):
+    """Write the terms of edges low..high-1, where edges have features."""
+    if features.shape[1] > 0:
+        take_features(low, high, features, order, given)
+        multiply(given, copy, terms, high - low, features.shape[1], width, False)
+
+
+@part
+def give_back(low, high, flows, order, given, dim, width, turned, asked, found, of_features, table):
+    """From the gradients of the terms of edges low..high-1 those of the matrix and of features.
+
+    That of the matrix is added to `table`; those of features are written if they are asked for.
+    """
+    one = flows.dtype.type(1)
+    multiply(given.T, flows, table, dim, high - low, width, True)
+    if asked:
+        multiply(flows, turned, found, high - low, width, dim, False)
+        for e in range(low, high):
+            at = edge_of(order, e) * dim
+            put(of_features, at, one, found, (e - low) * found.shape[1], dim)
+
+
+def flat_of(matrix: Tensor) -> Tensor:
+    """[heads, edge_dim, dim] as [edge_dim, heads * dim]."""
+    return matrix.transpose(0, 1).flatten(1).contiguous()
+
+
+def turned_of(flat: Tensor, of_features: bool) -> Tensor:
+    """Transposed, or without columns where features need no gradient."""
+    return flat.T.contiguous() if of_features else flat.new_empty(flat.size(1), 0)
+
+
+def tables_for(indptr: Tensor, indices: Tensor, matrix: Tensor) -> tuple[int, np.ndarray]:
+    """Number of chunks, and zeros for the gradient of the matrix of each."""
+    chunks, (heads, edge_dim, dim) = calls.chunks_of(indptr, indices), matrix.shape
+    if matrix.numel():
+        chunks = min(chunks, max(8, _TABLES // matrix.numel()))
+    return chunks, matrices(chunks, edge_dim, heads * dim, matrix.numpy())
+
+
+def of_matrix(tables: np.ndarray, matrix: Tensor) -> Tensor:
+    """The gradient of the matrix from those of the chunks."""
+    heads, edge_dim, dim = matrix.shape
+    total = torch.from_numpy(tables[:, :edge_dim, : heads * dim].sum(0))
+    return total.view(edge_dim, heads, dim).transpose(0, 1).contiguous()
