@@ -14,6 +14,7 @@ from tests.benchmarks.conftest import BENCHMARKS
         ("predicted", ("--graphs", "pubmad"), "pubmad"),
         ("predicted", ("--shapes", "8y16"), "8x16"),
         ("thresholds", ("--constants", "FAAR"), "FAR"),
+        ("parts", ("--layer", "PyG GATv2Conv"), "GATv2Conv"),
     ],
 )
 def test_unknown_names_are_refused(script: str, arguments: tuple[str, ...], word: str) -> None:

@@ -88,10 +88,11 @@ def test_short_works_are_timed_in_a_row(rows: ModuleType, monkeypatch: pytest.Mo
     assert times["long"] == pytest.approx([1.0] * 4)
 
 
-@pytest.mark.parametrize("script", ["ops", "memory"])
+@pytest.mark.parametrize("script", ["ops", "memory", "parts"])
 def test_a_small_run_prints_its_rows(script: str) -> None:
     small = {
         "ops": ["--graphs", "molecules", "--shapes", "2x4", "--no-compiled"],
+        "parts": ["--layer", "GINEConv", "--nodes", "50", "--edges", "200", "--channels", "4"],
         "memory": ["--nodes", "50", "--edges", "200", "--heads", "2", "--measure", "graphtheory"],
     }
     command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--repeats", "1", *small[script]]
@@ -99,5 +100,7 @@ def test_a_small_run_prints_its_rows(script: str) -> None:
     assert result.returncode == 0, result.stderr
     if script == "ops":
         assert "times faster than PyG: graphtheory" in result.stdout
+    elif script == "parts":
+        assert "loop sum_loop" in result.stdout and "the rest: torch" in result.stdout
     else:
         assert int(result.stdout) >= 0

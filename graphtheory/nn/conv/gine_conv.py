@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
@@ -64,16 +65,16 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
 def _terms(
     x: Tensor, edge_attr: Tensor, lin: torch.nn.Module | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Nodes, features of edges, and the matrix [1, edge_dim, D] that maps these, if `ops` can.
+    """Nodes, features of edges, and on a CPU the matrix [1, edge_dim, D] by which `ops` maps these.
 
-    The bias of the map is added to the nodes, which are fewer.
+    The bias of the map is added to the nodes then, which are fewer.
     """
     if lin is None:
         return x, edge_attr, None
-    plain = on_core.is_plain(lin) and not torch.is_autocast_enabled(x.device.type)
-    if not plain or not x.dtype == edge_attr.dtype == lin.weight.dtype:
-        return x, lin(edge_attr), None
     weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
+    plain = x.is_cpu and on_core.is_plain(lin) and not torch.is_autocast_enabled("cpu")
+    if not plain or is_lazy(weight) or not x.dtype == edge_attr.dtype == weight.dtype:
+        return x, lin(edge_attr), None
     if weight.shape != (x.size(1), *edge_attr.shape[1:]):
         return x, lin(edge_attr), None
     return x if bias is None else x + bias, edge_attr, weight.T[None]

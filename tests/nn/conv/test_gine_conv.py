@@ -43,6 +43,30 @@ def test_sums_and_means_build_no_messages(aggr, edge_dim, make_graph, monkeypatc
     assert len(built) == (aggr in ("max", "min"))
 
 
+def test_features_of_edges_are_mapped_where_they_are_read(make_graph, monkeypatch) -> None:
+    graph, given = make_graph(0, 6, 6, 20), []
+    relu_sum = gine_conv.ops.relu_sum
+    monkeypatch.setattr(
+        gine_conv.ops, "relu_sum",
+        lambda *args, **options: given.append(options["edge_matrix"]) or relu_sum(*args, **options),
+    )  # fmt: skip
+    x, edge_attr = graph.features(6, 6), graph.features(20, 2)
+    ours, theirs = both(edge_dim=2)
+    ours.load_state_dict(theirs.state_dict())
+    wanted = theirs(x, graph.edge_index, edge_attr)
+    torch.testing.assert_close(ours(x, graph.edge_index, edge_attr), wanted)
+    seen = ours.lin.register_forward_hook(lambda lin, args, out: 2 * out)
+    hooked = ours(x, graph.edge_index, edge_attr)
+    seen.remove()
+    theirs.lin.register_forward_hook(lambda lin, args, out: 2 * out)
+    torch.testing.assert_close(hooked, theirs(x, graph.edge_index, edge_attr))
+    lazy = both(edge_dim=-1)[0]
+    lazy(x, graph.edge_index, edge_attr)  # which makes its weights
+    assert [matrix is None for matrix in given] == [False, True, True]
+    lazy(x, graph.edge_index, edge_attr)
+    assert given[-1] is not None
+
+
 def test_a_message_of_its_own_is_called(make_graph) -> None:
     class Half(GINEConv):
         def message(self, x_j, edge_attr):
