@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import product
@@ -86,6 +87,16 @@ def passing(model: nn.Module, images: Tensor, labels: Tensor, where: Where) -> S
     return step
 
 
+def narrow(model: nn.Module, images: Tensor, labels: Tensor, where: Where) -> Step:
+    """The same with weights in bf16, too, in place of autocast: nothing is converted."""
+    model, images = deepcopy(model).bfloat16(), images.bfloat16()
+
+    def step() -> Tensor:
+        return forward(model, images)
+
+    return step
+
+
 def learning(model: nn.Module, images: Tensor, labels: Tensor, where: Where) -> Step:
     """A training step; a rate of 0 keeps the weights as they are."""
 
@@ -107,7 +118,7 @@ def image_rows(
     if name == OURS and kind is passing:
         assert_same(models, images)
     makers = {key: partial(kind, model, images, labels, where) for key, model in models.items()}
-    if kind is passing and where.device == "cuda":
+    if kind is not learning and where.device == "cuda":
         makers |= {f"{key}{GRAPH}": partial(as_graph, make) for key, make in makers.items()}
     ours = {key for key in models if not foreign(key)}
     steps = runnable(what, makers, ours.__contains__, where.device)
@@ -135,6 +146,8 @@ def vision(where: Where) -> Iterator[Job]:
     for name, batch in product((OURS, "Swin-S", "DeiT-B"), batches):
         what = f"{name} forward, batch {batch}"
         yield what, partial(image_rows, name, passing, what, batch, where)
+        what = f"{name} forward, weights in bf16, batch {batch}"
+        yield what, partial(image_rows, name, narrow, what, batch, where)
         what = f"{name} training step, batch {batch}"
         yield what, partial(trained_rows, name, what, batch, where)
     family.cache_clear()
