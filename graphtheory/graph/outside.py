@@ -31,6 +31,14 @@ def outside() -> AbstractContextManager[object]:
     return _outside() if transformed or torch.is_inference_mode_enabled() else nullcontext()
 
 
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The values of a tensor that calls of torch.func have wrapped, of all entries of a batch."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def for_training(tensor: Tensor | None) -> Tensor | None:
     """The tensor; of one made in inference mode, which no backward pass can save, a copy."""
     if torch.compiler.is_compiling() or not isinstance(tensor, Tensor):

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import Call, check_nodes
+from graphtheory.ops.call import Call, check_nodes, check_tensor, edge_dim_of
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.kernels import neighborhood_of, structure
 from graphtheory.ops.operator import operator
@@ -81,7 +81,9 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         source, target, att, features, matrix = given
         return reference.additive_score(source, target, att, features, matrix, ctx.slope, nb)
 
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    of_grad, found = second_gradients(
+        definition, tensors, (grad,), upstream, ctx.needs_input_grad[:6]
+    )
     return *of_grad, *found, None, None, [None] * len(parts), None
 
 
@@ -157,17 +159,10 @@ def additive_score(
     if edge_features is None or edge_matrix is None:
         edge_features = source.new_empty(neighborhood.num_edges, 0)
         edge_matrix = source.new_empty(heads, 0, dim)
-    edge_dim = edge_matrix.size(1)
-    _check("att", att, (heads, dim))
-    _check("edge_features", edge_features, (neighborhood.num_edges, edge_dim))
-    _check("edge_matrix", edge_matrix, (heads, edge_dim, dim))
+    edge_dim = edge_dim_of(edge_matrix)
+    check_tensor("att", att, (heads, dim), neighborhood)
+    check_tensor("edge_matrix", edge_matrix, (heads, edge_dim, dim), neighborhood)
+    check_tensor("edge_features", edge_features, (neighborhood.num_edges, edge_dim), neighborhood)
     tensors = (source, target, att, edge_features, edge_matrix)
     call = Call("additive_score", neighborhood, tensors, (float(negative_slope),))
     return choose(call, backend).run(call)
-
-
-def _check(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-    if not tensor.is_floating_point():
-        raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
-    if tensor.shape != shape:
-        raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected {shape}")

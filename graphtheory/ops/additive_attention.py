@@ -106,7 +106,9 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         call = Call("additive_attention", nb, given, (seed, slope, dropout))
         return _composed(call, BACKENDS[backend])
 
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    of_grad, found = second_gradients(
+        definition, tensors, (grad,), upstream, ctx.needs_input_grad[:5]
+    )
     return *of_grad, *found, None, None, None, [None] * ctx.num_parts, None, None, None
 
 

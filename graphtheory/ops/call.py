@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.outside import outside, unwrapped
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.edge_features import EdgeFeatures, checked_edges
 from graphtheory.ops.once import Once
@@ -176,6 +177,28 @@ def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | No
     check_device(name, tensor, nb)
 
 
+def check_tensor(
+    name: str, tensor: object, shape: Sequence[int | str], nb: Neighborhood,
+    dtype: torch.dtype | None = None,
+) -> None:  # fmt: skip
+    """Raise unless it is a tensor of that shape, of `dtype` or else floating; words fit no size."""
+    found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+    if not isinstance(tensor, Tensor) or not (
+        tensor.is_floating_point() if dtype is None else found == dtype
+    ):
+        wanted = "a floating tensor" if dtype is None else f"{dtype} as value has"
+        raise TypeError(f"{name}: got {found}, expected {wanted}")
+    if tuple(tensor.shape) != tuple(shape):
+        words = ", ".join(map(str, shape))
+        raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected ({words})")
+    check_device(name, tensor, nb)
+
+
+def edge_dim_of(matrix: object) -> int | str:
+    """Features of an edge that a matrix [heads, edge_dim, head_dim] maps; a word if it is none."""
+    return matrix.size(1) if isinstance(matrix, Tensor) and matrix.dim() == 3 else "edge_dim"
+
+
 def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
     """Raise unless the tensor is where the neighborhood is."""
     if tensor.device != nb.indices.device:
@@ -220,7 +243,9 @@ def check_buckets(bucket: Tensor, table: Tensor) -> None:
         return
     # A look at a GPU's memory waits for the device: one a tensor, and one after a change in place.
     # On a CPU torch would wake its threads for so little, which then spin beside the kernels'.
-    largest = int(bucket.numpy().max()) if bucket.device.type == "cpu" else _largest(bucket)
+    with outside():
+        bucket = unwrapped(bucket)
+        largest = int(bucket.numpy().max()) if bucket.device.type == "cpu" else _largest(bucket)
     if largest >= table.size(0):
         raise IndexError(
             f"bias.bucket: largest entry {largest}, "

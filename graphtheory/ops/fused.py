@@ -125,7 +125,8 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         return composed(call, BACKENDS[backend])
 
     tensors = (query, key, value, bias, table)
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    needed = [ctx.needs_input_grad[k] for k in (0, 1, 2, 3, 6, 7)]
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream, needed)
     nothing = (None, None, None, [None] * ctx.num_parts, None, None, None)
     return *of_grad, *found[:3], None, None, *found[3:], *nothing
 

@@ -154,7 +154,8 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
     tensors = (query, key, value, features, edge_query, bias, table)
     of_query, of_features = upstream[3:5]
     ups = (*upstream[:3], of_features, of_query, *upstream[5:])
-    above, found = second_gradients(definition, tensors, grads, ups)
+    needed = [*ctx.needs_input_grad[:7], *ctx.needs_input_grad[11:13]]
+    above, found = second_gradients(definition, tensors, grads, ups, needed)
     nothing = (None, None, None, None, [None] * ctx.num_parts, None, None, None, None)
     return *above, *found[:5], None, None, None, None, *found[5:], *nothing
 

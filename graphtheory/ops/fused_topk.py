@@ -150,7 +150,8 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         return on_edges(call, BACKENDS[backend])
 
     tensors = (query, key, value, bias, table)
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    needed = [ctx.needs_input_grad[k] for k in (0, 1, 2, 3, 4, 6)]
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream, needed)
     of_bias, of_table = found[3:]
     nothing = (None, None, None, None, None, None, None, None)
     return *of_grad, *found[:3], of_bias, None, of_table, *nothing

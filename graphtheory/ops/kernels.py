@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.outside import innermost_transform
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, needs_grad
 from graphtheory.ops.operator import operator
@@ -25,7 +26,8 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
     """
     nb = call.neighborhood
     out = [nb.indptr, nb.indices]
-    if needs_grad(call.tensors):
+    # A tensor of an outer call of torch.func does not say that it needs a gradient.
+    if needs_grad(call.tensors) or innermost_transform() is not None:
         if backend.needs_transpose(call):
             t = nb.transpose()
             assert t.perm is not None

@@ -16,7 +16,7 @@ from graphtheory.ops.kernels import structure
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
-_WORD = 16  # numbers whose signs are an entry of what is saved
+_WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of those on a CPU
 
 
 @operator("graphtheory::mapped_relu_sum")
@@ -49,7 +49,8 @@ def _sum_grad(
 
 @_sum_grad.register_fake
 def _(grad: Tensor, value: Tensor, features: Tensor, matrix: Tensor, *rest: Any) -> Any:
-    of_edges = features.new_empty(features.shape if rest[2] else (0,))
+    _signs, _order, of_features, *_ = rest
+    of_edges = features.new_empty(features.shape if of_features else (0,))
     return value.new_empty(value.shape), of_edges, matrix.new_empty(matrix.shape)
 
 
@@ -85,7 +86,9 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
     def definition(value: Tensor, features: Tensor, matrix: Tensor) -> Tensor:
         return reference.relu_sum(value, features, nb, perm is not None, matrix)
 
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    of_grad, found = second_gradients(
+        definition, tensors, (grad,), upstream, ctx.needs_input_grad[:4]
+    )
     return *of_grad, *found, None, None, None, [None] * ctx.num_parts, None
 
 

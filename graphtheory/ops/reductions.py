@@ -70,7 +70,8 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         return reference.aggregate(weights, value, nb, "max")
 
     upstream = upstream if ctx.of_weights else (None, *upstream[1:])
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream)
+    needed = [ctx.needs_input_grad[k] for k in (0, 2, 3)]
+    of_grad, found = second_gradients(definition, tensors, (grad,), upstream, needed)
     return *of_grad, None, *found, None, [None] * len(parts), None
 
 

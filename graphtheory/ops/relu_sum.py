@@ -10,7 +10,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import mapped_relu_sum, reference
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import Call, check_device, check_nodes, needs_grad
+from graphtheory.ops.call import Call, check_nodes, check_tensor, edge_dim_of, needs_grad
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
@@ -64,7 +64,9 @@ def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
     def definition(value: Tensor, features: Tensor) -> Tensor:
         return reference.relu_sum(value, features, nb, perm is not None)
 
-    of_grad, found = second_gradients(definition, (value, features), (grad,), upstream)
+    of_grad, found = second_gradients(
+        definition, (value, features), (grad,), upstream, ctx.needs_input_grad[:3]
+    )
     return *of_grad, *found, [None] * len(parts), None
 
 
@@ -110,9 +112,9 @@ def relu_sum(
     .. math:: o_{i,h} = \sum_{e = (j \to i)} \operatorname{ReLU}(v_{j,h} + f_{e,h}), \qquad
         f_{e,h} = M_h g_e \text{ with a matrix}
 
-    No tensor with an edge axis and a feature axis is built beside what is given by edge and its
-    gradient on a CPU, nor without a matrix on a GPU with Triton; second derivatives build such
-    tensors. An empty row gives zeros.
+    An empty row gives zeros. On a CPU no tensor with an edge axis and a feature axis is built but
+    the gradient of `edge_features`; with Triton and a matrix, the product is built as well. Second
+    derivatives build such tensors on every device.
 
     Args:
         value: v, vectors of the source nodes.
@@ -145,20 +147,13 @@ def relu_sum(
         [0.0, 2.0]
     """
     check_nodes("value", value, neighborhood, "sources")
-    given: list[tuple[str, Any, tuple[Any, ...]]] = []
-    of_edge: tuple[Any, ...] = value.shape[1:]
+    of_edge: tuple[int | str, ...] = value.shape[1:]
     if edge_matrix is not None:
-        of_edge = (edge_matrix.size(1) if getattr(edge_matrix, "ndim", 0) == 3 else "edge_dim",)
-        given.append(("edge_matrix", edge_matrix, (value.size(1), *of_edge, value.size(2))))
-    given.append(("edge_features", edge_features, (neighborhood.num_edges, *of_edge)))
-    for name, tensor, shape in given:
-        if not isinstance(tensor, Tensor) or tensor.dtype != value.dtype:
-            got = getattr(tensor, "dtype", type(tensor).__name__)
-            raise TypeError(f"{name}: got {got}, expected {value.dtype} as value has")
-        if tensor.shape != shape:
-            words = ", ".join(map(str, shape))
-            raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected ({words})")
-        check_device(name, tensor, neighborhood)
+        of_edge = (edge_dim_of(edge_matrix),)
+        of_matrix = (value.size(1), *of_edge, value.size(2))
+        check_tensor("edge_matrix", edge_matrix, of_matrix, neighborhood, value.dtype)
+    of_edges = (neighborhood.num_edges, *of_edge)
+    check_tensor("edge_features", edge_features, of_edges, neighborhood, value.dtype)
     if given_order and neighborhood.perm is None:
         raise ValueError("given_order: got True, but the neighborhood has no perm")
     tensors = (value, edge_features, edge_matrix)

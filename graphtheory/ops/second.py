@@ -28,8 +28,9 @@ def first_gradients(
 
 
 def second_gradients(
-    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, upstream: Maybe
-) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, upstream: Maybe,
+    needed: Sequence[bool],
+) -> tuple[list[Tensor | None], list[Tensor | None]]:  # fmt: skip
     """Gradients of sum(upstream * first_gradients(definition, tensors, grads)).
 
     Args:
@@ -37,10 +38,13 @@ def second_gradients(
         tensors: As above.
         grads: As above; the first gradients depend on them as well.
         upstream: Gradient of each entry of the first gradients, None where nothing depends on it.
+        needed: Whether a gradient by each of `grads`, then of `tensors`, is asked for.
 
     Returns:
         The gradients by `grads` and by `tensors`.
     """
+    if any(need and _is_lost(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
+        return _by_transforms(definition, tensors, grads, upstream, needed)
     again = torch.is_grad_enabled()  # a third derivative may follow
     with torch.enable_grad():
         inputs, above = ([_own(t, again) for t in some] for some in (tensors, grads))
@@ -48,6 +52,56 @@ def second_gradients(
         firsts = _grad(_outputs(definition, inputs), above, asked, again=True)
         found = _grad(firsts, upstream, [*above, *inputs], again)
     return found[: len(above)], found[len(above) :]
+
+
+def _is_lost(tensor: Tensor | None) -> bool:
+    """Whether nothing computed from a tensor has a gradient, as where `torch.func.vjp` has ended.
+
+    Such a tensor still says that it requires one.
+    """
+    with torch.enable_grad():
+        return tensor is not None and not tensor.view_as(tensor).requires_grad
+
+
+def _by_transforms(
+    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, upstream: Maybe,
+    needed: Sequence[bool],
+) -> tuple[list[Tensor | None], list[Tensor | None]]:  # fmt: skip
+    """The same by `torch.func.vjp`, of tensors that autograd does not follow."""
+    given = [None if t is None else t.view_as(t) for t in (*grads, *tensors)]  # no ended wrapper
+    count = len(grads)
+    by = [k for k, need in enumerate(needed) if need and given[k] is not None]
+    asked = [k for k, u in enumerate(upstream) if u is not None and tensors[k] is not None]
+
+    def firsts(*some: Tensor) -> tuple[Tensor, ...]:
+        now = _with(given, by, some)
+        above, inputs = now[:count], now[count:]
+
+        def outputs(*some: Tensor) -> tuple[Tensor, ...]:
+            found = _outputs(definition, _with(inputs, asked, some))
+            pairs = zip(found, above, strict=True)
+            return tuple(out for out, up in pairs if out is not None and up is not None)
+
+        outs, back, *_ = torch.func.vjp(outputs, *(inputs[k] for k in asked))
+        ups = (up for up in above if up is not None)
+        grads: tuple[Tensor, ...] = back(
+            tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True))
+        )
+        return grads
+
+    found, back, *_ = torch.func.vjp(firsts, *(given[k] for k in by))
+    ups = (up for up in upstream if up is not None)
+    of = back(tuple(up.to(first.dtype) for first, up in zip(found, ups, strict=True)))
+    out = _with([None] * len(given), by, of)
+    return out[:count], out[count:]
+
+
+def _with(tensors: Sequence[Tensor | None], places: list[int], some: Any) -> list[Tensor | None]:
+    """The tensors, those at some places replaced."""
+    out = list(tensors)
+    for k, t in zip(places, some, strict=True):
+        out[k] = t
+    return out
 
 
 def _outputs(definition: Callable[..., Any], inputs: Maybe) -> Maybe:

@@ -145,6 +145,19 @@ def test_nan_stays_on_its_edges() -> None:
     assert score.isnan().flatten().tolist() == [True, False]
 
 
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+def test_what_is_not_finite_stays_where_it_belongs(backend) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_nodes=2)
+    source = torch.tensor([[[1.0, -1.0]], [[1.0, 1.0]]], requires_grad=True)
+    att = torch.tensor([[1.0, 1.0]])
+    score = additive_score(source, torch.zeros_like(source), att, nb, backend=backend)
+    (grad,) = torch.autograd.grad(score, source, torch.tensor([[torch.inf]]))
+    assert grad.flatten().tolist() == [torch.inf, torch.inf, 0, 0]
+    score = additive_score(source, torch.zeros_like(source), torch.inf * att, nb, backend=backend)
+    (grad,) = torch.autograd.grad(score, source, torch.ones(1, 1))
+    assert grad[1].flatten().tolist() == [0, 0]
+
+
 def test_strided_inputs() -> None:
     nb, tensors = case(6, 7, 7, 20, 2, 4, 3)
     odd = [t.detach().transpose(0, -1).contiguous().transpose(0, -1) for t in tensors]
@@ -203,9 +216,23 @@ GOOD = {
         ),
         ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
         ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),
-        ({"att": torch.ones(2, 4).long()}, TypeError, "att: dtype torch.int64"),
+        ({"att": torch.ones(2, 4).long()}, TypeError, "att: got torch.int64, expected a floating"),
         ({"edge_matrix": None}, ValueError, "edge_features: expected together with edge_matrix"),
         ({"edge_features": torch.randn(3, 5)}, ValueError, "edge_features: shape .3, 5., exp"),
+        ({"edge_matrix": 3}, TypeError, "edge_matrix: got int, expected a floating tensor"),
+        ({"att": None}, TypeError, "att: got NoneType, expected a floating tensor"),
+        (
+            {"edge_matrix": torch.ones(5, 4)},
+            ValueError,
+            "edge_matrix: shape .5, 4., expected .2, edge",
+        ),
+        (
+            {"edge_matrix": torch.ones(4)},
+            ValueError,
+            "edge_matrix: shape .4,., expected .2, edge_dim",
+        ),
+        ({"edge_matrix": torch.ones(2, 5, 4).to("meta")}, ValueError, "edge_matrix: on meta, exp"),
+        ({"edge_features": torch.ones(2, 5).to("meta")}, ValueError, "edge_features: on meta, exp"),
         ({"edge_matrix": torch.randn(2, 5, 3)}, ValueError, "edge_matrix: shape .2, 5, 3., exp"),
     ],
 )

@@ -49,7 +49,13 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         num_dst = on_core.num_targets(x_src, x_dst, size)
         adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
         reduce = REDUCTIONS[type(self.aggr_module)]
-        if reduce in ("sum", "mean") and type(self).message is pyg.GINEConv.message:
+        is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
+        if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
+            if edge_attr.shape[:1] != (adj.neighborhood.num_edges,):
+                raise ValueError(
+                    f"edge_attr: shape {tuple(edge_attr.shape)}, expected a row for each of the "
+                    f"{adj.neighborhood.num_edges} edges"
+                )
             x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
             if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
                 out = _relu_sum(x, of_edges, matrix, adj)

@@ -227,7 +227,8 @@ def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
     and adapters of the layer apply.
     """
     eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
-    return linear(eye).view(features.size(1), heads, -1).transpose(0, 1)
+    mapped = linear(eye)
+    return mapped.view(len(eye), heads, mapped.size(1) // heads).transpose(0, 1)
 
 
 def is_plain(linear: torch.nn.Module) -> bool:

@@ -17,6 +17,7 @@ OPTIONS = [
     {"edge_dim": 1, "fill_value": 0.5, "share_weights": True},
     {"heads": 2, "edge_dim": 2, "fill_value": "max"},
     {"heads": 2, "edge_dim": 2, "add_self_loops": False},
+    {"heads": 2, "edge_dim": 0, "add_self_loops": False},
 ]
 
 

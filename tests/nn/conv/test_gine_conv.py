@@ -76,6 +76,9 @@ def test_a_message_of_its_own_is_called(make_graph) -> None:
     x, edge_attr = graph.features(6, 6), graph.features(20, 6)
     out = GINEConv(network)(x, graph.edge_index, edge_attr) - x
     torch.testing.assert_close(Half(network)(x, graph.edge_index, edge_attr) - x, out / 2)
+    patched = GINEConv(network)
+    patched.message = Half(network).message
+    torch.testing.assert_close(patched(x, graph.edge_index, edge_attr) - x, out / 2)
 
 
 def test_under_autocast(make_graph) -> None:
@@ -111,5 +114,7 @@ def test_features_that_do_not_fit_are_pygs_error(make_graph) -> None:
     other = both(flow="target_to_source")[0]
     with pytest.raises(ValueError, match="flow: got 'target_to_source' with a pair"):
         other(pair, graph.edge_index, graph.features(20, 6))
+    with pytest.raises(ValueError, match=r"edge_attr: shape \(5, 6\), expected a row for each of"):
+        both()[0](graph.features(6, 6), graph.edge_index, graph.features(5, 6))
     with pytest.raises(ValueError, match="feature dimensionalities do not match"):
         both()[0](graph.features(6, 6), graph.edge_index, graph.features(20, 5))

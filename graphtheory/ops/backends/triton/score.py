@@ -110,7 +110,8 @@ def sums(
             for k in range(EDGE_DIM):
                 m = tl.load(matrix + k * (HEADS * DIM) + column, mask=exists, other=0).to(ACC)
                 tl.store(at + k, tl.sum(flow * m[None, None, :], 2), mask=here)
-    put_own(out, place, live, column, exists, flows * a[None, :], HEADS * DIM)
+    flows = tl.where((start < stop)[:, None], flows * a[None, :], 0.0)  # of none 0, whatever att is
+    put_own(out, place, live, column, exists, flows, HEADS * DIM)
     if leaky_out is not None:
         put_own(leaky_out, place, live, column, exists, leaky, HEADS * DIM)
 

@@ -31,6 +31,11 @@ def add_where(out, bits, x, n):
 
 
 @njit
+def add_by_sign(out, bits, slope, x, n):
+    relus.add_by_sign(out, AT, bits, 1, slope, x, AT, n)
+
+
+@njit
 def keep_where(out, bits, x, n):
     relus.keep_where(out, AT, bits, 1, x, AT, n)
 
@@ -93,6 +98,10 @@ def test_relu_and_what_its_bits_let_through(n: int, dtype: type) -> None:
     y[here][~signs] = np.nan  # which nothing lets through
     add_where(other, bits, y, n)
     wanted = before[1][here] + np.where(signs, y[here], 0)
+    np.testing.assert_allclose(other[here], wanted, **close)
+    other[here] = 1
+    add_by_sign(other, bits, dtype(0.5), out, n)
+    wanted = 1 + np.where(signs, 1, dtype(0.5)) * out[here]
     np.testing.assert_allclose(other[here], wanted, **close)
     keep_where(other, bits, y, n)
     np.testing.assert_array_equal(other[here], np.where(signs, y[here], 0))

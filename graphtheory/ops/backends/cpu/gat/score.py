@@ -28,10 +28,10 @@ from graphtheory.ops.backends.cpu.terms import (
     turned_of,
     write_terms,
 )
-from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, warm
+from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, multiply, warm
 from graphtheory.ops.backends.cpu.vector.products import matrix
 from graphtheory.ops.backends.cpu.vector.relus import (
-    add_where,
+    add_by_sign,
     leaky_dot,
     leaky_gradients,
     words_of,
@@ -140,35 +140,31 @@ def rows_loop(
 
 
 @part
-def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, total, out):
+def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
     """The part of `columns_loop` of rows first..last-1."""
-    (heads, dim), words = att.shape, bits.shape[1]
-    far, rest = grad.nbytes > FAR, grad.dtype.type(1) - slope
+    (heads, dim), width, words, far = att.shape, att.size, bits.shape[1], grad.nbytes > FAR
     for j in range(first, last):
-        clear(sums, 0, heads)
-        clear(total, 0, len(total))
-        for t in range(t_indptr[j], t_indptr[j + 1]):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        clear(out, j * width, width)
+        for t in range(low, high):
             e = perm[t]
             if far:
                 warm(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
                 warm(perm, t + AHEAD, t + AHEAD + 1, bits, words)
             for h in range(heads):
                 fill(ups, h * dim, grad[e, h], dim)
-                sums[h] += grad[e, h]
-            add_where(total, 0, bits, e * words, ups, 0, heads * dim)
-        for h in range(heads):
-            for c in range(dim):
-                out[j, h, c] = att[h, c] * (slope * sums[h] + rest * total[h * dim + c])
+            add_by_sign(out, j * width, bits, e * words, slope, ups, 0, width)
+        if low < high:  # of none 0, whatever att is
+            multiply(out, j * width, att, 0, width)
 
 
 def columns_loop(turns, chunks, t_indptr, perm, grad, bits, att, slope, out):
     """Pass over sources: their gradients, from the signs of the sums of their edges."""
-    ups, total = np.zeros(att.size, out.dtype), np.zeros(att.size, out.dtype)
-    sums = np.zeros(att.shape[0], out.dtype)
+    ups = np.zeros(att.size, out.dtype)
     chunk = take_chunk(turns)
     while chunk < chunks:
         first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, sums, total, out)
+        sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out)
         chunk = next_chunk(turns)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, call_llvm, fixed, pointer
@@ -151,35 +151,54 @@ def leaky_gradients(
 
 
 def _with_bits(formula: Callable[..., Any]) -> Any:
-    """A function (out, at, bits, at_bits, x, at_x, n): out = formula(bits of a word, x, out)."""
+    """A function that replaces n numbers of `out` by formula(bits, w, x, out), w being a number."""
 
     @intrinsic
-    def replace(_, out, at, bits, at_bits, x, at_x, n):
+    def replace(_, out, at, bits, at_bits, w, x, at_x, n):
         def code(context, builder, _signature, args):
             vectors = _Masked(context, builder, x.dtype)
-            out_array, at, words, at_bits, array, at_x, n = args
+            out_array, at, words, at_bits, w, array, at_x, n = args
+            w = vectors.fill(w, FULL)
 
             def body(place: Any, mask: Any) -> None:
                 word = vectors.word(bits, words, at_bits, place)
                 signs = builder.bitcast(builder.load(word), _MASK)
                 here = builder.add(at, place)
-                old = vectors.take(out, out_array, here, mask)  # nothing where it is not used
+                old = vectors.take(out, out_array, here, mask)  # LLVM drops it if it is not used
                 given = vectors.take(x, array, builder.add(at_x, place), mask)
-                vectors.give(formula(vectors, signs, given, old), out, out_array, here, mask)
+                vectors.give(formula(vectors, signs, w, given, old), out, out_array, here, mask)
 
             vectors.each_full(n, body)
             return context.get_dummy_value()
 
-        return types.void(out, at, bits, at_bits, x, at_x, n), code
+        return types.void(out, at, bits, at_bits, w, x, at_x, n), code
 
     return replace
 
 
-add_where = _with_bits(lambda v, bits, x, old: v.builder.select(bits, v.plus(old, x), old))
-"""Out += x where the bit is set, of n numbers."""
+_add_where = _with_bits(lambda v, bits, w, x, old: v.builder.select(bits, v.plus(old, x), old))
+_keep_where = _with_bits(lambda v, bits, w, x, old: v.builder.select(bits, x, fixed(x, 0.0)))
+_add_by_sign = _with_bits(
+    lambda v, bits, w, x, old: v.plus(old, v.builder.select(bits, x, v.times(x, w)))
+)
 
-keep_where = _with_bits(lambda v, bits, x, old: v.builder.select(bits, x, fixed(x, 0.0)))
-"""Out = x where the bit is set, else 0, of n numbers."""
+
+@njit(inline="always")
+def add_where(out, at, bits, at_bits, x, at_x, n):
+    """Out += x where the bit is set."""
+    _add_where(out, at, bits, at_bits, x.dtype.type(0), x, at_x, n)
+
+
+@njit(inline="always")
+def keep_where(out, at, bits, at_bits, x, at_x, n):
+    """Out = x where the bit is set, else 0."""
+    _keep_where(out, at, bits, at_bits, x.dtype.type(0), x, at_x, n)
+
+
+@njit(inline="always")
+def add_by_sign(out, at, bits, at_bits, slope, x, at_x, n):
+    """Out += x where the bit is set, else slope * x."""
+    _add_by_sign(out, at, bits, at_bits, slope, x, at_x, n)
 
 
 @intrinsic
