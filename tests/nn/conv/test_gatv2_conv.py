@@ -17,7 +17,6 @@ OPTIONS = [
     {"edge_dim": 1, "fill_value": 0.5, "share_weights": True},
     {"heads": 2, "edge_dim": 2, "fill_value": "max"},
     {"heads": 2, "edge_dim": 2, "add_self_loops": False},
-    {"heads": 2, "edge_dim": 0, "add_self_loops": False},
 ]
 
 
@@ -35,6 +34,15 @@ def test_equals_pyg(data, options, draw_graph, assert_same) -> None:
     if "edge_dim" in options:
         args.append(graph.features(graph.edge_index.size(1), options["edge_dim"], dtype=dtype))
     assert_same(*both(5, 6, dtype=dtype, **options), *args)
+
+
+def test_edges_without_features(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    x, edge_attr = graph.features(6, 5).float(), torch.zeros(20, 0)
+    layer = GATv2Conv(5, 4, heads=2, edge_dim=0)
+    out = layer(x, graph.edge_index, edge_attr)
+    layer.lin_edge = None
+    torch.testing.assert_close(layer(x, graph.edge_index), out)
 
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
