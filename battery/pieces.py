@@ -12,13 +12,9 @@ import torch
 
 from graphtheory.ops.backends.cpu import launch, regimes, run
 from graphtheory.ops.backends.cpu.attention import rows
-from graphtheory.ops.backends.cpu.gat import score
 
 _CHUNK = 8  # rows and edges in place of 512: some thirty chunks of an ordinary case
-_MANY = (
-    (rows, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1),
-    (score, "_AT_ONCE", 256),
-)  # fmt: skip
+_MANY = ((rows, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1))
 _SHARED = (*_MANY, (regimes, "WHOLE_ROWS_BELOW", 0))
 REGIMES = (  # every loop over a graph that the CPU's kernels have
     (), _MANY, _SHARED, (*_SHARED, (regimes, "KEPT_WEIGHTS_BELOW", 0)),

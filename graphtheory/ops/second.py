@@ -90,8 +90,8 @@ def _by_transforms(
         return grads
 
     found, back, *_ = torch.func.vjp(firsts, *(given[k] for k in by))
-    ups = (up for up in upstream if up is not None)
-    of = back(tuple(up.to(first.dtype) for first, up in zip(found, ups, strict=True)))
+    ups = zip(found, (upstream[k] for k in asked), strict=True)
+    of = back(tuple(up.to(first.dtype) for first, up in ups if up is not None))
     out = _with([None] * len(given), by, of)
     return out[:count], out[count:]
 

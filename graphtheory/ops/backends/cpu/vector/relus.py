@@ -102,25 +102,8 @@ def leaky_gradients(
 
     def code(context, builder, _signature, args):
         vectors = _Masked(context, builder, x.dtype)
-        (
-            above,
-            rate,
-            a,
-            at_a,
-            b,
-            at_b,
-            c,
-            at_c,
-            d,
-            words,
-            at_w,
-            out,
-            at_out,
-            of_b,
-            of_d,
-            at_d,
-            n,
-        ) = args
+        above, rate, a, at_a, b, at_b, c, at_c, d, *written = args
+        words, at_w, out, at_out, of_b, of_d, at_d, n = written
         rate = vectors.fill(rate, FULL)
 
         def body(at: Any, mask: Any) -> None:
@@ -136,9 +119,8 @@ def leaky_gradients(
             word = vectors.word(bits, words, at_w, at)
             builder.store(builder.bitcast(signs, _WORD), word)
             up = builder.select(signs, up, vectors.times(up, rate))
-            give(
-                vectors.plus(take(of_att, of_d, at_d), vectors.times(up, total)), of_att, of_d, at_d
-            )
+            share = vectors.times(up, total)
+            give(vectors.plus(take(of_att, of_d, at_d), share), of_att, of_d, at_d)
             flow = vectors.times(up, take(att, d))
             give(flow, flows, out, at_out)
             give(vectors.plus(take(of_y, of_b, at_b), flow), of_y, of_b, at_b)
