@@ -24,8 +24,8 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         \Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij} \big)
 
     Same arguments, parameters, state dict and results as PyG's layer of this name. A node
-    without neighbors attends to itself, and gives zeros without self-loops. No tensor has both an
-    edge axis and a feature axis per head.
+    without neighbors attends to itself, and gives zeros without self-loops. On a CPU, and on a GPU
+    with Triton, no tensor has both an edge axis and a feature axis per head.
 
     Args:
         in_channels: Input features per node; -1 infers them from the first input; a pair for

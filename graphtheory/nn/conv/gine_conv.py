@@ -77,11 +77,11 @@ def _terms(
     """
     if lin is None:
         return x, edge_attr, None
-    weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
-    plain = x.is_cpu and on_core.is_plain(lin) and not torch.is_autocast_enabled("cpu")
-    if not plain or is_lazy(weight) or not x.dtype == edge_attr.dtype == weight.dtype:
+    if not x.is_cpu or not on_core.is_plain(lin) or torch.is_autocast_enabled("cpu"):
         return x, lin(edge_attr), None
-    if weight.shape != (x.size(1), *edge_attr.shape[1:]):
+    weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
+    fits = not is_lazy(weight) and weight.shape == (x.size(1), *edge_attr.shape[1:])
+    if not fits or not x.dtype == edge_attr.dtype == weight.dtype:
         return x, lin(edge_attr), None
     return x if bias is None else x + bias, edge_attr, weight.T[None]
 

@@ -67,6 +67,17 @@ def test_features_of_edges_are_mapped_where_they_are_read(make_graph, monkeypatc
     assert given[-1] is not None
 
 
+def test_a_map_of_edges_that_is_no_single_linear_one(make_graph) -> None:
+    graph = make_graph(0, 6, 6, 20)
+    x, edge_attr = graph.features(6, 6), graph.features(20, 2)
+    ours, theirs = both(edge_dim=2)
+    for layer in (ours, theirs):
+        layer.lin = torch.nn.Sequential(layer.lin, torch.nn.Tanh())
+    ours.load_state_dict(theirs.state_dict())
+    wanted = theirs(x, graph.edge_index, edge_attr)
+    torch.testing.assert_close(ours(x, graph.edge_index, edge_attr), wanted)
+
+
 def test_a_message_of_its_own_is_called(make_graph) -> None:
     class Half(GINEConv):
         def message(self, x_j, edge_attr):
