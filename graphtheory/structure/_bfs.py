@@ -97,7 +97,6 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out):
     One bit per source: a hop is one OR over each row; only rows with active neighbors are written.
     """
     num_nodes = len(indptr) - 1
-    seen = np.zeros((num_nodes, WORDS), np.uint64)
     front = np.zeros((num_nodes, WORDS), np.uint64)
     after = np.empty((num_nodes, WORDS), np.uint64)
     active = np.zeros(num_nodes, np.bool_)
@@ -108,7 +107,7 @@ def from_sources(indptr, indices, order, component, sources, cutoff, out):
         front[sources[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
         active[sources[i]] = True
         out[sources[i], i] = 0
-    seen[:] = front
+    seen = front.copy()
     for hops in range(1, cutoff):
         alive = False
         for v in range(num_nodes):

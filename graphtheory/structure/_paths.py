@@ -31,6 +31,7 @@ def path_edges(indptr, indices, names, start, stop, out):
                 mark[s], hops[s], queue[last] = i, hops[v] + 1, s
                 last += 1
                 known = min(hops[v], steps)
-                paths[s, :known] = paths[v, :known]
+                for step in range(known):
+                    paths[s, step] = paths[v, step]
                 if known < steps:
                     paths[s, known] = names[e]

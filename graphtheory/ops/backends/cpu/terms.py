@@ -23,21 +23,27 @@ _TABLES = 2**22  # numbers of the gradients of the matrix, one of each chunk
 
 
 @njit(cache=True)
+def copy_of(given, like):
+    """A matrix where products want its rows."""
+    rows, columns = given.shape
+    copy = matrix(rows, columns, like)
+    for i in range(rows):
+        put(copy, i * copy.shape[1], copy.dtype.type(1), given, i * columns, columns)
+    return copy
+
+
+@njit(cache=True)
 def room_for(flat, like):
-    """Room for a tile's features and its terms, and the matrix where products want its rows."""
+    """Room for a tile's features and its terms, and a copy of the matrix."""
     dim, width = flat.shape
-    copy = matrix(dim, width, like)
-    copy[:dim, :width] = flat
-    return matrix(TILE, dim, like), matrix(TILE if dim > 0 else 1, width, like), copy
+    terms = matrix(TILE if dim > 0 else 1, width, like)
+    return matrix(TILE, dim, like), terms, copy_of(flat, like)
 
 
 @njit(cache=True)
 def room_to_turn(turned, like):
-    """The transposed matrix where products want its rows, and room for a tile's gradients."""
-    width, dim = turned.shape
-    copy = matrix(width, dim, like)
-    copy[:width, :dim] = turned
-    return copy, matrix(TILE, dim, like)
+    """A copy of the transposed matrix, and room for a tile's gradients."""
+    return copy_of(turned, like), matrix(TILE, turned.shape[1], like)
 
 
 @part

@@ -157,7 +157,7 @@ def attend_backward(
             softmax_backward_rows(
                 first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
             )
-            sum_rows(first, last, indptr, logits, scale, 0.0, 0, features, order, row, out)
+            sum_rows(first, last, indptr, logits, scale, 0.0, seed, features, order, row, out)
             first = last
         chunk = next_chunk(turns)
 

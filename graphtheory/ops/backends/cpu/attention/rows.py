@@ -249,7 +249,7 @@ def add_entries(out, i, low, high, indices, perm, weights, scale, p, seed, x):
                 add(out, (i * heads + h) * dim, w, x, (indices[t] * heads + h) * dim, dim)
 
 
-@part
+@njit(inline="always")
 def sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed, x):
     """Write to out[i] the sum of entries low..high-1; returns the next row to ask for."""
     heads, width = x.shape[1], x.shape[1] * x.shape[2]
@@ -272,20 +272,22 @@ def _sum_chunk(
 ):  # fmt: skip
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
-    low, high = cut(indptr, max(first - 1, 0), begin, end)
-    far = perm.shape[0] > 0 and weights.nbytes > FAR
+    far, start = perm.shape[0] > 0 and weights.nbytes > FAR, max(first - 1, 0)
+    low = cut(indptr, start, begin, end)[0]
     asked = low if far else first_to_ask_for(low, value)
     carried[chunk] = -1
-    if first > 0 and low < high:
-        carried[chunk] = first - 1
-        asked = sum_entries(
-            carry, chunk, low, high, asked, indices, perm, weights, scale, p, seed, value
-        )
-    for i in range(first, indptr.shape[0] - 1):
+    for i in range(start, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
-        asked = sum_entries(out, i, low, high, asked, indices, perm, weights, scale, p, seed, value)
+        sums, at = out, i
+        if i < first:
+            if low >= high:
+                continue
+            carried[chunk], sums, at = i, carry, chunk
+        asked = sum_entries(
+            sums, at, low, high, asked, indices, perm, weights, scale, p, seed, value
+        )
 
 
 def aggregate(
@@ -307,8 +309,9 @@ def aggregate(
 
 def merge(turns, chunks, carried, carry, out):
     """Add what was carried to its rows, in the order of the chunks."""
+    width, one = out.shape[1] * out.shape[2], out.dtype.type(1)
     chunk = take_chunk(turns)
     while chunk < chunks:
         if carried[chunk] >= 0:
-            out[carried[chunk]] += carry[chunk]
+            add(out, carried[chunk] * width, one, carry, chunk * width, width)
         chunk = next_chunk(turns)

@@ -7,6 +7,7 @@ The conventions are those of `attention.rows`; the tile of entries low..high-1 o
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from graphtheory.ops.backends.cpu.attention.rows import (
     AHEAD,
@@ -109,7 +110,7 @@ def exponentials(n, norm, top, heads, tile):
     exp(tile, rise, heads)
 
 
-@part
+@njit(inline="always")
 def sum_part(
     out, norm, at, i, low, high, asked, indices, query, key, value, bias, bucket, table, scale,
     p, seed, tile,
@@ -164,24 +165,23 @@ def _forward_chunk(
 ):  # fmt: skip
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
-    low, high = cut(indptr, max(first - 1, 0), begin, end)
-    asked = first_to_ask_for(low, key)
+    start = max(first - 1, 0)
+    asked = first_to_ask_for(cut(indptr, start, begin, end)[0], key)
     carried[chunk] = -1
-    if first > 0 and low < high:
-        carried[chunk] = first - 1
-        asked = sum_part(
-            carry, carry_norm, chunk, first - 1, low, high, asked, indices, query, key, value, bias,
-            bucket, table, scale, p, seed, tile,
-        )  # fmt: skip
-    for i in range(first, indptr.shape[0] - 1):
+    for i in range(start, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
+        sums, norms, at = out, norm, i
+        if i < first:
+            if low >= high:
+                continue
+            carried[chunk], sums, norms, at = i, carry, carry_norm, chunk
         asked = sum_part(
-            out, norm, i, i, low, high, asked, indices, query, key, value, bias, bucket, table,
+            sums, norms, at, i, low, high, asked, indices, query, key, value, bias, bucket, table,
             scale, p, seed, tile,
         )  # fmt: skip
-        if high == indptr[i + 1]:
+        if i >= first and high == indptr[i + 1]:
             settle(i, norm, out)
 
 
@@ -206,7 +206,7 @@ def forward(
 
 def merge_rows(turns, chunks, carried, carry, carry_norm, norm, out):
     """Add the parts of rows to the first one, in the order of the chunks."""
-    heads = out.shape[1]
+    heads, dim = out.shape[1], out.shape[2]
     chunk = take_chunk(turns)
     while chunk < chunks:
         i = carried[chunk]
@@ -216,7 +216,8 @@ def merge_rows(turns, chunks, carried, carry, carry_norm, norm, out):
                 shift = top if top > -np.inf else out.dtype.type(0)
                 mine = np.exp(norm[i, 0, h] - shift)
                 other = np.exp(carry_norm[chunk, 0, h] - shift)
-                out[i, h] = mine * out[i, h] + other * carry[chunk, h]
+                multiply_by(out, (i * heads + h) * dim, dim, mine)
+                add(out, (i * heads + h) * dim, other, carry, (chunk * heads + h) * dim, dim)
                 norm[i, 0, h] = top
                 norm[i, 1, h] = mine * norm[i, 1, h] + other * carry_norm[chunk, 1, h]
             if chunk + 1 == chunks or carried[chunk + 1] != i:

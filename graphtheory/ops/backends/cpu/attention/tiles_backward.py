@@ -9,6 +9,7 @@ target, like its norm.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from graphtheory.ops.backends.cpu.attention.rows import (
     AHEAD,
@@ -33,7 +34,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 )
 
 
-@part
+@njit(inline="always")
 def query_part(
     of_query, rest, facts, at, spare, i, low, high, asked, indices, query, key, value, grad, norm,
     bias, bucket, table, scale, p, seed, tile, flow,
@@ -91,24 +92,23 @@ def _target_chunk(
 ):  # fmt: skip
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
-    low, high = cut(indptr, max(first - 1, 0), begin, end)
-    asked = first_to_ask_for(low, key)
+    start = max(first - 1, 0)
+    asked = first_to_ask_for(cut(indptr, start, begin, end)[0], key)
     carried[chunk] = -1
-    if first > 0 and low < high:
-        carried[chunk] = first - 1
-        asked = query_part(
-            carry, carry_rest, carry_facts, chunk, chunk, first - 1, low, high, asked, indices,
-            query, key, value, grad, norm, bias, bucket, table, scale, p, seed, tile, flow,
-        )  # fmt: skip
-    for i in range(first, indptr.shape[0] - 1):
+    for i in range(start, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
         low, high = cut(indptr, i, begin, end)
+        sums, others, means, at = of_query, rest, facts, i
+        if i < first:
+            if low >= high:
+                continue
+            carried[chunk], sums, others, means, at = i, carry, carry_rest, carry_facts, chunk
         asked = query_part(
-            of_query, rest, facts, i, chunk, i, low, high, asked, indices, query, key, value, grad,
+            sums, others, means, at, chunk, i, low, high, asked, indices, query, key, value, grad,
             norm, bias, bucket, table, scale, p, seed, tile, flow,
         )  # fmt: skip
-        if high == indptr[i + 1]:
+        if i >= first and high == indptr[i + 1]:
             settle_query(of_query, rest, facts, i, chunk, norm, scale)
 
 
@@ -139,15 +139,16 @@ def merge_queries(
     turns, chunks, carried, carry, carry_rest, carry_facts, norm, scale, of_query, facts, rest
 ):  # fmt: skip
     """Add the parts of rows to the first one, in the order of the chunks."""
+    heads, width, one = carry.shape[1], carry.shape[1] * carry.shape[2], carry.dtype.type(1)
     chunk, start = take_chunk(turns), 0
     while chunk < chunks:
         i = carried[chunk]
         if i >= 0:
             if carried[chunk - 1] != i:
                 start = chunk - 1
-            of_query[i] += carry[chunk]
-            rest[start] += carry_rest[chunk]
-            facts[i, 2] += carry_facts[chunk, 2]
+            add(of_query, i * width, one, carry, chunk * width, width)
+            add(rest, start * width, one, carry_rest, chunk * width, width)
+            add(facts, (3 * i + 2) * heads, one, carry_facts, (3 * chunk + 2) * heads, heads)
             if chunk + 1 == chunks or carried[chunk + 1] != i:
                 settle_query(of_query, rest, facts, i, start, norm, scale)
         chunk = next_chunk(turns)
@@ -168,7 +169,7 @@ def weigh(low, high, perm, targets, facts, p, seed, tile, flow):
         softmax_slope(flow, here, tile, here, facts, share + heads, heads)
 
 
-@part
+@njit(inline="always")
 def source_part(
     of_key, of_value, at, j, low, high, asked, chunk, of_logits, tables, targets, perm, query,
     key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
@@ -211,23 +212,21 @@ def _source_chunk(
 ):  # fmt: skip
     begin, end = first_item(t_indptr, chunk, chunks), first_item(t_indptr, chunk + 1, chunks)
     first = first_row(t_indptr, chunk, chunks)
-    low, high = cut(t_indptr, max(first - 1, 0), begin, end)
-    asked = first_to_ask_for(low, query)
+    start = max(first - 1, 0)
+    asked = first_to_ask_for(cut(t_indptr, start, begin, end)[0], query)
     carried[chunk] = -1
-    if first > 0 and low < high:
-        carried[chunk] = first - 1
-        asked = source_part(
-            carry_key, carry_value, chunk, first - 1, low, high, asked, chunk, of_logits, tables,
-            targets, perm, query, key, value, grad, facts, bias, bucket, table, scale, p, seed,
-            tile, flow,
-        )  # fmt: skip
-    for j in range(first, t_indptr.shape[0] - 1):
+    for j in range(start, t_indptr.shape[0] - 1):
         if t_indptr[j] + j >= end:
             break
         low, high = cut(t_indptr, j, begin, end)
+        keys, values, at = of_key, of_value, j
+        if j < first:
+            if low >= high:
+                continue
+            carried[chunk], keys, values, at = j, carry_key, carry_value, chunk
         asked = source_part(
-            of_key, of_value, j, j, low, high, asked, chunk, of_logits, tables, targets, perm,
-            query, key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
+            keys, values, at, j, low, high, asked, chunk, of_logits, tables, targets, perm, query,
+            key, value, grad, facts, bias, bucket, table, scale, p, seed, tile, flow,
         )  # fmt: skip
 
 

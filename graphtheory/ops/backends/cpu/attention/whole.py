@@ -64,7 +64,7 @@ def sum_sources(
         low, high = t_indptr[j], t_indptr[j + 1]
         clear(of_key, j * size, size)
         clear(of_value, j * size, size)
-        add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, 0, query)
+        add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, seed, query)
         add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
 
 
@@ -84,7 +84,7 @@ def backward(
         softmax_backward_rows(
             first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
         )
-        sum_rows(first, last, indptr, indices, logits, scale, 0.0, 0, key, of_query)
+        sum_rows(first, last, indptr, indices, logits, scale, 0.0, seed, key, of_query)
         chunk = next_chunk(turns)
     wait_for(turns, chunks)
     while chunk < 2 * chunks and t_indptr.shape[0] > 0:

@@ -121,7 +121,8 @@ def edges_loop(turns, chunks, indptr, logits, k, out):
             low, high = indptr[i], indptr[i + 1]
             for h in range(logits.shape[1]):
                 x = np.full(whole(high - low), -np.inf, logits.dtype)
-                x[: high - low] = logits[low:high, h]
+                for j in range(high - low):
+                    x[j] = logits[low + j, h]
                 choose(x, 0, 1, high - low, k, facts, 0, 0)
                 for j in range(high - low):
                     out[low + j, h] = chosen(x, j, facts[0, 0, 0], facts[0, 0, 1])
