@@ -9,6 +9,7 @@ those of `attention.rows`.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from graphtheory.ops.backends.cpu.attention.rows import (
     cut,
@@ -70,7 +71,7 @@ def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
                 out[at, h, dim + row[e]] += w
 
 
-@part
+@njit(inline="always")
 def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, order, out):
     """Write the rows of out of edges low..high-1 of row i, see `slopes`."""
     heads, width, dim = weights.shape[1], grad.shape[2], out.shape[1]
@@ -162,7 +163,7 @@ def attend_backward(
         chunk = next_chunk(turns)
 
 
-@part
+@njit(inline="always")
 def _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):

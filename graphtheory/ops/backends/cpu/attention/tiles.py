@@ -90,7 +90,7 @@ def spread(low, high, indices, tile, scale, x, out, at):
                 add(out, near, w, x, (indices[t] * heads + h) * dim, dim)
 
 
-@part
+@njit(inline="always")
 def exponentials(n, norm, top, heads, tile):
     """Of n logits a head make exp(logit - size), the size being the largest of the row so far.
 

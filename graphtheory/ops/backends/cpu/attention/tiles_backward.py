@@ -74,7 +74,7 @@ def query_part(
     return asked
 
 
-@part
+@njit(inline="always")
 def settle_query(of_query, rest, facts, i, spare, norm, scale):
     """Of the three sums of a row make the gradient of its query; write all its facts."""
     heads, dim = of_query.shape[1], of_query.shape[2]
@@ -154,7 +154,7 @@ def merge_queries(
         chunk = next_chunk(turns)
 
 
-@part
+@njit(inline="always")
 def weigh(low, high, perm, targets, facts, p, seed, tile, flow):
     """Of logits make weights, and of gradients of the kept weights those of the logits."""
     heads = facts.shape[2]
