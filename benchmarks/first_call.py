@@ -1,0 +1,105 @@
+"""How long the first step of a layer takes, compilation included, beside PyG's layer compiled.
+
+    python benchmarks/first_call.py --out benchmarks/results/cpu-first-call.csv
+
+A step is forward and backward. Every number is of a fresh process, once with empty caches, as after
+an installation, and once with what that process left there: numba's cache for ours, inductor's for
+`torch.compile`. Imports are not counted, but for what the first step imports itself. The size of a
+graph chooses our loops, so that another size may compile others.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+import tyro
+from _rows import ratios, save, show
+from ops import random_graph
+from torch_geometric import nn as pyg
+
+from graphtheory import nn
+from graphtheory.bench.rows import Row
+
+Layer = Literal["GCNConv", "GATConv", "GATv2Conv", "TransformerConv"]
+Form = Literal["graphtheory", "PyG, compiled"]
+CASES: tuple[tuple[Layer, bool], ...] = (  # layers, and whether edges have features
+    ("GCNConv", False), ("GATConv", False), ("TransformerConv", False), ("GATv2Conv", True),
+    ("TransformerConv", True),
+)  # fmt: skip
+CACHES = "NUMBA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"
+
+
+def first_step(name: Layer, form: Form, nodes: int, edges: int, edge_dim: int) -> float:
+    """Seconds of the first forward and backward pass, with edge features unless `edge_dim` is 0."""
+    options = {} if name == "GCNConv" else {"heads": 4, "edge_dim": edge_dim or None}
+    make = getattr(nn if form == "graphtheory" else pyg, name)
+    layer: torch.nn.Module = make(32, 16, **options)
+    edge_index, x = random_graph(nodes, edges), torch.randn(nodes, 32, requires_grad=True)
+    given = {"edge_attr": torch.randn(edges, edge_dim)} if edge_dim else {}
+    start = time.perf_counter()
+    run = layer if form == "graphtheory" else torch.compile(layer)
+    run(x, edge_index, **given).sum().backward()
+    return time.perf_counter() - start
+
+
+def in_fresh_processes(*measure: object) -> list[float]:
+    """Seconds of the first step with empty caches, and with those that this leaves."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--measure", *map(str, measure)]
+        environment = os.environ | dict.fromkeys(CACHES, folder)
+        return [
+            float(subprocess.run(command, env=environment, check=True, stdout=-1).stdout)
+            for _ in range(2)
+        ]
+
+
+def main(
+    nodes: int = 2_000,
+    edges: int = 20_000,
+    edge_dim: int = 16,
+    repeats: int = 3,
+    out: Path | None = None,
+    measure: tuple[Layer, Form, int, int, int] | None = None,
+) -> None:
+    """Time first steps in fresh processes.
+
+    Args:
+        nodes: Nodes of a uniform random graph.
+        edges: Its edges.
+        edge_dim: Features of an edge, for layers that take them.
+        repeats: Rounds.
+        out: CSV file to put the rows in, after the conformance tests.
+        measure: Print the seconds of one layer, in this process: its name, whose, nodes, edges,
+            features of an edge.
+    """
+    if measure is not None:
+        print(first_step(*measure))
+        return
+    rows = []
+    for name, with_features in CASES:
+        dim = edge_dim if with_features else 0
+        rounds = [
+            {form: in_fresh_processes(name, form, nodes, edges, dim) for form in get_args(Form)}
+            for _ in range(repeats)
+        ]
+        row = partial(Row.of, layer=name, nodes=nodes, edges=edges, edge_dim=dim)
+        for place, caches in enumerate(("empty caches", "kept caches")):
+            times = {form: [found[form][place] for found in rounds] for form in get_args(Form)}
+            rows += [row(f"first step, {caches}, {form}", t, "s") for form, t in times.items()]
+            longer = ratios(times["PyG, compiled"], times["graphtheory"])
+            rows.append(row(f"first step, {caches}, PyG, compiled over graphtheory", longer, "1"))
+        show(rows[-6:])
+    if out is not None:
+        save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
