@@ -46,7 +46,7 @@ def room_to_turn(turned, like):
     return copy_of(turned, like), matrix(TILE, turned.shape[1], like)
 
 
-@njit(inline="always")
+@part
 def take_features(low, high, features, order, given):
     """Copy the features of edges low..high-1 to `given`."""
     dim, one = features.shape[1], given.dtype.type(1)

@@ -163,7 +163,7 @@ def attend_backward(
         chunk = next_chunk(turns)
 
 
-@njit(inline="always")
+@part
 def _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):

@@ -74,7 +74,7 @@ def query_part(
     return asked
 
 
-@njit(inline="always")
+@part
 def settle_query(of_query, rest, facts, i, spare, norm, scale):
     """Of the three sums of a row make the gradient of its query; write all its facts."""
     heads, dim = of_query.shape[1], of_query.shape[2]
