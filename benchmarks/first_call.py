@@ -11,22 +11,20 @@ graph chooses our loops, so that another size may compile others.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
+from subprocess import PIPE, run
 from typing import Literal, get_args
 
 import torch
 import tyro
-from _rows import ratios, save, show
+from _rows import beside, save, show
 from ops import random_graph
 from torch_geometric import nn as pyg
 
 from graphtheory import nn
-from graphtheory.bench.rows import Row
 
 Layer = Literal["GCNConv", "GATConv", "GATv2Conv", "TransformerConv"]
 Form = Literal["graphtheory", "PyG, compiled"]
@@ -45,8 +43,8 @@ def first_step(name: Layer, form: Form, nodes: int, edges: int, edge_dim: int) -
     edge_index, x = random_graph(nodes, edges), torch.randn(nodes, 32, requires_grad=True)
     given = {"edge_attr": torch.randn(edges, edge_dim)} if edge_dim else {}
     start = time.perf_counter()
-    run = layer if form == "graphtheory" else torch.compile(layer)
-    run(x, edge_index, **given).sum().backward()
+    model = layer if form == "graphtheory" else torch.compile(layer)
+    model(x, edge_index, **given).sum().backward()
     return time.perf_counter() - start
 
 
@@ -56,8 +54,7 @@ def in_fresh_processes(*measure: object) -> list[float]:
         command = [sys.executable, __file__, "--measure", *map(str, measure)]
         environment = os.environ | dict.fromkeys(CACHES, folder)
         return [
-            float(subprocess.run(command, env=environment, check=True, stdout=-1).stdout)
-            for _ in range(2)
+            float(run(command, env=environment, check=True, stdout=PIPE).stdout) for _ in range(2)
         ]
 
 
@@ -90,12 +87,10 @@ def main(
             {form: in_fresh_processes(name, form, nodes, edges, dim) for form in get_args(Form)}
             for _ in range(repeats)
         ]
-        row = partial(Row.of, layer=name, nodes=nodes, edges=edges, edge_dim=dim)
+        about = {"layer": name, "nodes": nodes, "edges": edges, "edge_dim": dim}
         for place, caches in enumerate(("empty caches", "kept caches")):
             times = {form: [found[form][place] for found in rounds] for form in get_args(Form)}
-            rows += [row(f"first step, {caches}, {form}", t, "s") for form, t in times.items()]
-            longer = ratios(times["PyG, compiled"], times["graphtheory"])
-            rows.append(row(f"first step, {caches}, PyG, compiled over graphtheory", longer, "1"))
+            rows += beside("graphtheory", f"first step, {caches}", times, **about)
         show(rows[-6:])
     if out is not None:
         save(rows, out)
