@@ -130,7 +130,7 @@ def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
 
     Args:
         sources: int64 or int32 [num_dst, k]; row i lists the sources of target i, in any order.
-            int64 sources are not copied.
+            They are copied.
         num_src: Number of nodes that may send; default num_dst.
 
     Raises:
@@ -149,7 +149,7 @@ def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
     if sources.dim() != 2:
         raise ValueError(f"sources: shape {tuple(sources.shape)}, expected [num_dst, k]")
     count, k = sources.shape
-    indices = sources.flatten().long()
+    indices = sources.flatten().long().clone()
     check_index("sources", indices, count if num_src is None else num_src)
     indptr = torch.arange(count + 1, device=sources.device) * k
     return Neighborhood(indptr, indices, num_src, validate=False)

@@ -7,21 +7,48 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
+from graphtheory.graph.content import ascends, is_plain, within
+
 _TABLE = 4  # table entries that cost as much as sorting one id
 
 
-def check_index(name: str, index: Tensor, limit: int) -> None:
+def check_index(name: str, index: Tensor, limit: int, kind: str = "node") -> None:
     """Raise unless every entry of `index` lies in 0..limit-1; the message names an offender."""
     if index.numel() == 0:
         return
     check_values(name, index)
-    low, high = int(index.min()), int(index.max())
-    if low >= 0 and high < limit:
+    if index.is_cpu and is_plain(index):
+        if within(index, limit):
+            return
+    elif int(index.min()) >= 0 and int(index.max()) < limit:
         return
     position = int(((index < 0) | (index >= limit)).nonzero()[0])
+    side = " on that side" if kind == "node" else ""
     raise IndexError(
-        f"{name}: entry {position} is {int(index[position])}, expected a node id in 0..{limit - 1} "
-        f"(there are {limit} nodes on that side)"
+        f"{name}: entry {position} is {int(index[position])}, expected a {kind} id in "
+        f"0..{limit - 1} (there are {limit} {kind}s{side})"
+    )
+
+
+def check_rows(indptr: Tensor, indices: Tensor, num_src: int) -> None:
+    """Raise unless these are rows of sources in 0..num_src-1, in main memory; reads them once."""
+    check_pointers(indptr, indices.size(0))
+    check_index("indices", indices, num_src)
+
+
+def check_pointers(indptr: Tensor, num_edges: int) -> None:
+    """Raise unless row pointers run from 0 to the number of edges and never fall."""
+    if indptr.dim() == 1 and len(indptr) and not indptr.is_floating_point():
+        if indptr.is_cpu and is_plain(indptr):
+            fits = ascends(indptr, num_edges)
+        else:
+            ends = (int(indptr[0]), int(indptr[-1]))
+            fits = ends == (0, num_edges) and not bool((indptr.diff() < 0).any())
+        if fits:
+            return
+    raise ValueError(
+        f"indptr: {indptr.dtype} of shape {tuple(indptr.shape)}, expected row pointers that run "
+        f"from 0 to {num_edges}, the number of edges, without decreasing"
     )
 
 
@@ -127,6 +154,8 @@ def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor
 
     Targets and perm have the dtype of `indices`.
     """
+    if indptr.is_cpu:
+        check_rows(indptr, indices, num_src)
     t_indptr, perm = sort_by_key(indices, num_src)
     rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)
     targets = torch.repeat_interleave(rows, indptr.diff())[perm]

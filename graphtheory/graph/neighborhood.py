@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.csr import check_edge_index, csr_from_edges, csr_transpose, plain, row_places
+from graphtheory.graph.content import is_plain, state_of
+from graphtheory.graph.csr import (
+    check_edge_index,
+    check_index,
+    check_pointers,
+    csr_from_edges,
+    csr_transpose,
+    plain,
+    row_places,
+)
 from graphtheory.graph.groups import Group, edge_places, group_sets
 from graphtheory.graph.memory import require_memory
 from graphtheory.graph.outside import for_training, outside
@@ -24,8 +34,9 @@ class Neighborhood:
     target node ``i``. An empty row is allowed: aggregation gives zeros for it. Duplicate edges are
     kept and count twice.
 
-    The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. Do not
-    change the tensors in place either: the transposed structure is cached.
+    The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. It has
+    ids of its own, so that a later change of `indptr` and `indices` as they were given does not
+    matter; one whose own ids are changed in place is refused where it is used.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
@@ -59,10 +70,12 @@ class Neighborhood:
     distance: Tensor | None
     perm: Tensor | None
     sets: Sets | None
+    _first_state: Hashable | None = None
     _targets: Tensor | None = None
     _groups: list[Group] | None = None
     _edge_places: list[Tensor] | None = None
     _transpose: Neighborhood | None = None
+    _weighted_transpose: tuple[Hashable, Neighborhood] | None = None  # and what the weights were
 
     def __init__(
         self,
@@ -80,6 +93,9 @@ class Neighborhood:
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"{name}: got {type(tensor).__name__}, expected an int64 tensor")
         num_dst = indptr.size(0) - 1
+        if validate:
+            indptr, indices = indptr.clone(), indices.clone()
+            perm = perm.clone() if isinstance(perm, Tensor) else perm
         self._store(
             indptr=for_training(indptr), indices=for_training(indices), num_dst=num_dst,
             num_src=num_dst if num_src is None else num_src, weight=for_training(weight),
@@ -100,6 +116,33 @@ class Neighborhood:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; make a new one")
+
+    def check_unchanged(self) -> Hashable | None:
+        """What the ids hold, which is what they held when this was called first.
+
+        None where something traces the call. Of complete and causal sets, which no loop reads by
+        ids, torch's count of changes is compared; of all others the content, see `content`.
+
+        Raises:
+            ValueError: If `indptr` or `indices` were changed in place since.
+        """
+        if not is_plain(self.indices):
+            return None
+        state = self._state()
+        if self._first_state is None:
+            self._store(_first_state=state)
+        elif state != self._first_state:
+            raise ValueError(
+                "neighborhood: its indptr or indices were changed in place after its first use; "
+                "expected the same ids for its whole life: make a new one"
+            )
+        return state
+
+    def _state(self) -> Hashable | None:
+        ids = (self.indptr, self.indices)
+        if self.sets is None or any(t.is_inference() for t in ids):
+            return state_of(*ids)
+        return tuple((t._version, t.data_ptr(), t.shape) for t in ids)
 
     @classmethod
     def from_edge_index(
@@ -170,6 +213,7 @@ class Neighborhood:
 
     def targets(self) -> Tensor:
         """Target of each edge, int64 [num_edges] (cached)."""
+        self.check_unchanged()
         if self._targets is None:
             with outside():
                 rows = torch.arange(self.num_dst, device=self.device)
@@ -185,6 +229,7 @@ class Neighborhood:
     def groups(self) -> list[Group]:
         """The `sets` as a few dense groups, without sets that have no edges (cached)."""
         assert self.sets is not None
+        self.check_unchanged()
         if self._groups is None:
             with outside():
                 self._store(_groups=group_sets(self.sets, self.device))
@@ -203,6 +248,20 @@ class Neighborhood:
 
     def transpose(self) -> Neighborhood:
         """The same edges by source (cached); its `perm` is the position of each edge here."""
+        turned = self._turned()
+        of_edges = {n: t for n in _OF_EDGES if (t := getattr(self, n)) is not None}
+        if not of_edges:
+            return turned
+        state, known = state_of(*of_edges.values()), self._weighted_transpose
+        if known is None or state is None or known[0] != state:
+            by_source = {name: value[turned.perm] for name, value in of_edges.items()}
+            known = state, turned._changed(**by_source)
+            self._store(_weighted_transpose=known)
+        return known[1]
+
+    def _turned(self) -> Neighborhood:
+        """`transpose` without `weight` and `distance`, which may change."""
+        self.check_unchanged()
         if self._transpose is None:
             with outside():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
@@ -213,8 +272,6 @@ class Neighborhood:
         """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""
         turned = Neighborhood(
             indptr, targets, self.num_dst, perm=perm,
-            weight=None if self.weight is None else self.weight[perm],
-            distance=None if self.distance is None else self.distance[perm],
             # Row-major again, since targets ascend for each source.
             sets=None if self.sets is None else self.sets.transpose(),
             validate=False,
@@ -234,14 +291,31 @@ class Neighborhood:
             )
         counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
         counts[1:] = edges.cumsum(0)
-        return self.pick(counts[self.indptr], edges.nonzero().flatten())
+        return self._pick(counts[self.indptr], edges.nonzero().flatten())
 
     def rows(self, nodes: Tensor) -> Neighborhood:
-        """Some rows, in the order of `nodes`, int64 ids of targets; the sources stay the same."""
-        return self.pick(*row_places(self.indptr, nodes))
+        """Some rows, in the order of `nodes`, int64 ids of targets; the sources stay the same.
+
+        Raises:
+            IndexError: If a node lies outside 0..num_dst-1.
+        """
+        if not torch.compiler.is_compiling():
+            check_index("nodes", nodes, self.num_dst)
+        return self._pick(*row_places(self.indptr, nodes))
 
     def pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
-        """Rows that consist of some edges: row pointers [R + 1] into `edges`, int64 edge ids."""
+        """Rows that consist of some edges: row pointers [R + 1] into `edges`, int64 edge ids.
+
+        Raises:
+            ValueError: If the row pointers do not run from 0 to the number of `edges`.
+            IndexError: If an edge lies outside 0..num_edges-1.
+        """
+        if not torch.compiler.is_compiling():
+            check_pointers(indptr, edges.size(0))
+            check_index("edges", edges, self.num_edges, "edge")
+        return self._pick(indptr, edges)
+
+    def _pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
         weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
         return Neighborhood(
             indptr, self.indices[edges], self.num_src, weight=weight, distance=distance,

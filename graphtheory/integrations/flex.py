@@ -13,7 +13,9 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood, bipartite, causal
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-_known: WeakKeyDictionary[BlockMask, dict[tuple[int, int, int], Neighborhood]] = WeakKeyDictionary()
+# Of each mask and sizes: which pairs it allowed, and their edges.
+_known: WeakKeyDictionary[BlockMask, dict[tuple[int, ...], tuple[Tensor, Neighborhood]]]
+_known = WeakKeyDictionary()
 
 
 def flex_attention(
@@ -78,7 +80,7 @@ def flex_attention(
 def neighborhood_of(
     block_mask: BlockMask | None, batch: int, queries: int, keys: int
 ) -> Neighborhood:
-    """The edges of a mask, computed once for each mask; queries and keys of a batch side by side.
+    """The edges of a mask, made once for what it allows; queries and keys of a batch side by side.
 
     Args:
         block_mask: Torch's mask, of one batch entry or of each; None is everyone.
@@ -92,13 +94,15 @@ def neighborhood_of(
     """
     if block_mask is None:
         return bipartite([queries] * batch, [keys] * batch)
+    allowed = _pairs(block_mask, batch, queries, keys)  # what `mask_mod` reads may have changed
     found, sizes = _known.setdefault(block_mask, {}), (batch, queries, keys)
-    if sizes not in found:
-        found[sizes] = _edges(block_mask, *sizes)
-    return found[sizes]
+    if sizes not in found or not torch.equal(found[sizes][0], allowed):
+        found[sizes] = allowed, _edges(allowed, *sizes)
+    return found[sizes][1]
 
 
-def _edges(mask: BlockMask, batch: int, queries: int, keys: int) -> Neighborhood:
+def _pairs(mask: BlockMask, batch: int, queries: int, keys: int) -> Tensor:
+    """Whether each query aggregates from each key, bool [1 or batch, queries, keys]."""
     of_batch, heads = mask.shape[:2]
     if heads != 1:
         raise NotImplementedError(f"block_mask: made for {heads} heads, expected H=None or H=1")
@@ -107,7 +111,10 @@ def _edges(mask: BlockMask, batch: int, queries: int, keys: int) -> Neighborhood
             f"block_mask: made for {tuple(mask.shape)}, expected a batch of {batch} with {queries} "
             f"queries and {keys} keys"
         )
-    allowed = torch.cat([_allowed(mask, b, queries, keys) for b in range(of_batch)])
+    return torch.cat([_allowed(mask, b, queries, keys) for b in range(of_batch)])
+
+
+def _edges(allowed: Tensor, batch: int, queries: int, keys: int) -> Neighborhood:
     allowed = allowed.expand(batch, -1, -1)
     if bool(allowed.all()):
         return bipartite([queries] * batch, [keys] * batch)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory.graph import Neighborhood, cliques
+from graphtheory.graph.content import state_of
 
 _CLIQUES = WeakIdKeyDictionary()  # batch -> (its state, Neighborhood)
 _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValueDictionary()
@@ -70,10 +71,10 @@ def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) ->
         raise ValueError(
             f"batch: shape {tuple(batch.shape)}, expected one entry per node: [{num_nodes}]"
         )
-    if torch.compiler.is_compiling() or batch.is_inference():
+    content = None if torch.compiler.is_compiling() else state_of(batch)
+    if content is None:
         return cliques(graph_sizes(batch)).to(device)
-    state = batch._version, batch.data_ptr(), device
-    known = _CLIQUES.get(batch)
+    state, known = (content, device), _CLIQUES.get(batch)
     if known is None or known[0] != state:
         with torch.inference_mode(False):
             known = _CLIQUES[batch] = state, cliques(graph_sizes(batch)).to(device)

@@ -19,7 +19,7 @@ from graphtheory.ops.second import second_gradients
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-@operator("graphtheory::additive_score")
+@operator("graphtheory::additive_score", "MHD NHD HD EK HKD . parts .")
 def _score(
     source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, parts: Sequence[Tensor], backend: str,
@@ -35,7 +35,7 @@ def _(source: Tensor, target: Tensor, att: Tensor, *rest: Any) -> Tensor:
     return source.new_empty(parts[1].size(0), att.size(0))
 
 
-@operator("graphtheory::additive_score_backward")
+@operator("graphtheory::additive_score_backward", "EH MHD NHD HD EK HKD . . parts .")
 def _score_grad(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, of_features: bool, parts: Sequence[Tensor], backend: str,

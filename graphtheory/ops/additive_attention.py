@@ -22,7 +22,7 @@ from graphtheory.ops.second import second_gradients
 _Grads = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-@operator("graphtheory::additive_attention")
+@operator("graphtheory::additive_attention", "MHD MH NH EH . parts . . .")
 def _attention(
     value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
@@ -40,7 +40,7 @@ def _(value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return out, room_to_save(out, parts[1].size(0), backend, additive=True)
 
 
-@operator("graphtheory::additive_attention_backward")
+@operator("graphtheory::additive_attention_backward", "NHD MHD MH NH EH saved NHD . parts . . .")
 def _attention_grad(
     grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
     saved: Tensor, out: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor], slope: float,

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import outside, unwrapped
 from graphtheory.ops.dropout import draw_seed
-from graphtheory.ops.edge_features import EdgeFeatures, checked_edges
-from graphtheory.ops.once import Once
+from graphtheory.ops.edge_features import EdgeFeatures, check_lookup, checked_edges
 
 
 class BucketedBias(NamedTuple):
@@ -234,20 +232,7 @@ def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) ->
         )
 
 
-_largest: Once[int] = Once(lambda bucket: int(bucket.max()))
-
-
-def check_buckets(bucket: Tensor, table: Tensor) -> None:
-    """Raise unless every bucket is a row of `table`; what looks the table up calls this first."""
-    if torch.compiler.is_compiling() or bucket.numel() == 0 or bucket.is_meta:
-        return
-    # A look at a GPU's memory waits for the device: one a tensor, and one after a change in place.
-    # On a CPU torch would wake its threads for so little, which then spin beside the kernels'.
-    with outside():
-        bucket = unwrapped(bucket)
-        largest = int(bucket.numpy().max()) if bucket.device.type == "cpu" else _largest(bucket)
-    if largest >= table.size(0):
-        raise IndexError(
-            f"bias.bucket: largest entry {largest}, "
-            f"expected 0..{table.size(0) - 1} (rows of bias.table)"
-        )
+def check_buckets(bucket: Tensor | None, rows: int) -> None:
+    """Raise unless every bucket is one of the rows of a table; what looks it up calls this."""
+    if bucket is not None:
+        check_lookup("bias.bucket", bucket, rows, "rows of bias.table")

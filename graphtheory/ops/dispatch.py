@@ -16,9 +16,10 @@ def choose(call: Call | AttentionCall, backend: str | Backend | None = None) -> 
     """The named backend, or the first that can run the call and is not measured to be slower.
 
     Raises:
-        ValueError: If the name is unknown.
+        ValueError: If the name is unknown, or the neighborhood was changed in place.
         NotImplementedError: If the named backend cannot run the call; the message says why.
     """
+    call.neighborhood.check_unchanged()
     known = BY_OPERATION[call.operation]
     if backend is None:
         for chosen in known:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphtheory.graph.content import is_plain, within
+from graphtheory.graph.outside import outside, unwrapped
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
 
@@ -132,16 +134,26 @@ def _check_table(row: Tensor, shape: tuple[int, ...], num_edges: int, heads: int
         )
 
 
-_range: Once[tuple[int, int]] = Once(lambda row: (int(row.min()), int(row.max())))
-
-
-def check_rows(row: Tensor, num_rows: int) -> None:
+def check_rows(row: Tensor | None, num_rows: int) -> None:
     """Raise unless entries are 0..num_rows - 1; what looks the table up calls this first."""
-    if torch.compiler.is_compiling() or row.numel() == 0 or row.is_meta:
+    if row is not None:
+        check_lookup("edges.row", row, num_rows, "rows of edges.features")
+
+
+_range: Once[tuple[int, int]] = Once(lambda ids: (int(ids.min()), int(ids.max())))
+
+
+def check_lookup(name: str, ids: Tensor, rows: int, what: str) -> None:
+    """Raise unless every entry is in 0..rows-1; in main memory each call reads them.
+
+    To look at a GPU's memory waits for the device: once a tensor, and after a change in place.
+    """
+    if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
         return
-    low, high = _range(row)
-    if low < 0 or high >= num_rows:
-        raise IndexError(
-            f"edges.row: entries {low} to {high}, expected 0..{num_rows - 1} "
-            "(rows of edges.features)"
-        )
+    with outside():
+        ids = unwrapped(ids)
+        if ids.is_cpu and is_plain(ids) and within(ids, rows):
+            return
+        low, high = _range(ids)
+    if low < 0 or high >= rows:
+        raise IndexError(f"{name}: entries {low} to {high}, expected 0..{rows - 1} ({what})")

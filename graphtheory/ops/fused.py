@@ -36,14 +36,13 @@ def read_again(out: Tensor, saved: Tensor, backend: str) -> Tensor | None:
     return out if recomputed else None
 
 
-@operator("graphtheory::attention")
+@operator("graphtheory::attention", "NHD MHD MHD EH BH bucket . parts . . .")
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
     bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    if bucket is not None and table is not None:
-        check_buckets(bucket, table)
+    check_buckets(bucket, 0 if table is None else table.size(0))
     return BACKENDS[backend].kernels.attention(
         parts[0], parts[1], query, key, value, bias, bucket, table, scale, dropout, seed
     )
@@ -55,13 +54,17 @@ def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return out, room_to_save(out, rest[6][1].size(0), rest[-1])
 
 
-@operator("graphtheory::attention_backward")
+@operator(
+    "graphtheory::attention_backward",
+    "NHD NHD MHD MHD saved NHD EH BH bucket . . parts . . .",
+)
 def _attention_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
     out: Tensor | None, bias: Tensor | None, table: Tensor | None,
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
     scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    check_buckets(bucket, num_buckets)
     given = {"out": out, "bias": bias, "table": table} if saved.dim() == 3 else {}
     again = {name: given.get(name) for name in BACKENDS[backend].recomputes_from}
     return BACKENDS[backend].kernels.attention_backward(

@@ -23,21 +23,28 @@ from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
 
-@operator("graphtheory::edge_attention")
+@operator("graphtheory::edge_attention", "NHD MHD MHD EK NHX row EH BH bucket . parts . . . .")
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, features: Tensor | None, edge_query: Tensor | None,
     row: Tensor | None, bias: Tensor | None, table: Tensor | None, bucket: Tensor | None,
     seed: Tensor | None, parts: Sequence[Tensor], num_rows: int, scale: float, dropout: float,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    if bucket is not None and table is not None:
-        check_buckets(bucket, table)
-    if row is not None:
-        check_rows(row, num_rows)
+    check_buckets(bucket, 0 if table is None else table.size(0))
+    _check(features, edge_query, row, num_rows)
     return BACKENDS[backend].kernels.edge_attention(
         parts[0], parts[1], query, key, value, features, edge_query, _bytes(row), num_rows,
         bias, bucket, table, scale, dropout, seed,
     )  # fmt: skip
+
+
+def _check(
+    features: Tensor | None, query: Tensor | None, row: Tensor | None, num_rows: int
+) -> None:
+    check_rows(row, num_rows)
+    width = num_rows + (0 if features is None else features.size(1))
+    if query is not None and query.size(2) != width:
+        raise ValueError(f"edges.query: {query.size(2)} features, expected {width}")
 
 
 def _bytes(row: Tensor | None) -> Tensor | None:
@@ -55,7 +62,10 @@ def _(query: Tensor, key: Tensor, value: Tensor, features: Tensor | None, *rest:
     return query.new_empty(query.shape), sums, sums.new_empty(saved)
 
 
-@operator("graphtheory::edge_attention_backward")
+@operator(
+    "graphtheory::edge_attention_backward",
+    "NHD NHX NHD MHD MHD EK NHX row EH NHD NHX EH BH bucket . . . parts . . . .",
+)
 def _attention_grad(
     grad: Tensor, grad_sums: Tensor, query: Tensor, key: Tensor, value: Tensor,
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, saved: Tensor,
@@ -63,6 +73,8 @@ def _attention_grad(
     bucket: Tensor | None, seed: Tensor | None, num_buckets: int, of_features: bool,
     parts: Sequence[Tensor], num_rows: int, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    check_buckets(bucket, num_buckets)
+    _check(features, edge_query, row, num_rows)
     given = {"out": out, "sums": sums, "bias": bias, "table": table} if saved.dim() == 3 else {}
     again = {name: given.get(name) for name in _again(backend)}
     return BACKENDS[backend].kernels.edge_attention_backward(

@@ -32,7 +32,7 @@ def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
     return reference.edge_bias(bias).to(wide)
 
 
-@operator("graphtheory::top_edges")
+@operator("graphtheory::top_edges", "NHD MHD EH indptr indices . . .")
 def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
@@ -65,14 +65,13 @@ def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     return fused.attention(replace(call, bias=masked, k=None), backend)
 
 
-@operator("graphtheory::topk_blocks")
+@operator("graphtheory::topk_blocks", "NHD MHD MHD EH bucket BH . blocks . . . .")
 def _blocks(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
     dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    if bucket is not None and table is not None:
-        check_buckets(bucket, table)
+    check_buckets(bucket, 0 if table is None else table.size(0))
     return BACKENDS[backend].kernels.topk_blocks(
         query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout
     )
@@ -87,12 +86,17 @@ def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return query.new_empty(query.shape), facts
 
 
-@operator("graphtheory::topk_blocks_backward")
+@operator("graphtheory::topk_blocks_backward", "NHD NHD MHD MHD EH bucket BH . . blocks . . . . .")
 def _blocks_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
     blocks: Sequence[int], with_bias: bool, k: int, scale: float, dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    check_buckets(bucket, 0 if table is None else table.size(0))
+    (rows, heads, _), (count, dst, src) = query.shape, blocks
+    sizes = Sizes(rows, count * dst * src, heads, sum_type(query.dtype), on_blocks=True)
+    if facts.shape != BACKENDS[backend].saved_shape(sizes):
+        raise ValueError(f"facts: shape {tuple(facts.shape)}, not of the forward pass")
     return BACKENDS[backend].kernels.topk_blocks_backward(
         grad, query, key, value, bias, bucket, table, seed, facts, blocks,
         with_bias, scale, dropout,

@@ -29,7 +29,7 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
     # A tensor of an outer call of torch.func does not say that it needs a gradient.
     if needs_grad(call.tensors) or innermost_transform() is not None:
         if backend.needs_transpose(call):
-            t = nb.transpose()
+            t = nb._turned()
             assert t.perm is not None
             out += [t.indptr, t.indices, t.perm]
         else:
@@ -45,7 +45,7 @@ def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
     return nb
 
 
-@operator("graphtheory::edge_dot")
+@operator("graphtheory::edge_dot", "NHD MHD parts .")
 def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.edge_dot(parts[0], parts[1], query, key)
 
@@ -55,7 +55,7 @@ def _(query: Tensor, key: Tensor, parts: Sequence[Tensor], backend: str) -> Tens
     return query.new_empty(parts[1].size(0), query.size(1))
 
 
-@operator("graphtheory::aggregate")
+@operator("graphtheory::aggregate", "EH MHD parts .")
 def _aggregate(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.aggregate(parts[0], parts[1], weights, value)
 
@@ -65,7 +65,7 @@ def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> 
     return value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
 
 
-@operator("graphtheory::aggregate_by_source")
+@operator("graphtheory::aggregate_by_source", "EH NHD parts .")
 def _aggregate_by_source(
     weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str
 ) -> Tensor:
@@ -119,7 +119,7 @@ _aggregate.register_autograd(_aggregate_backward, setup_context=_save)
 _aggregate_by_source.register_autograd(_aggregate_by_source_backward, setup_context=_save)
 
 
-@operator("graphtheory::edge_softmax")
+@operator("graphtheory::edge_softmax", "EH indptr . .")
 def _edge_softmax(logits: Tensor, indptr: Tensor, indices: Tensor, backend: str) -> Tensor:
     return BACKENDS[backend].kernels.edge_softmax(indptr, logits)
 
@@ -129,7 +129,7 @@ def _(logits: Tensor, indptr: Tensor, indices: Tensor, backend: str) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-@operator("graphtheory::edge_softmax_backward")
+@operator("graphtheory::edge_softmax_backward", "EH EH indptr .")
 def _edge_softmax_grad(weights: Tensor, grad: Tensor, indptr: Tensor, backend: str) -> Tensor:
     return BACKENDS[backend].kernels.edge_softmax_backward(indptr, weights, grad)
 

@@ -40,12 +40,12 @@ def _by_bucket(rows: Tensor) -> bool:
     return len(rows) <= _FEW and rows.is_floating_point() and not triton_objections(rows.device)
 
 
-@operator("graphtheory::look_up")
+@operator("graphtheory::look_up", ". .")
 def _rows(table: Tensor, row: Tensor) -> Tensor:
     return embedding(row.long(), table)
 
 
-@operator("graphtheory::sum_by_row")
+@operator("graphtheory::sum_by_row", ". . .")
 def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
     from graphtheory.ops.backends.triton.launch import by_bucket
 

@@ -19,7 +19,7 @@ from graphtheory.ops.second import second_gradients
 _WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of those on a CPU
 
 
-@operator("graphtheory::mapped_relu_sum")
+@operator("graphtheory::mapped_relu_sum", "MHD FK HKD order parts .")
 def _sum(
     value: Tensor, features: Tensor, matrix: Tensor, order: Tensor, parts: Sequence[Tensor],
     backend: str,
@@ -37,11 +37,14 @@ def _(
     return out, value.new_empty(parts[1].size(0), words, dtype=torch.int16)
 
 
-@operator("graphtheory::mapped_relu_sum_backward")
+@operator("graphtheory::mapped_relu_sum_backward", "NHD MHD FK HKD . order . parts .")
 def _sum_grad(
     grad: Tensor, value: Tensor, features: Tensor, matrix: Tensor, signs: Tensor, order: Tensor,
     of_features: bool, parts: Sequence[Tensor], backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    words = -(-value.size(1) * value.size(2) // _WORD)
+    if signs.shape != (parts[1].size(0), words):
+        raise ValueError(f"signs: shape {tuple(signs.shape)}, not of the forward pass")
     return BACKENDS[backend].kernels.mapped_relu_sum_backward(
         *parts, order, grad, features, matrix, signs, of_features
     )

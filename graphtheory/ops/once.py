@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphtheory.graph.content import state_of
 from graphtheory.graph.outside import innermost_transform, outside
 from graphtheory.ops.operator import watched
 
@@ -21,28 +22,27 @@ def followed() -> bool:
 
 
 class Once(Generic[Fact]):
-    """A function of a tensor, computed once for each, and again after a change in place.
+    """A function of a tensor, computed once for each, and again after any change of its content.
 
     Where something traces or transforms the call, to which an answer from before would be a
     constant, it is computed as if nothing were known.
 
     Args:
-        compute: The function, of the tensor and what else a call has, which is the same for the
-            same tensor; its result must not refer to the tensor.
+        compute: The function, of the tensor and of what other tensors a call has; its result must
+            not refer to the tensor.
     """
 
     def __init__(self, compute: Callable[..., Fact]) -> None:
         self._compute = compute
         self._known = WeakTensorKeyDictionary()
 
-    def __call__(self, tensor: Tensor, *more: Any) -> Fact:
+    def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
         """The answer for `tensor`."""
-        if followed():
+        state = None if followed() else state_of(tensor, *more)
+        if state is None:
             return self._compute(tensor, *more)
-        # Tensors made under inference_mode count no versions, and cannot be changed outside it.
-        version = -1 if tensor.is_inference() else tensor._version
         known = self._known.get(tensor)
-        if known is None or known[0] != version:
+        if known is None or known[0] != state:
             with outside():  # inference mode: what is known must serve training
-                known = self._known[tensor] = (version, self._compute(tensor, *more))
+                known = self._known[tensor] = (state, self._compute(tensor, *more))
         return known[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NoReturn
 
 import torch
@@ -11,6 +12,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
 from graphtheory.graph.outside import innermost_transform
+from graphtheory.ops.bounds import Layout
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _TRANSFORMS = torch._C._functorch.TransformType
@@ -26,16 +28,31 @@ class Operator:
     plain tensors the function runs by itself under an `autograd.Function` with the same gradient:
     passing torch's dispatcher takes as long as the attention of a thousand edges.
 
+    Every call checks the ids that loops read. Calls of the op itself, as compiled and exported
+    programs make, check all shapes as well, which the functions of `ops` have done.
+
     Args:
         name: Of the op, "graphtheory::...".
+        held: What holds of its arguments.
         function: Changes none of its arguments and returns none of them.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.op = torch.library.custom_op(name, function, mutates_args=())
+    def __init__(self, name: str, held: Layout, function: Callable[..., Any]) -> None:
+
+        @wraps(function)
+        def checked(*args: Any) -> Any:
+            held.check_ids(args)
+            return function(*args)
+
+        def from_outside(*args: Any) -> Any:
+            held.check_shapes(args)
+            return checked(*args)
+
+        schema = torch.library.infer_schema(function, mutates_args=())
+        self.op = torch.library.custom_op(name, from_outside, mutates_args=(), schema=schema)
         self.op.register_vmap(_entry_by_entry(self))
         self.register_fake = self.op.register_fake
-        self._function = function
+        self._function = checked
         self._direct: Callable[..., Any] = self.op  # which says so where there is no gradient
         self._transformed: Callable[..., Any] = self.op
 
@@ -77,9 +94,10 @@ class Operator:
         return self._function(*_detached(args))
 
 
-def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
-    """Decorate the function of an `Operator`."""
-    return lambda function: Operator(name, function)
+def operator(name: str, layout: str | Layout) -> Callable[[Callable[..., Any]], Operator]:
+    """Decorate the function of an `Operator`, whose arguments a `Layout` or its words describe."""
+    held = Layout(name, layout) if isinstance(layout, str) else layout
+    return lambda function: Operator(name, held, function)
 
 
 def _check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:

@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.bounds import Layout
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.edge_features import EdgeFeatures
 from graphtheory.ops.fused_edges import attention as fused
@@ -29,15 +30,20 @@ def _kernels() -> Any:
     return BACKENDS["numba_csr"].kernels
 
 
-@operator("graphtheory::projected_attention")
+_held = Layout(
+    "graphtheory::projected_attention",
+    "MI NJ WJ W WI W WI W HKC FK EH BH bucket . order parts . .",
+)
+
+
+@operator("graphtheory::projected_attention", _held)
 def _attention(
     x_src: Tensor, x_dst: Tensor, query: Tensor, query_bias: Tensor | None, key: Tensor,
     key_bias: Tensor | None, value: Tensor, value_bias: Tensor | None, matrix: Tensor,
     features: Tensor, bias: Tensor | None, table: Tensor | None, bucket: Tensor | None,
     seed: Tensor | None, order: Tensor, parts: Sequence[Tensor], scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    if bucket is not None and table is not None:
-        check_buckets(bucket, table)
+    check_buckets(bucket, 0 if table is None else table.size(0))
     maps = [(query, query_bias), (key, key_bias), (value, value_bias)]
     return _kernels().projected_attention(
         parts[0], parts[1], order, x_src, x_dst, maps, matrix, features, bias, bucket, table,
@@ -88,6 +94,8 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, .
         ), *nothing
     x_src, x_dst, *maps, matrix, features, _, table = tensors
     needs, buckets = ctx.needs_input_grad, 0 if table is None else table.size(0)
+    check_buckets(bucket, buckets)
+    _held.check_ids((*tensors, bucket, seed, order, parts, ctx.scale, ctx.dropout))
     of = _kernels().projected_attention_backward(
         parts, order, grad, x_src, x_dst, _pairs(maps), matrix, features, weights,
         found, bucket, buckets, (needs[0], needs[1], needs[9]), ctx.scale, ctx.dropout,
@@ -137,7 +145,7 @@ def attention(
         dropout: Probability of dropping a weight.
         seed: Which are dropped.
     """
-    t = nb.transpose()
+    t = nb._turned()
     assert t.perm is not None
     dense, (bucket, table) = (
         (None, bias) if isinstance(bias, BucketedBias) else (bias, (None, None))

@@ -15,7 +15,7 @@ from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
 
-@operator("graphtheory::aggregate_max")
+@operator("graphtheory::aggregate_max", "EH MHD parts .")
 def _max(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.aggregate_max(parts[0], parts[1], weights, value)
 
@@ -26,7 +26,7 @@ def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> 
     return out.to(_sum_type(weights, value))
 
 
-@operator("graphtheory::aggregate_max_backward")
+@operator("graphtheory::aggregate_max_backward", "NHD NHD EH MHD . parts .")
 def _max_grad(
     grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
     parts: Sequence[Tensor], backend: str,

@@ -91,7 +91,7 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     """The [E, H] form of a bias."""
     if not isinstance(bias, BucketedBias):
         return bias
-    check_buckets(*bias)
+    check_buckets(bias.bucket, bias.table.size(0))
     return look_up(bias.table, bias.bucket)
 
 

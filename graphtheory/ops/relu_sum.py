@@ -16,7 +16,7 @@ from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
 
-@operator("graphtheory::relu_sum")
+@operator("graphtheory::relu_sum", "MHD FHD relu_parts .")
 def _sum(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.relu_sum(*parts[:3], value, features)
 
@@ -26,7 +26,7 @@ def _(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) ->
     return value.new_empty(parts[0].size(0) - 1, *value.shape[1:])
 
 
-@operator("graphtheory::relu_sum_backward")
+@operator("graphtheory::relu_sum_backward", "NHD MHD FHD relu_parts .")
 def _sum_grad(
     grad: Tensor, value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str
 ) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ def run(call: Call, backend: Backend) -> Tensor:
         features = product.view(len(features), matrix.size(0), matrix.size(2))
     parts = [nb.indptr, nb.indices, order]
     if needs_grad((value, features)):
-        t = nb.transpose()
+        t = nb._turned()
         assert t.perm is not None
         parts += [t.indptr, order.index_select(0, t.perm) if given_order else t.perm]
     return _sum(value, features, parts, backend.name)

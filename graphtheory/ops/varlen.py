@@ -77,7 +77,7 @@ def varlen_attention(
 ) -> Tensor:
     r"""Softmax attention within each of some sequences, without padding, with a learned bias.
 
-    A query without keys gives zeros. The offsets are read once a tensor; on a GPU that waits for
+    A query without keys gives zeros. On a GPU the offsets are read once a tensor, which waits for
     the device.
 
     Args:

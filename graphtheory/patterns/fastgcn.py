@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -9,11 +10,12 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import state_of
 from graphtheory.patterns.draw import draw_device, edge_weight, scale_columns
 from graphtheory.patterns.importance import importance_factor, inclusion, total
 from graphtheory.patterns.samplers import NodeSampler
 
-_norms: WeakKeyDictionary[Neighborhood, tuple[tuple[int, int], Tensor]] = WeakKeyDictionary()
+_norms: WeakKeyDictionary[Neighborhood, tuple[Hashable, Tensor]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,13 @@ class FastGCN(NodeSampler):
 def _known_norms(neighborhood: Neighborhood) -> Tensor:
     """`column_norms`, cached per graph object: every layer of every batch draws by them.
 
-    They are computed again if the weights were changed in place, and on every call for tensors made
-    in inference mode, whose changes are not counted.
+    They are computed again if the weights hold something else, and on every call where that cannot
+    be seen.
     """
     weight = neighborhood.weight
-    if weight is not None and weight.is_inference():
+    state = state_of(neighborhood.indptr if weight is None else weight)
+    if state is None or neighborhood.check_unchanged() is None:
         return column_norms(neighborhood)
-    state = (0, 0) if weight is None else (weight.data_ptr(), weight._version)
     if neighborhood not in _norms or _norms[neighborhood][0] != state:
         _norms[neighborhood] = (state, column_norms(neighborhood))
     return _norms[neighborhood][1]

@@ -28,6 +28,7 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
     """
     if graph.num_dst**2 > _TABLE_BYTES:
         return shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
+    graph.check_unchanged()
     if graph not in _tables:
         _tables[graph] = shortest_path_distance(graph, cutoff=MAX_CUTOFF)
     return _tables[graph][pairs[1], pairs[0]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.check import fit_int32
-from graphtheory.graph.csr import check_index
+from graphtheory.graph.csr import check_index, check_pointers
 
 
 def num_nodes_of(graph: Neighborhood) -> int:
@@ -32,11 +32,16 @@ _rows: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
 
 def rows_of(graph: Neighborhood) -> Rows:
     """(indptr, indices) in main memory, as the kernels read them (cached)."""
+    graph.check_unchanged()
     found = _rows.get(graph)
     if found is None:
+        check_pointers(graph.indptr, graph.num_edges)
+        check_index("indices", graph.indices, graph.num_src)
         narrow = fit_int32(graph.num_edges, graph.num_src)
         dtype = torch.int32 if narrow else torch.int64  # searches are bound by memory: read half
-        indptr, indices = (t.cpu().to(dtype).contiguous() for t in (graph.indptr, graph.indices))
+        indptr, indices = (
+            t.cpu().to(dtype, copy=True).contiguous() for t in (graph.indptr, graph.indices)
+        )
         found = _rows[graph] = indptr.numpy(), indices.numpy()
     return found
 

@@ -104,6 +104,7 @@ _known: WeakKeyDictionary[Neighborhood, Reachability] = WeakKeyDictionary()
 
 def reachability(graph: Neighborhood) -> Reachability:
     """Components of the graph (cached)."""
+    graph.check_unchanged()
     parts = _known.get(graph)
     if parts is None:
         rows = rows_of(graph)
@@ -122,6 +123,7 @@ def columns_of(graph: Neighborhood) -> Rows:
 
     `Neighborhood.transpose` would also keep a `perm` in 64 bits, which no search reads.
     """
+    graph.check_unchanged()
     found = _columns.get(graph)
     if found is None:
         indptr, indices = rows = rows_of(graph)

@@ -117,9 +117,9 @@ def test_neighbor_lists_are_rows(
     assert torch.equal(nb.transpose().to_dense(), same.to_dense().t())
 
 
-def test_neighbor_lists_are_not_copied() -> None:
+def test_neighbor_lists_are_copied() -> None:
     sources = torch.tensor([[1, 0], [0, 1]])
-    assert neighbor_lists(sources).indices.data_ptr() == sources.data_ptr()
+    assert neighbor_lists(sources).indices.data_ptr() != sources.data_ptr()
 
 
 @pytest.mark.parametrize(

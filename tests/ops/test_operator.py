@@ -16,7 +16,7 @@ from graphtheory.ops.operator import operator
 calls: list[str] = []
 
 
-@operator("graphtheory_test::scaled")
+@operator("graphtheory_test::scaled", ". . .")
 def scaled(x: Tensor, parts: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
     calls.append("function")
     return x * factor * parts[0], x + 1
@@ -40,7 +40,7 @@ def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:
 scaled.register_autograd(_backward, setup_context=_save)
 
 
-@operator("graphtheory_test::flat")
+@operator("graphtheory_test::flat", ".")
 def flat(x: Tensor) -> Tensor:
     return torch.from_numpy(x.numpy().sum(keepdims=True))
 

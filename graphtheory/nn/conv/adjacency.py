@@ -21,6 +21,7 @@ from torch_geometric.utils.loop import compute_loop_attr
 from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
+from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import check_edge_index
 from graphtheory.graph.outside import innermost_transform, outside
 
@@ -126,8 +127,8 @@ def read(
 ) -> Adjacency:
     """The neighborhood of whatever a PyG layer accepts as `edge_index`.
 
-    The result is cached per tensor, so an unchanged `edge_index` is not sorted again. Identity and
-    version are compared: torch's in-place operations are noticed, writes through numpy are not.
+    The result is cached per tensor, so an unchanged `edge_index` is not sorted again. What it holds
+    is compared, so that every change is noticed; see `graph.content`.
 
     Args:
         given: Edge list, `EdgeIndex`, torch sparse matrix, `SparseTensor` or `Neighborhood`.
@@ -253,19 +254,36 @@ def cached_for(given: Any) -> dict[Any, Any] | None:
     if torch.compiler.is_compiling() or innermost_transform() is not None:
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
-    if isinstance(key, Neighborhood):
-        state = None
-    elif type(key) in (Tensor, EdgeIndex) and not key.is_inference():
-        tensor = key.as_tensor() if type(key) is EdgeIndex else key
-        strided = tensor.layout is torch.strided
-        memory = (tensor.data_ptr(), tensor.stride()) if strided else tensor._nnz()
-        state = (tensor._version, tuple(tensor.shape), memory)
-    else:
+    state = _state(given)
+    if state is None:
         return None
     entry = _CACHE.get(key)
     if entry is None or entry[0] != state:
         entry = _CACHE[key] = (state, {})
     return entry[1]
+
+
+def _state(given: Any) -> Any:
+    """What a graph's edges are now; None if changes of it could not be noticed."""
+    if isinstance(given, Neighborhood):
+        return given.check_unchanged()
+    if isinstance(given, SparseTensor):
+        return state_of(given.storage.row(), given.storage.col())
+    if type(given) is EdgeIndex:
+        return state_of(given.as_tensor())
+    if type(given) is Tensor and is_torch_sparse_tensor(given):
+        state = state_of(*_ids_of(given))
+        merged = given.layout is not torch.sparse_coo or given.is_coalesced()
+        return None if state is None else (given.layout, merged, state)
+    return state_of(given) if type(given) is Tensor else None
+
+
+def _ids_of(matrix: Tensor) -> tuple[Tensor, ...]:
+    if matrix.layout is torch.sparse_coo:
+        return (matrix._indices(),)
+    if matrix.layout is torch.sparse_csr:
+        return matrix.crow_indices(), matrix.col_indices()
+    return matrix.ccol_indices(), matrix.row_indices()
 
 
 def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:

@@ -8,6 +8,7 @@ from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import state_of
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.ops.once import followed
 
@@ -20,12 +21,12 @@ def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
     """
     if adj.order is None or features.requires_grad or not _can_be_shared(features):
         return adj.to_rows(features)
-    copies = adj.cached("features", WeakTensorKeyDictionary)  # -> (version, the copy)
-    version, known = copies.get(features, (None, None))
-    copy = known() if version == features._version else None
+    copies = adj.cached("features", WeakTensorKeyDictionary)  # -> (state, the copy)
+    state, (before, known) = state_of(features), copies.get(features, (None, None))
+    copy = known() if state is not None and before == state else None
     if copy is None:
         copy = adj.to_rows(features)
-        copies[features] = (features._version, TensorWeakRef(copy))
+        copies[features] = (state, TensorWeakRef(copy))
     return copy
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv.adjacency import cached_for, outside_inference_mode
+from graphtheory.graph.content import count_nonzero, is_plain
+from graphtheory.nn.conv.adjacency import outside_inference_mode
+from graphtheory.ops.once import followed
 
 MOST = 0.05  # the largest share of non-zeros that is read by rows
 LEAST = 1 << 16  # the least number of entries for which that is worth it
@@ -53,6 +56,7 @@ class SparseFeatures(Tensor):
     _nonzeros: Tensor
     _dense: Tensor | None
     _version_read: int
+    _read: _NonZeros | None  # what is looked at before each use; None where that is not needed
 
     @staticmethod
     def __new__(cls, x: Tensor) -> SparseFeatures:
@@ -66,11 +70,8 @@ class SparseFeatures(Tensor):
                 f"x: shape {tuple(x.shape)}, {x.layout}, requires_grad={x.requires_grad}, expected "
                 "dense features [num_nodes, features] that need no gradient"
             )
-        row, column = x.nonzero(as_tuple=True)
-        counts = torch.bincount(row, minlength=x.size(0))
-        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        rows = Neighborhood(indptr, column, x.size(1), validate=False)
-        return _wrap(rows, x[row, column], x)
+        found = _read(x)
+        return _wrap(found.rows, found.values, x, found)
 
     def __init__(self, x: Tensor) -> None:
         pass
@@ -82,14 +83,18 @@ class SparseFeatures(Tensor):
             nb = self._rows
             out = self._nonzeros.new_zeros(nb.num_dst, nb.num_src)
             self._dense = out.index_put_((nb.targets(), nb.indices), self._nonzeros)
-            self._version_read = self._dense._version
+            self._version_read = _version(self._dense)
         return self._dense
 
     @property
     def by_rows(self) -> bool:
         """Whether the non-zeros are still those of the dense tensor, and need no gradient."""
         dense = self._dense
-        return dense is None or not (dense._version != self._version_read or dense.requires_grad)
+        if dense is None:
+            return True
+        if _version(dense) != self._version_read or dense.requires_grad:
+            return False
+        return self._read is None or self._read.hold_of(dense)
 
     @classmethod
     def __torch_function__(
@@ -117,14 +122,21 @@ class SparseFeatures(Tensor):
         return func(*args, **kwargs)
 
 
-def _wrap(rows: Neighborhood, values: Tensor, dense: Tensor | None) -> SparseFeatures:
+def _version(dense: Tensor) -> int:
+    return 0 if dense.is_inference() else dense._version
+
+
+def _wrap(
+    rows: Neighborhood, values: Tensor, dense: Tensor | None, read: _NonZeros | None = None
+) -> SparseFeatures:
     size = (rows.num_dst, rows.num_src)
     out = Tensor._make_wrapper_subclass(
         SparseFeatures, size, dtype=values.dtype, device=values.device
     )
     assert isinstance(out, SparseFeatures)
     out._rows, out._nonzeros, out._dense = rows, values, dense
-    out._version_read = 0 if dense is None else dense._version
+    out._version_read = 0 if dense is None else _version(dense)
+    out._read = read
     return out
 
 
@@ -174,17 +186,56 @@ def with_few(x: Any) -> Any:
     """
     if type(x) is not Tensor or x.dim() != 2 or x.numel() < LEAST or not x.is_floating_point():
         return x
-    if x.requires_grad or x.layout is not torch.strided or torch.compiler.is_compiling():
+    if x.requires_grad or not is_plain(x) or x.is_inference() or followed():
         return x
-    cache = cached_for(x)
-    if cache is None:
+    known = _SEEN.get(x, _NEW)
+    if known is _NEW or (known and not known.hold_of(x)):
+        _SEEN[x] = None
         return x
-    if "seen" not in cache:
-        cache["seen"] = True
-    elif "few" not in cache:
+    if known is None:
         few = _share(x[:64]) <= MOST and _share(x) <= MOST
-        cache["few"] = outside_inference_mode(lambda: SparseFeatures(x)) if few else None
-    return x if cache.get("few") is None else cache["few"]
+        known = _SEEN[x] = outside_inference_mode(lambda: _read(x)) if few else ()
+    return _wrap(known.rows, known.values, x) if known else x
+
+
+# Tensors seen -> their non-zeros; () of those to be read as they are; None until the second time.
+_SEEN = WeakIdKeyDictionary()
+_NEW = object()
+
+
+class _NonZeros(NamedTuple):
+    """What differs from 0 in a tensor, which this does not refer to.
+
+    Attributes:
+        rows: Columns of each row that do.
+        values: What is there.
+        place: Where, in the flat tensor.
+        version: Of the tensor when it was read.
+    """
+
+    rows: Neighborhood
+    values: Tensor
+    place: Tensor
+    version: int
+
+    def hold_of(self, x: Tensor) -> bool:
+        """Whether they are still those of x, however it was written to.
+
+        Where a look would wait for a device, torch's count of changes alone decides.
+        """
+        if _version(x) != self.version or x.shape != (self.rows.num_dst, self.rows.num_src):
+            return False
+        if not x.is_cpu:
+            return True
+        return count_nonzero(x) == len(self.values) and torch.equal(x.take(self.place), self.values)
+
+
+def _read(x: Tensor) -> _NonZeros:
+    row, column = x.nonzero(as_tuple=True)
+    counts = torch.bincount(row, minlength=x.size(0))
+    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    rows = Neighborhood(indptr, column, x.size(1), validate=False)
+    return _NonZeros(rows, x[row, column], row * x.size(1) + column, _version(x))
 
 
 def _share(x: Tensor) -> float:

@@ -197,7 +197,7 @@ def of_edges(bias: Tensor | BucketedBias, places: Tensor | None = None) -> Block
     It is looked up, and its gradient summed, in float32 or wider.
     """
     if isinstance(bias, BucketedBias):
-        check_buckets(*bias)
+        check_buckets(bias.bucket, bias.table.size(0))
         values, columns = bias.table.t(), bias.bucket.long()
     else:
         values, columns = bias.t(), None

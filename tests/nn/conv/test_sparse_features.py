@@ -130,7 +130,8 @@ def test_few_non_zeros_are_found_at_the_second_sight(monkeypatch) -> None:
     few[0, 0] = 1
     assert sparse_features.with_few(few) is few
     found = sparse_features.with_few(few)
-    assert type(found) is SparseFeatures and sparse_features.with_few(few) is found
+    assert type(found) is SparseFeatures and found.dense is few
+    assert sparse_features.with_few(few)._rows is found._rows
     few[1, 1] = 2  # another content: it is new again
     assert sparse_features.with_few(few) is few
     assert float(sparse_features.with_few(few).dense[1, 1]) == 2

@@ -1,0 +1,144 @@
+"""What holds of the arguments of an operator whose compiled loops look nothing up themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from graphtheory.graph.content import ascends, is_plain, within
+
+_IDS = frozenset(("parts", "relu_parts", "indptr", "indices", "order"))
+_PER_EDGE = frozenset(("bucket", "row"))
+
+
+class Layout:
+    """The sizes and the ids of an operator's arguments, named in its declaration.
+
+    A declaration has a word for each argument. A word in capitals is a shape, a letter a size that
+    is the same wherever it stands: N targets, M sources, E edges, H heads. ``parts`` are [indptr,
+    indices], and for a backward pass [t_indptr, targets, perm] behind them; ``relu_parts`` are
+    [indptr, indices, order], and [t_indptr, edges]; ``order`` is empty, or for each edge a row of
+    what has F rows; ``bucket`` and ``row`` have an entry for each edge; ``blocks`` are the counts
+    of sets, of their targets and of their sources; ``saved`` is what an attention left for its
+    backward pass. A dot is checked by the operator itself, or needs no check.
+
+    Args:
+        name: Of the operator.
+        words: The declaration.
+    """
+
+    def __init__(self, name: str, words: str) -> None:
+        self.name, self._words = name, tuple(words.split())
+        self._ids = [(k, word) for k, word in enumerate(self._words) if word in _IDS]
+        self._sized = {
+            letter: next((k for k, w in enumerate(self._words) if w.startswith(letter)), None)
+            for letter in "MEF"
+        }
+
+    def check_ids(self, args: Sequence[Any]) -> None:
+        """Raise unless every id that a loop on a CPU reads lies within what it looks up.
+
+        Raises:
+            ValueError: If row pointers are not such.
+            IndexError: If an id is out of range.
+        """
+        given = {word: args[k] for k, word in self._ids}
+        parts = given.get("parts") or given.get("relu_parts")
+        first = parts[0] if parts else given.get("indptr")
+        if first is None or not first.is_cpu or not is_plain(first):
+            return
+        indices = parts[1] if parts else given.get("indices")
+        edges = self._size("E", args) if indices is None else indices.size(0)
+        self._check_pointers("indptr", first, edges)
+        if indices is not None:
+            self._check_rows(args, given, parts or [first, indices])
+
+    def _check_rows(self, args: Sequence[Any], given: dict[str, Any], parts: list[Tensor]) -> None:
+        sources = self._size("M", args)
+        if sources is None and len(parts) > 2:
+            sources = parts[2].size(0) - 1
+        if sources is not None:
+            self._check("indices", parts[1], sources)
+        edges, order = parts[1].size(0), given.get("order")
+        if "relu_parts" in given:
+            order = parts[2]
+            if len(parts) > 3:
+                self._check_pointers("t_indptr", parts[3], edges)
+                self._check("edges", parts[4], self._size("F", args), edges)
+        elif len(parts) > 2 and parts[2].numel():
+            self._check_pointers("t_indptr", parts[2], edges, sources)
+            self._check("targets", parts[3], parts[0].size(0) - 1, edges)
+            self._check("perm", parts[4], edges, edges)
+        if order is not None and order.numel():
+            self._check("order", order, self._size("F", args), edges)
+
+    def _size(self, letter: str, args: Sequence[Any]) -> int | None:
+        place = self._sized[letter]
+        return None if place is None else args[place].size(0)
+
+    def _check_pointers(self, name: str, given: Tensor, end: int | None, rows: Any = None) -> None:
+        rows = given.size(0) - 1 if rows is None else rows
+        if given.dim() != 1 or given.size(0) != rows + 1 or not ascends(given, end or 0):
+            raise ValueError(
+                f"{name}: expected {rows + 1} row pointers from 0 to {end} that never fall "
+                f"({self.name}); the neighborhood was changed in place, or never checked"
+            )
+
+    def _check(self, name: str, ids: Tensor, limit: int | None, count: int | None = None) -> None:
+        if count is not None and ids.numel() != count:
+            raise ValueError(f"{name}: {ids.numel()} entries, expected {count} ({self.name})")
+        if limit is not None and not within(ids, limit):
+            raise IndexError(
+                f"{name}: entries {int(ids.min())} to {int(ids.max())}, expected 0..{limit - 1} "
+                f"({self.name}); the neighborhood was changed in place, or never checked"
+            )
+
+    def check_shapes(self, args: Sequence[Any]) -> None:
+        """Raise unless all sizes fit together, as the functions of `ops` have checked already.
+
+        Raises:
+            ValueError: If a shape does not fit.
+        """
+        sizes = self._known(args)
+        for k, (word, given) in enumerate(zip(self._words, args, strict=True)):
+            if given is None or word == "." or word in _IDS or word == "blocks":
+                continue
+            found = tuple(given.shape)
+            wanted = self._wanted(word, sizes, found)
+            if found != wanted:
+                raise ValueError(
+                    f"{self.name}: argument {k} has the shape {list(found)}, expected "
+                    f"{list(wanted)}"
+                )
+
+    def _known(self, args: Sequence[Any]) -> dict[str, int]:
+        """The sizes that the rows of the neighborhood decide."""
+        sizes = dict[str, int]()
+        for word, given in zip(self._words, args, strict=True):
+            if word in ("parts", "relu_parts"):
+                sizes |= {"N": given[0].size(0) - 1, "E": given[1].size(0)}
+                if word == "parts" and len(given) > 2 and given[2].numel():
+                    sizes["M"] = given[2].size(0) - 1
+            elif word == "indptr":
+                sizes["N"] = given.size(0) - 1
+            elif word == "indices":
+                sizes["E"] = given.size(0)
+            elif word == "blocks":
+                count, dst, src = given
+                sizes |= {"N": count * dst, "M": count * src, "E": count * dst * src}
+        return sizes
+
+    def _wanted(self, word: str, sizes: dict[str, int], found: tuple[int, ...]) -> tuple[int, ...]:
+        if word in _PER_EDGE:
+            return (sizes["E"],)
+        if word == "saved":  # weights, or facts of each row
+            facts = found[1:] if set(found[1:]) == {2, sizes["H"]} else (2, sizes["H"])
+            return (sizes["N"], *facts) if len(found) == 3 else (sizes["E"], sizes["H"])
+        if len(found) == len(word):
+            for letter, size in zip(word, found, strict=True):
+                sizes.setdefault(letter, size)
+        if {"W", "H", "C"} <= sizes.keys():
+            sizes["W"] = sizes["H"] * sizes["C"]
+        return tuple(sizes.get(letter, -1) for letter in word)
