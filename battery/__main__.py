@@ -13,6 +13,8 @@ import tyro
 from battery.answers import faulty_pieces, planted_faults, right_answers
 from battery.bad_input import bad_input
 from battery.bits import bits
+from battery.bounds import bounds
+from battery.caches import caches
 from battery.damage import damage
 from battery.derivatives import derivatives
 from battery.faults import faults
@@ -47,7 +49,8 @@ def mutation(share: float, seed: int) -> list[Line]:
 PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
     "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
-    "derivatives": derivatives, "fuzz": fuzz, "mutation": mutation,
+    "derivatives": derivatives, "fuzz": fuzz, "bounds": bounds, "mutation": mutation,
+    "caches": caches,
 }  # fmt: skip
 BY_NAME_ONLY = ("mutation",)  # runs the tests, which take minutes however small the share
 

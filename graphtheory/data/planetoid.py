@@ -6,13 +6,11 @@ the few names that the published files use and refuses every other.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid
@@ -24,12 +22,7 @@ from graphtheory.data.silent import Silent
 _NUM_VAL = 500
 
 
-_KNOWN = {
-    **safe_pickle.ARRAYS,
-    ("scipy.sparse.csr", "csr_matrix"): csr_matrix,
-    ("collections", "defaultdict"): defaultdict,
-    ("__builtin__", "list"): list,
-}
+_KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES}
 
 
 def read(path: Path) -> Any:

@@ -6,17 +6,18 @@ not enough: writes through numpy, `.data` and tensors of inference mode do not c
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.graph.outside import outside
+from graphtheory.graph.outside import innermost_transform, outside
 
-_UNSIGNED = {torch.int64: np.uint64, torch.int32: np.uint32, torch.uint8: np.uint8}
 _WORD = 8  # bytes
+_IDS = (torch.int64, torch.int32)
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @njit(cache=True, nogil=True)
@@ -31,30 +32,42 @@ def _mixed(words):
 
 
 @njit(cache=True, nogil=True)
-def _largest(ids):
-    """The largest of unsigned numbers: a negative id, read as one, is larger than any limit."""
-    top = ids[0]
-    for i in range(1, len(ids)):
-        top = max(top, ids[i])
-    return top
-
-
-@njit(cache=True, nogil=True)
-def _ascends(pointers):
-    """Whether no pointer is smaller than the one before."""
-    falls = 0
+def _fit(pointers, ids, limit):
+    """Whether pointers run from 0 to the number of ids without falling, and ids from 0 to limit."""
+    falls, low, high = 0, 0, -1
     for i in range(1, len(pointers)):
         falls += pointers[i] < pointers[i - 1]
-    return falls == 0
+    for i in range(len(ids)):
+        low, high = min(low, ids[i]), max(high, ids[i])
+    ends = len(pointers) > 0 and pointers[0] == 0 and pointers[-1] == len(ids)
+    return ends and falls == 0 and low >= 0 and high < limit
 
 
 @njit(cache=True, nogil=True)
-def _count(numbers):
-    """How many numbers are not 0."""
-    total = 0
-    for i in range(len(numbers)):
-        total += numbers[i] != 0
-    return total
+def _fit_both_ways(indptr, indices, t_indptr, targets, perm, limit):
+    """Whether rows, and the same edges by source with their places, all hold together."""
+    columns = len(t_indptr) == limit + 1 and len(targets) == len(indices)
+    return (
+        columns
+        and _fit(indptr, indices, limit)
+        and _fit(t_indptr, targets, len(indptr) - 1)
+        and _fit(t_indptr, perm, len(indices))
+    )
+
+
+@njit(cache=True, nogil=True)
+def _same(dense, indptr, columns, values):
+    """Whether the values are all that is not 0 in a matrix, whose rows are read once."""
+    for i in range(len(dense)):
+        row, count = dense[i], 0
+        for k in range(len(row)):
+            count += row[k] != 0
+        if count != indptr[i + 1] - indptr[i]:
+            return False
+        for t in range(indptr[i], indptr[i + 1]):
+            if row[columns[t]] != values[t]:
+                return False
+    return True
 
 
 def state_of(*tensors: Tensor) -> Hashable | None:
@@ -70,66 +83,80 @@ def state_of(*tensors: Tensor) -> Hashable | None:
 def _state(tensor: Tensor) -> Hashable | None:
     if not is_plain(tensor):
         return None
-    if not tensor.is_cpu:
-        return None if tensor.is_inference() else (tensor._version, *place_of(tensor))
-    return tensor.shape, tensor.dtype, fingerprint(tensor)
+    if tensor.is_cpu:
+        return tensor.shape, tensor.dtype, fingerprint(tensor)
+    place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    return None if tensor.is_inference() else (tensor._version, place)
 
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether it holds its values itself: no subclass, not on meta, not traced or transformed."""
-    if torch.compiler.is_compiling():
+    if type(tensor) not in _PLAIN or torch.compiler.is_compiling():
         return False
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.layout is torch.strided
-        and not tensor.is_meta
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    wrapped = innermost_transform() is not None and (
+        torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
-
-
-def place_of(tensor: Tensor) -> tuple[Hashable, ...]:
-    """Where a tensor lies, and in which form."""
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    return not wrapped and tensor.layout is torch.strided and not tensor.is_meta
 
 
 def fingerprint(tensor: Tensor) -> int:
     """64 bits that depend on every byte of a tensor in main memory, and on their order."""
     found = _array(tensor)
-    if not found.nbytes % _WORD and not found.ctypes.data % _WORD:
+    if found.itemsize == _WORD or not (found.nbytes % _WORD or found.ctypes.data % _WORD):
         return int(_mixed(found.view(np.uint64)))
     words = np.zeros(-(-found.nbytes // _WORD), np.uint64)
     words.view(np.uint8)[: found.nbytes] = found.view(np.uint8)
     return int(_mixed(words))
 
 
-def count_nonzero(tensor: Tensor) -> int:
-    """How many numbers of a tensor in main memory are not 0; NaN is not."""
-    if tensor.dtype not in (torch.float32, torch.float64):
-        return int(tensor.count_nonzero())
-    return int(_count(_array(tensor)))
-
-
 def _array(tensor: Tensor) -> np.ndarray:
     """The content as one axis, in bytes where numpy does not know the type."""
-    with outside():  # a call of torch.func would wrap what is made of a plain tensor
-        tensor = tensor.detach() if tensor.requires_grad else tensor
-        tensor = tensor.contiguous()
-        if tensor.dtype is torch.bfloat16 or tensor.is_complex() or tensor.is_neg():
-            tensor = tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
-        return tensor.numpy().reshape(-1)
+    if innermost_transform() is not None:  # which would wrap what is made of a plain tensor
+        with outside():
+            return _array(tensor)
+    if tensor.dtype in _IDS and tensor.dim() == 1 and tensor.is_contiguous():
+        return tensor.numpy()
+    if tensor.dtype is torch.bfloat16 or tensor.is_complex() or tensor.is_neg():
+        tensor = tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+    found: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    return found if found.ndim == 1 and found.flags.c_contiguous else np.ravel(found)
+
+
+def fit(pointers: Tensor, ids: Tensor, limit: int) -> bool:
+    """Whether rows of ids, in main memory, hold together; reads them once.
+
+    Args:
+        pointers: Row pointers that have to run from 0 to the number of `ids` and never fall.
+        ids: What has to lie in 0..limit-1.
+        limit: How many things the ids name.
+    """
+    return bool(_fit(_array(pointers), _array(ids), limit))
+
+
+def fit_both_ways(parts: Sequence[Tensor], limit: int) -> bool:
+    """The same of [indptr, indices, t_indptr, targets, perm], the edges by target and by source."""
+    return bool(_fit_both_ways(*map(_array, parts), limit))
 
 
 def within(ids: Tensor, limit: int) -> bool:
     """Whether all ids, integers in main memory, lie in 0..limit-1; reads them once."""
-    if ids.numel() == 0:
-        return True
-    unsigned = _UNSIGNED.get(ids.dtype)
-    if unsigned is None:
-        return bool(ids.min() >= 0) and bool(ids.max() < limit)
-    return bool(_largest(_array(ids).view(unsigned)) < limit)
+    given = _array(ids)
+    return not len(given) or bool(given.min() >= 0 and given.max() < limit)
 
 
 def ascends(pointers: Tensor, end: int) -> bool:
-    """Whether int64 pointers in main memory run from 0 to `end` and never fall."""
-    found = _array(pointers)
-    return len(found) > 0 and found[0] == 0 and found[-1] == end and bool(_ascends(found))
+    """Whether pointers in main memory run from 0 to `end` and never fall."""
+    given = _array(pointers)
+    falls = len(given) > 1 and bool((given[1:] < given[:-1]).any())
+    return len(given) > 0 and given[0] == 0 and given[-1] == end and not falls
+
+
+def holds(dense: Tensor, indptr: Tensor, columns: Tensor, values: Tensor) -> bool:
+    """Whether a matrix in main memory has these non-zeros, given by row, and no others."""
+    with outside():
+        if dense.dtype not in (torch.float32, torch.float64):
+            rows = torch.repeat_interleave(indptr.diff())
+            same = torch.equal(dense[rows, columns], values)
+            return same and int(dense.count_nonzero()) == len(values)
+        given = dense.detach().contiguous().numpy()
+    return bool(_same(given, *map(_array, (indptr, columns, values))))

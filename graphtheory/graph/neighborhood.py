@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import is_plain, state_of
+from graphtheory.graph.content import fingerprint, is_plain, state_of
 from graphtheory.graph.csr import (
     check_edge_index,
     check_index,
@@ -140,6 +140,8 @@ class Neighborhood:
 
     def _state(self) -> Hashable | None:
         ids = (self.indptr, self.indices)
+        if self.sets is None and self.indices.is_cpu:
+            return fingerprint(self.indptr), fingerprint(self.indices)
         if self.sets is None or any(t.is_inference() for t in ids):
             return state_of(*ids)
         return tuple((t._version, t.data_ptr(), t.shape) for t in ids)

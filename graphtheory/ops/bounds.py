@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory.graph.content import ascends, is_plain, within
+from graphtheory.graph.content import ascends, fit, fit_both_ways, is_plain, within
 
 _IDS = frozenset(("parts", "relu_parts", "indptr", "indices", "order"))
 _PER_EDGE = frozenset(("bucket", "row"))
+_LETTERS = {"bucket": "E", "row": "E", "saved": "EH"}
 
 
 class Layout:
@@ -32,6 +33,16 @@ class Layout:
     def __init__(self, name: str, words: str) -> None:
         self.name, self._words = name, tuple(words.split())
         self._ids = [(k, word) for k, word in enumerate(self._words) if word in _IDS]
+        self._parts, self._order = (
+            self._words.index(word) if word in self._words else None for word in ("parts", "order")
+        )
+        self._rows = [*self._ids, *((k, w) for k, w in enumerate(self._words) if w == "blocks")]
+        self._by_source = name.endswith(("_backward", "_by_source"))  # reads rows of sources
+        self._shapes = [
+            (k, _LETTERS.get(word, word))
+            for k, word in enumerate(self._words)
+            if word.isupper() or word in _LETTERS
+        ]
         self._sized = {
             letter: next((k for k, w in enumerate(self._words) if w.startswith(letter)), None)
             for letter in "MEF"
@@ -44,6 +55,8 @@ class Layout:
             ValueError: If row pointers are not such.
             IndexError: If an id is out of range.
         """
+        if self._fits(args):
+            return
         given = {word: args[k] for k, word in self._ids}
         parts = given.get("parts") or given.get("relu_parts")
         first = parts[0] if parts else given.get("indptr")
@@ -55,6 +68,24 @@ class Layout:
         if indices is not None:
             self._check_rows(args, given, parts or [first, indices])
 
+    def _fits(self, args: Sequence[Any]) -> bool:
+        """Whether all is right, in the fewest steps; False also where that was not asked."""
+        if self._parts is None:
+            return False
+        parts = args[self._parts]
+        if len(parts) < 2 or not is_plain(parts[0]) or not parts[0].is_cpu:
+            return False
+        edges, sources = parts[1].size(0), self._size("M", args)
+        backward = self._by_source and len(parts) == 5 and parts[2].numel() > 0
+        if sources is None:
+            sources = parts[2].size(0) - 1 if backward else 0
+        if not (fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)):
+            return False
+        order = None if self._order is None else args[self._order]
+        if order is None or not order.numel():
+            return True
+        return order.numel() == edges and within(order, self._size("F", args) or 0)
+
     def _check_rows(self, args: Sequence[Any], given: dict[str, Any], parts: list[Tensor]) -> None:
         sources = self._size("M", args)
         if sources is None and len(parts) > 2:
@@ -65,9 +96,9 @@ class Layout:
         if "relu_parts" in given:
             order = parts[2]
             if len(parts) > 3:
-                self._check_pointers("t_indptr", parts[3], edges)
+                self._check_pointers("t_indptr", parts[3], edges, self._size("M", args))
                 self._check("edges", parts[4], self._size("F", args), edges)
-        elif len(parts) > 2 and parts[2].numel():
+        elif self._by_source and len(parts) > 2 and parts[2].numel():
             self._check_pointers("t_indptr", parts[2], edges, sources)
             self._check("targets", parts[3], parts[0].size(0) - 1, edges)
             self._check("perm", parts[4], edges, edges)
@@ -102,6 +133,8 @@ class Layout:
             ValueError: If a shape does not fit.
         """
         sizes = self._known(args)
+        if len(args) == len(self._words) and self._agree(args, dict(sizes)):
+            return
         for k, (word, given) in enumerate(zip(self._words, args, strict=True)):
             if given is None or word == "." or word in _IDS or word == "blocks":
                 continue
@@ -113,10 +146,25 @@ class Layout:
                     f"{list(wanted)}"
                 )
 
+    def _agree(self, args: Sequence[Any], sizes: dict[str, int]) -> bool:
+        """Whether all shapes fit, in the fewest steps; False also of facts, which have others."""
+        for k, word in self._shapes:
+            if args[k] is not None:
+                shape = args[k].shape
+                if len(shape) != len(word):
+                    return False
+                for letter, size in zip(word, shape, strict=True):
+                    if sizes.setdefault(letter, size) != size:
+                        return False
+        return "W" not in sizes
+
     def _known(self, args: Sequence[Any]) -> dict[str, int]:
         """The sizes that the rows of the neighborhood decide."""
-        sizes = dict[str, int]()
-        for word, given in zip(self._words, args, strict=True):
+        sizes, order = dict[str, int](), None
+        for k, word in self._rows:
+            given = args[k]
+            if word in ("order", "relu_parts"):
+                order = given if word == "order" else given[2]
             if word in ("parts", "relu_parts"):
                 sizes |= {"N": given[0].size(0) - 1, "E": given[1].size(0)}
                 if word == "parts" and len(given) > 2 and given[2].numel():
@@ -128,6 +176,8 @@ class Layout:
             elif word == "blocks":
                 count, dst, src = given
                 sizes |= {"N": count * dst, "M": count * src, "E": count * dst * src}
+        if order is not None and not order.numel():
+            sizes["F"] = sizes["E"]  # edge e has row e
         return sizes
 
     def _wanted(self, word: str, sizes: dict[str, int], found: tuple[int, ...]) -> tuple[int, ...]:

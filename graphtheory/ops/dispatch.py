@@ -19,7 +19,8 @@ def choose(call: Call | AttentionCall, backend: str | Backend | None = None) -> 
         ValueError: If the name is unknown, or the neighborhood was changed in place.
         NotImplementedError: If the named backend cannot run the call; the message says why.
     """
-    call.neighborhood.check_unchanged()
+    if call.neighborhood.sets is not None:  # of which some backends read no ids
+        call.neighborhood.check_unchanged()
     known = BY_OPERATION[call.operation]
     if backend is None:
         for chosen in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -19,6 +20,15 @@ _TRANSFORMS = torch._C._functorch.TransformType
 _BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 
 
+class _Thread(threading.local):
+    """Whether a backward pass runs in this thread: `.data` of what it saved may have been set."""
+
+    backward = False
+
+
+_thread = _Thread()
+
+
 class Operator:
     """A function on tensors that is a custom op of torch, without the price of one in a plain call.
 
@@ -29,7 +39,8 @@ class Operator:
     passing torch's dispatcher takes as long as the attention of a thousand edges.
 
     Every call checks the ids that loops read. Calls of the op itself, as compiled and exported
-    programs make, check all shapes as well, which the functions of `ops` have done.
+    programs make, check all shapes as well, which the functions of `ops` have done, and so do calls
+    in a backward pass, since `.data` of a saved tensor may have another shape by then.
 
     Args:
         name: Of the op, "graphtheory::...".
@@ -41,6 +52,8 @@ class Operator:
 
         @wraps(function)
         def checked(*args: Any) -> Any:
+            if _thread.backward:
+                held.check_shapes(args)
             held.check_ids(args)
             return function(*args)
 
@@ -187,7 +200,11 @@ def _differentiable(
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             _check_derivatives(name, None, ())
-            found = backward(ctx, *grads)
+            before, _thread.backward = _thread.backward, True
+            try:
+                found = backward(ctx, *grads)
+            finally:
+                _thread.backward = before
             found = found if isinstance(found, tuple) else (found,)
             return tuple(None if isinstance(g, list) else g for g in found)
 

@@ -30,13 +30,11 @@ def _kernels() -> Any:
     return BACKENDS["numba_csr"].kernels
 
 
-_held = Layout(
-    "graphtheory::projected_attention",
-    "MI NJ WJ W WI W WI W HKC FK EH BH bucket . order parts . .",
-)
+_LAYOUT = "MI NJ WJ W WI W WI W HKC FK EH BH bucket . order parts . ."
+_of_gradients = Layout("graphtheory::projected_attention_backward", _LAYOUT)
 
 
-@operator("graphtheory::projected_attention", _held)
+@operator("graphtheory::projected_attention", _LAYOUT)
 def _attention(
     x_src: Tensor, x_dst: Tensor, query: Tensor, query_bias: Tensor | None, key: Tensor,
     key_bias: Tensor | None, value: Tensor, value_bias: Tensor | None, matrix: Tensor,
@@ -95,7 +93,9 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, .
     x_src, x_dst, *maps, matrix, features, _, table = tensors
     needs, buckets = ctx.needs_input_grad, 0 if table is None else table.size(0)
     check_buckets(bucket, buckets)
-    _held.check_ids((*tensors, bucket, seed, order, parts, ctx.scale, ctx.dropout))
+    given = (*tensors, bucket, seed, order, parts, ctx.scale, ctx.dropout)
+    _of_gradients.check_shapes(given)
+    _of_gradients.check_ids(given)
     of = _kernels().projected_attention_backward(
         parts, order, grad, x_src, x_dst, _pairs(maps), matrix, features, weights,
         found, bucket, buckets, (needs[0], needs[1], needs[9]), ctx.scale, ctx.dropout,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -18,9 +19,11 @@ from graphtheory.data.loaders.partitions import check_part
 from graphtheory.data.loaders.source import NodeSource, source_of
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import within
 from graphtheory.graph.csr import row_places, take_rows
 
 _ROWS = 65_536  # nodes that are written at a time
+_IDS = 2**20  # ids that are looked at together
 _INDPTR, _INDICES, _WEIGHT, _TOLD = "edges.indptr", "edges.indices", "edges.weight", "graph.json"
 _PART, _ORIGINAL = "part", "original_id"
 Named = dict[str, Tensor]
@@ -33,8 +36,9 @@ class GraphFolder(NodeSource):
     and the system keeps as many pages as there is memory for. A pattern that is not applied to some
     rows alone, such as ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes
     a copy of all edges in memory: apply it before, as `edge_weight`, or use `PartitionLoader`,
-    which applies it to the parts of a batch. A file that was cut short is noticed here; `verify`
-    reads all of them and notices every changed byte.
+    which applies it to the parts of a batch. Ids and row pointers are
+    read once when it is opened, and refused where they do not hold together; `verify` reads all
+    files and notices every changed byte.
 
     Args:
         folder: What `write` wrote.
@@ -47,7 +51,8 @@ class GraphFolder(NodeSource):
 
     Raises:
         FileNotFoundError: No such folder, or a file of it is missing.
-        ValueError: Files that do not fit together, or an unknown attribute.
+        ValueError: Files that do not fit together, ids out of range, names that leave the folder,
+            or an unknown attribute.
 
     Example:
         >>> import tempfile
@@ -64,33 +69,56 @@ class GraphFolder(NodeSource):
     ) -> None:
         self.folder, self.attributes = Path(folder), attributes
         told = _told_by(self.folder / _TOLD)
-        indptr, indices = self._mapped(_INDPTR), self._mapped(_INDICES)
-        weight = self._mapped(_WEIGHT) if told["weighted"] else None
-        nodes = len(indptr) - 1
-        edges = len(indices) if weight is None else min(len(indices), len(weight))
-        if nodes != told["nodes"] or int(indptr[-1]) != edges or edges != told["edges"]:
-            raise ValueError(
-                f"{self.folder}: {nodes} rows and {edges} edges, expected {told['nodes']} and "
-                f"{told['edges']}; write it again"
-            )
+        nodes, edges = told["nodes"], told["edges"]
+        indptr = self._ids(_INDPTR, nodes + 1, edges + 1, rise=True)
+        indices = self._ids(_INDICES, edges, nodes)
+        if int(indptr[0]) != 0 or int(indptr[-1]) != edges:
+            self._refuse(_INDPTR, f"from {int(indptr[0])} to {int(indptr[-1])}", f"0 to {edges}")
+        weight = self._rows(_WEIGHT, edges) if told["weighted"] else None
+        if weight is not None and not (weight.dim() == 1 and weight.is_floating_point()):
+            self._refuse(_WEIGHT, f"{weight.dtype} {list(weight.shape)}", "a number for each edge")
         self.graph = Neighborhood(indptr, indices, nodes, weight=weight, validate=False)
-        self.part, self.original_id = self._mapped(_PART), self._mapped(_ORIGINAL)
+        self.part = self._ids(_PART, nodes, 2**63 - 1)
+        self.original_id = self._ids(_ORIGINAL, nodes, nodes)
         check_names(told["attributes"], attributes)
         names = told["attributes"] if attributes is None else attributes
         self.whole: dict[str, Any] = told["whole"]
-        self.node = {name: self._mapped(f"x.{name}") for name in names}
-        for name, value in self.node.items():
-            if len(value) != nodes:
-                raise ValueError(f"{name}: {len(value)} rows in {self.folder}, expected {nodes}")
+        self.node = {name: self._rows(f"x.{name}", nodes) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process maps the files itself."""
         return type(self), (self.folder, self.attributes)
 
-    def _mapped(self, name: str) -> Tensor:
-        # "c": what is written to a page stays in this process.
+    def _rows(self, name: str, rows: int) -> Tensor:
+        """A mapped file with that many rows."""
         path = self.folder / f"{name}.npy"
-        return torch.from_numpy(np.asarray(np.load(path, mmap_mode="c")))
+        if path.is_symlink():
+            self._refuse(name, "a link", "a file")
+        # "c": what is written to a page stays in this process.
+        found = np.asarray(np.load(path, mmap_mode="c"))
+        if found.dtype.kind not in "biufc" or found.ndim == 0 or len(found) != rows:
+            self._refuse(name, f"{found.dtype} {list(found.shape)}", f"numbers in {rows} rows")
+        return torch.from_numpy(found)
+
+    def _ids(self, name: str, rows: int, limit: int, *, rise: bool = False) -> Tensor:
+        """A mapped file of numbers 0..limit-1, looked at in pieces, and whether they never fall."""
+        ids, last = self._rows(name, rows), 0
+        whole = (torch.int64,) if name != _INDICES else (torch.int64, torch.int32)
+        if ids.dim() != 1 or ids.dtype not in whole:
+            self._refuse(name, f"{ids.dtype} {list(ids.shape)}", f"int64 [{rows}]")
+        for some in ids.split(_IDS):
+            if len(some) and not within(some, limit):
+                found = f"entries {int(some.min())} to {int(some.max())}"
+                self._refuse(name, found, f"0..{limit - 1}")
+            if rise and len(some) and (int(some[0]) < last or bool((some.diff() < 0).any())):
+                self._refuse(name, "row pointers that fall", "pointers that never fall")
+            last = int(some[-1]) if len(some) else last
+        return ids
+
+    def _refuse(self, name: str, found: str, expected: str) -> NoReturn:
+        raise ValueError(
+            f"{self.folder / name}.npy: {found}, expected {expected}; write the folder again"
+        )
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """Their rows, and which nodes they are in the graph that was written."""
@@ -104,7 +132,7 @@ class GraphFolder(NodeSource):
             ValueError: A file whose bytes have changed; the message names it.
         """
         told = _told_by(self.folder / _TOLD)
-        if "sha256" not in told:
+        if not told["sha256"]:
             raise ValueError(f"{self.folder}: written without digests; write it again")
         for name, digest in told["sha256"].items():
             if _digest(self.folder / name) != digest:
@@ -181,13 +209,36 @@ def _told_by(path: Path) -> dict[str, Any]:
             f"folder: {path.parent} holds no {path.name}, expected one that GraphFolder.write "
             "wrote to its end"
         )
-    told: dict[str, Any] = json.loads(path.read_text())
+    try:
+        told: dict[str, Any] = json.loads(path.read_text())
+        _check_told(told)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}; write the folder again") from error
     digest = told.pop("digest", None)
     if digest is not None and digest != _digest_of(told):
         raise ValueError(
             f"{path}: damaged, it does not match its own digest; write the folder again"
         )
     return told
+
+
+def _check_told(told: Any) -> None:
+    """Raise unless it says what `write` says, of names that stay in the folder."""
+    wanted = {"nodes": int, "edges": int, "weighted": bool, "attributes": list, "whole": dict}
+    if not isinstance(told, dict):
+        raise ValueError(f"a {type(told).__name__}, expected a graph's facts by name")
+    told.setdefault("sha256", {})
+    for name, kind in (wanted | {"sha256": dict}).items():
+        if type(told.get(name)) is not kind or (kind is int and told[name] < 0):
+            raise ValueError(f"{name}: {told.get(name)!r}, expected {kind.__name__}")
+    for name in (*told["attributes"], *told["sha256"]):
+        check_file_name(name)
+
+
+def check_file_name(name: object) -> None:
+    """Raise unless a file of that name lies in its folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+        raise ValueError(f"attributes: got the name {name!r}, expected one without / and \\")
 
 
 def _digest_of(told: dict[str, Any]) -> str:
@@ -197,6 +248,7 @@ def _digest_of(told: dict[str, Any]) -> str:
 def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
     """What the attributes of some nodes say of the whole graph; raises for what has no rows."""
     for name, value in rows.items():
+        check_file_name(name)
         if name == _ORIGINAL:
             raise ValueError(f"{name}: the folder says something else under this name; rename it")
         if isinstance(value, Tensor) and (

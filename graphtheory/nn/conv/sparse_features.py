@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import count_nonzero, is_plain
+from graphtheory.graph.content import holds, is_plain
 from graphtheory.nn.conv.adjacency import outside_inference_mode
 from graphtheory.ops.once import followed
 
@@ -70,7 +70,7 @@ class SparseFeatures(Tensor):
                 f"x: shape {tuple(x.shape)}, {x.layout}, requires_grad={x.requires_grad}, expected "
                 "dense features [num_nodes, features] that need no gradient"
             )
-        found = _read(x)
+        found = outside_inference_mode(lambda: _read(x))
         return _wrap(found.rows, found.values, x, found)
 
     def __init__(self, x: Tensor) -> None:
@@ -209,13 +209,11 @@ class _NonZeros(NamedTuple):
     Attributes:
         rows: Columns of each row that do.
         values: What is there.
-        place: Where, in the flat tensor.
         version: Of the tensor when it was read.
     """
 
     rows: Neighborhood
     values: Tensor
-    place: Tensor
     version: int
 
     def hold_of(self, x: Tensor) -> bool:
@@ -225,9 +223,7 @@ class _NonZeros(NamedTuple):
         """
         if _version(x) != self.version or x.shape != (self.rows.num_dst, self.rows.num_src):
             return False
-        if not x.is_cpu:
-            return True
-        return count_nonzero(x) == len(self.values) and torch.equal(x.take(self.place), self.values)
+        return not x.is_cpu or holds(x, self.rows.indptr, self.rows.indices, self.values)
 
 
 def _read(x: Tensor) -> _NonZeros:
@@ -235,7 +231,7 @@ def _read(x: Tensor) -> _NonZeros:
     counts = torch.bincount(row, minlength=x.size(0))
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     rows = Neighborhood(indptr, column, x.size(1), validate=False)
-    return _NonZeros(rows, x[row, column], row * x.size(1) + column, _version(x))
+    return _NonZeros(rows, x[row, column], _version(x))
 
 
 def _share(x: Tensor) -> float:

@@ -78,10 +78,15 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
     if not listed or innermost_transform() is not None or torch.compiler.is_compiling():
         return edge_index
     last = _LAST.get(layer)
-    if last is not None and last.shape == edge_index.shape and torch.equal(last, edge_index):
+    if last is not None and _alike(last, edge_index) and torch.equal(last, edge_index):
         return last
     _LAST[layer] = edge_index.detach()
     return _LAST[layer]
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Whether values may be compared: of a layer that moved, the edges lie on another device."""
+    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
 
 
 class GINConv(WeightedSums, pyg.GINConv):
