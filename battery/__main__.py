@@ -18,6 +18,7 @@ from battery.caches import caches
 from battery.damage import damage
 from battery.derivatives import derivatives
 from battery.faults import faults
+from battery.files import files
 from battery.fuzz import fuzz
 from battery.half import half_precision
 from battery.hostile import hostile
@@ -50,7 +51,7 @@ PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
     "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
     "derivatives": derivatives, "fuzz": fuzz, "bounds": bounds, "mutation": mutation,
-    "caches": caches,
+    "files": files, "caches": caches,
 }  # fmt: skip
 BY_NAME_ONLY = ("mutation",)  # runs the tests, which take minutes however small the share
 

@@ -167,6 +167,26 @@ def _(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Te
     return indptr.new_empty(num_src + 1), torch.empty_like(indices), torch.empty_like(indices)
 
 
+def csr_targets(indptr: Tensor, num_edges: int) -> Tensor:
+    """Target of each edge, int64 [num_edges]."""
+    if torch.compiler.is_compiling() and not torch.onnx.is_in_onnx_export():
+        return _checked_targets(indptr, num_edges)
+    if indptr.is_cpu and is_plain(indptr):  # torch itself writes beyond the end for wrong ones
+        check_pointers(indptr, num_edges)
+    rows = torch.arange(indptr.numel() - 1, device=indptr.device)
+    return torch.repeat_interleave(rows, indptr.diff(), output_size=num_edges)
+
+
+@torch.library.custom_op("graphtheory::csr_targets", mutates_args=())
+def _checked_targets(indptr: Tensor, num_edges: int) -> Tensor:
+    return csr_targets(indptr, num_edges)
+
+
+@_checked_targets.register_fake
+def _(indptr: Tensor, num_edges: int) -> Tensor:
+    return indptr.new_empty(num_edges)
+
+
 def take_rows(value: Tensor, nodes: Tensor) -> Tensor:
     """Rows of a dense or sparse CSR tensor."""
     if value.layout != torch.sparse_csr:

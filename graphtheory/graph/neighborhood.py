@@ -15,6 +15,7 @@ from graphtheory.graph.csr import (
     check_index,
     check_pointers,
     csr_from_edges,
+    csr_targets,
     csr_transpose,
     plain,
     row_places,
@@ -36,7 +37,8 @@ class Neighborhood:
 
     The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. It has
     ids of its own, so that a later change of `indptr` and `indices` as they were given does not
-    matter; one whose own ids are changed in place is refused where it is used.
+    matter. One whose own ids are changed in place is refused where something that was computed of
+    them is used again, as in every call with gradients.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
@@ -71,7 +73,7 @@ class Neighborhood:
     perm: Tensor | None
     sets: Sets | None
     _first_state: Hashable | None = None
-    _targets: Tensor | None = None
+    _targets: tuple[Tensor, Hashable] | None = None  # and what they hold
     _groups: list[Group] | None = None
     _edge_places: list[Tensor] | None = None
     _transpose: Neighborhood | None = None
@@ -120,15 +122,17 @@ class Neighborhood:
     def check_unchanged(self) -> Hashable | None:
         """What the ids hold, which is what they held when this was called first.
 
-        None where something traces the call. Of complete and causal sets, which no loop reads by
-        ids, torch's count of changes is compared; of all others the content, see `content`.
+        None where something traces the call.
 
         Raises:
             ValueError: If `indptr` or `indices` were changed in place since.
         """
         if not is_plain(self.indices):
             return None
-        state = self._state()
+        if self.indices.is_cpu and self.indptr.is_cpu:
+            state: Hashable = fingerprint(self.indptr), fingerprint(self.indices)
+        else:
+            state = state_of(self.indptr, self.indices)
         if self._first_state is None:
             self._store(_first_state=state)
         elif state != self._first_state:
@@ -137,14 +141,6 @@ class Neighborhood:
                 "expected the same ids for its whole life: make a new one"
             )
         return state
-
-    def _state(self) -> Hashable | None:
-        ids = (self.indptr, self.indices)
-        if self.sets is None and self.indices.is_cpu:
-            return fingerprint(self.indptr), fingerprint(self.indices)
-        if self.sets is None or any(t.is_inference() for t in ids):
-            return state_of(*ids)
-        return tuple((t._version, t.data_ptr(), t.shape) for t in ids)
 
     @classmethod
     def from_edge_index(
@@ -216,13 +212,12 @@ class Neighborhood:
     def targets(self) -> Tensor:
         """Target of each edge, int64 [num_edges] (cached)."""
         self.check_unchanged()
-        if self._targets is None:
+        found, state = self._targets or (None, None)
+        if found is None or state != state_of(found):
             with outside():
-                rows = torch.arange(self.num_dst, device=self.device)
-                found = torch.repeat_interleave(rows, self.degree(), output_size=self.num_edges)
-                self._store(_targets=found)
-        assert self._targets is not None
-        return self._targets
+                found = csr_targets(self.indptr, self.num_edges)
+                self._store(_targets=(found, state_of(found)))
+        return found
 
     def edge_index(self) -> Tensor:
         """PyG's edge list, int64 [2, E], in the order of the rows: sources, then targets."""
@@ -251,10 +246,13 @@ class Neighborhood:
     def transpose(self) -> Neighborhood:
         """The same edges by source (cached); its `perm` is the position of each edge here."""
         turned = self._turned()
+        turned.check_unchanged()  # from here on others can change it
         of_edges = {n: t for n in _OF_EDGES if (t := getattr(self, n)) is not None}
         if not of_edges:
             return turned
-        state, known = state_of(*of_edges.values()), self._weighted_transpose
+        learned = any(t.requires_grad for t in of_edges.values())  # each backward pass ends a graph
+        state = None if learned else state_of(*of_edges.values())
+        known = self._weighted_transpose
         if known is None or state is None or known[0] != state:
             by_source = {name: value[turned.perm] for name, value in of_edges.items()}
             known = state, turned._changed(**by_source)
@@ -267,8 +265,11 @@ class Neighborhood:
         if self._transpose is None:
             with outside():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
-        assert self._transpose is not None
-        return self._transpose
+        turned = self._transpose
+        assert turned is not None
+        if turned._first_state is not None:
+            turned.check_unchanged()
+        return turned
 
     def _adopt_transpose(self, indptr: Tensor, targets: Tensor, perm: Tensor) -> None:
         """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from graphtheory.graph.content import ascends, fit, fit_both_ways, is_plain, within
+from graphtheory.graph.csr import plain
 
 _IDS = frozenset(("parts", "relu_parts", "indptr", "indices", "order"))
 _PER_EDGE = frozenset(("bucket", "row"))
@@ -59,7 +60,9 @@ class Layout:
             return
         given = {word: args[k] for k, word in self._ids}
         parts = given.get("parts") or given.get("relu_parts")
+        parts = [plain(part) for part in parts or ()]  # ids of a subclass are ids all the same
         first = parts[0] if parts else given.get("indptr")
+        first = None if first is None else plain(first)
         if first is None or not first.is_cpu or not is_plain(first):
             return
         indices = parts[1] if parts else given.get("indices")

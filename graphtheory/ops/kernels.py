@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import csr_targets
 from graphtheory.graph.outside import innermost_transform
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, needs_grad
@@ -141,8 +141,7 @@ def _(weights: Tensor, grad: Tensor, indptr: Tensor, backend: str) -> Tensor:
 
 def _row_sums(per_edge: Tensor, indptr: Tensor) -> Tensor:
     """Sum of each row, given back to every edge of it."""
-    ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
-    rows = torch.repeat_interleave(ids, indptr.diff(), output_size=per_edge.size(0))
+    rows = csr_targets(indptr, per_edge.size(0))
     total = per_edge.new_zeros(indptr.size(0) - 1, per_edge.size(1))
     return total.index_add(0, rows, per_edge)[rows]
 

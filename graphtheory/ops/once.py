@@ -42,7 +42,13 @@ class Once(Generic[Fact]):
         if state is None:
             return self._compute(tensor, *more)
         known = self._known.get(tensor)
-        if known is None or known[0] != state:
+        if known is None or known[0] != (state, _content(known[1])):
             with outside():  # inference mode: what is known must serve training
-                known = self._known[tensor] = (state, self._compute(tensor, *more))
+                found = self._compute(tensor, *more)
+            known = self._known[tensor] = ((state, _content(found)), found)
         return known[1]
+
+
+def _content(fact: object) -> object:
+    """What a fact that others were given holds now, if it is a tensor."""
+    return state_of(fact) if isinstance(fact, Tensor) else None

@@ -75,6 +75,12 @@ def cut(indptr, i, start, stop):
 
 
 @part
+def first_edge(indptr, i, start):
+    """The first of those edges; of a graph without rows, too."""
+    return max(indptr[i], start - i - 1)
+
+
+@part
 def _mix(x):
     x = ((x ^ (x >> np.uint64(16))) * np.uint64(0x7FEB352D)) & np.uint64(0xFFFFFFFF)
     x = ((x ^ (x >> np.uint64(15))) * np.uint64(0x846CA68B)) & np.uint64(0xFFFFFFFF)
@@ -120,7 +126,7 @@ def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
     width = key.shape[1] * key.shape[2]
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = max(first_row(indptr, chunk, chunks) - 1, 0)
-    asked = first_to_ask_for(cut(indptr, first, begin, end)[0], key)
+    asked = first_to_ask_for(first_edge(indptr, first, begin), key)
     for i in range(first, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
             break
@@ -273,7 +279,7 @@ def _sum_chunk(
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
     far, start = perm.shape[0] > 0 and weights.nbytes > FAR, max(first - 1, 0)
-    low = cut(indptr, start, begin, end)[0]
+    low = first_edge(indptr, start, begin)
     asked = low if far else first_to_ask_for(low, value)
     carried[chunk] = -1
     for i in range(start, indptr.shape[0] - 1):

@@ -13,6 +13,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     AHEAD,
     cut,
     edge_of,
+    first_edge,
     first_item,
     first_row,
     first_to_ask_for,
@@ -166,7 +167,7 @@ def _forward_chunk(
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
     start = max(first - 1, 0)
-    asked = first_to_ask_for(cut(indptr, start, begin, end)[0], key)
+    asked = first_to_ask_for(first_edge(indptr, start, begin), key)
     carried[chunk] = -1
     for i in range(start, indptr.shape[0] - 1):
         if indptr[i] + i >= end:

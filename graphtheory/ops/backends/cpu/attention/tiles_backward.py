@@ -14,6 +14,7 @@ from numba import njit
 from graphtheory.ops.backends.cpu.attention.rows import (
     AHEAD,
     cut,
+    first_edge,
     first_item,
     first_row,
     first_to_ask_for,
@@ -93,7 +94,7 @@ def _target_chunk(
     begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
     first = first_row(indptr, chunk, chunks)
     start = max(first - 1, 0)
-    asked = first_to_ask_for(cut(indptr, start, begin, end)[0], key)
+    asked = first_to_ask_for(first_edge(indptr, start, begin), key)
     carried[chunk] = -1
     for i in range(start, indptr.shape[0] - 1):
         if indptr[i] + i >= end:
@@ -213,7 +214,7 @@ def _source_chunk(
     begin, end = first_item(t_indptr, chunk, chunks), first_item(t_indptr, chunk + 1, chunks)
     first = first_row(t_indptr, chunk, chunks)
     start = max(first - 1, 0)
-    asked = first_to_ask_for(cut(t_indptr, start, begin, end)[0], query)
+    asked = first_to_ask_for(first_edge(t_indptr, start, begin), query)
     carried[chunk] = -1
     for j in range(start, t_indptr.shape[0] - 1):
         if t_indptr[j] + j >= end:

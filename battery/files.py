@@ -1,0 +1,315 @@
+"""Files that a grammar writes: none is obeyed, none crashes its reader, none leads out of a folder.
+
+A child process reads many files, one after the other, and touches what it got; one that dies names
+the file that it was reading.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import random
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix, issparse
+from torch_geometric.data import Data
+
+from battery.line import Line, timed
+from graphtheory import ops
+from graphtheory.data import safe_pickle
+from graphtheory.data.loaders import GraphFolder
+from graphtheory.data.loaders.folder import _digest_of
+from graphtheory.data.own_graphs import read_graph_file
+
+FILES, BATCH, MEMORY = 5_000, 500, 12 * 2**30  # of a format; of a child; bytes that a child gets
+OUTSIDE = 1234.5
+_KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
+_HOSTILE = [("os", "system"), ("builtins", "exec"), ("builtins", "getattr"), ("posix", "system")]
+_NAMES = [*_KNOWN, *_HOSTILE, ("numpy", "ndarray.__setstate__"), ("torch", "Tensor")]
+_NUMBERS = [0, 1, 2, 3, 7, -1, 255, 2**31, 2**62, -(2**63), True, False, None, 1.5]
+_TYPES = ["i8", "f4", "<f8", "O", "O8", "V8", "M8[ns]", "S4", "i4,f8", "u1", "b1", ">i4", "(2,)i4"]
+
+
+class Forged:
+    """An object that a pickle makes by a call of `name`, and gives a state."""
+
+    def __init__(self, name: Any, args: Any, state: Any = None) -> None:
+        self.parts = (name, tuple(args)) if state is None else (name, tuple(args), state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.parts
+
+
+def _numbers(rng: random.Random, most: int = 4) -> tuple[Any, ...]:
+    return tuple(rng.choice(_NUMBERS) for _ in range(rng.randrange(most)))
+
+
+def _forged_array(rng: random.Random) -> Any:
+    state = (3, rng.choice("<>|=O"), None, None, None, rng.choice([-1, 8]), -1, rng.choice([0, 63]))
+    kind = Forged(np.dtype, (rng.choice(_TYPES), *rng.choice([(0, 1), (), (1, 1)])), state)
+    shape = rng.choice([(4,), (2, 2), (0,), (2**40,), _numbers(rng)])
+    content = rng.choice([b"A" * 32, b"A" * 16, b"", [1, 2], "A" * 32])
+    made = np.empty(0).__reduce__()[0]
+    return Forged(made, (np.ndarray, (0,), b"b"), (1, shape, kind, rng.choice([0, 1]), content))
+
+
+def _forged_tensor(rng: random.Random) -> Any:
+    make, (storage, *_) = torch.ones(6).__reduce_ex__(2)[:2][1][0], (torch.ones(6).storage(),)
+    del make
+    sizes = [rng.choice([(6,), (2, 3), (7,), _numbers(rng)]) for _ in range(2)]
+    args = (
+        storage,
+        rng.choice(_NUMBERS),
+        *sizes,
+        rng.choice([False, True]),
+        rng.choice([{}, None]),
+    )
+    return Forged(torch._utils._rebuild_tensor_v2, args)
+
+
+def _forged_matrix(rng: random.Random) -> Any:
+    good = csr_matrix(np.eye(3))
+    for name in ("indices", "indptr", "data"):
+        if rng.random() < 0.5:
+            value = np.array(
+                [rng.choice([0, 1, 2, 3, 10**8, -5]) for _ in range(rng.choice([3, 4]))]
+            )
+            setattr(good, name, value.astype(rng.choice(["i4", "i8", "f8"])))
+    return good
+
+
+def _stream(rng: random.Random, mark: Path) -> bytes:
+    """Opcodes one after the other, most of them with what they take before them."""
+    out, names = b"\x80\x04", list(_NAMES)
+    for _ in range(rng.randrange(2, 12)):
+        module, name = rng.choice(names)
+        call = f"c{module}\n{name}\n".encode()
+        script = f"touch {mark}" if name == "system" else f"open({str(mark)!r}, 'w')"
+        text = b"X" + struct.pack("<I", len(script)) + script.encode()
+        out += rng.choice([
+            call + b"(" + text + b"tR", call + b"(K\x01K\x02tR", call + b"}b", call + b")\x81",
+            call + b"(" + text + b"o", call + b"N}X\x01\x00\x00\x00akK\x01s\x86b", b"K\x07", b"N",
+            b"(K\x01K\x02t", b"]", b"}", b"q\x00", b"h\x00", b"0", b"2", b"\x94", b"b", b"R", b"a",
+            b"s", b"\x82\x01", b"\x8d" + struct.pack("<Q", rng.choice([5, 2**60])), b"Q", b"P0\n",
+            b"\x8b" + struct.pack("<i", rng.choice([-1, 2**31 - 1])), b"(" * rng.choice([1, 5000]),
+        ])  # fmt: skip
+    return out + b"."
+
+
+def _changed(rng: random.Random, content: bytes) -> bytes:
+    found = bytearray(content or b"0")
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(found) + 1)
+        found[at : at + rng.choice([0, 1, 4])] = rng.randbytes(rng.choice([0, 1, 4]))
+    return bytes(found)
+
+
+def write_pickle(rng: random.Random, path: Path, mark: Path) -> None:
+    """A stream of opcodes, forged arrays, tensors and matrices, or a good file with changes."""
+    if rng.random() < 0.5:
+        path.write_bytes(_stream(rng, mark))
+        return
+    make = rng.choice([_forged_array, _forged_tensor, _forged_matrix])
+    content = pickle.dumps([make(rng), 1], rng.choice([2, 4]))
+    path.write_bytes(content if rng.random() < 0.6 else _changed(rng, content))
+
+
+def _folder(path: Path) -> dict[str, Any]:
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    GraphFolder.write(data, path)
+    np.save(path.parent / "outside.npy", np.full((3, 3), OUTSIDE))
+    return json.loads((path / "graph.json").read_text())
+
+
+def write_header(rng: random.Random, path: Path, mark: Path) -> None:
+    """A folder of a graph with other headers, ids, or objects in its arrays."""
+    _folder(path)
+    file = path / rng.choice(["edges.indices.npy", "edges.indptr.npy", "x.x.npy", "part.npy"])
+    way = rng.randrange(4)
+    if way == 0:
+        run = Forged(os.system, (f"touch {mark}",))
+        np.save(file, np.array([run] * 3, dtype=object), allow_pickle=True)
+    elif way == 1:
+        ids = [rng.choice([0, 1, 2, 3, 10**8, -1, 2**62]) for _ in range(rng.choice([3, 4]))]
+        np.save(file, np.array(ids).astype(rng.choice(["i8", "i4", "u8", "f8"])))
+    elif way == 2:
+        kind, shape = rng.choice(_TYPES), rng.choice([(3,), (4,), (2**50,), (-1,), (), (3, 3)])
+        text = f"{{'descr': {kind!r}, 'fortran_order': {rng.choice([True, False, 7])}, 'shape': "
+        text += rng.choice([f"{shape}}}", f"__import__('os').system('touch {mark}')}}", "(3,"])
+        head = text.ljust(118).encode() + b"\n"
+        file.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + b"A" * 64)
+    else:
+        file.write_bytes(_changed(rng, file.read_bytes()))
+
+
+def write_manifest(rng: random.Random, path: Path, mark: Path) -> None:
+    """A folder whose manifest, with a digest that fits, says other things."""
+    told = _folder(path)
+    told.pop("digest")
+    (path / "x.").mkdir()  # by which the name of a file can lead out
+    ways = ["/../../outside", "../outside", "x/../../outside", "", ".", "\0", str(path.parent), "x"]
+    if rng.random() < 0.3:
+        told["attributes"] = [rng.choice(ways)]
+    for name in rng.sample(sorted(told), rng.randrange(3)):
+        told[name] = rng.choice(
+            [[rng.choice(ways)], ["x"], {}, {"../outside.npy": "00"}, *_NUMBERS]
+        )
+    if rng.random() < 0.8:
+        told["digest"] = _digest_of(told)
+    text = json.dumps(told)
+    (path / "graph.json").write_text(
+        text if rng.random() < 0.9 else text[: rng.randrange(len(text))]
+    )
+
+
+def write_archive(rng: random.Random, path: Path, mark: Path) -> None:
+    """A saved graph whose archive has other names, entries or pickles."""
+    buffer = io.BytesIO()
+    run = Forged(os.system, (f"touch {mark}",))
+    edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    graph = Data(x=torch.eye(3), edge_index=edges, y=torch.tensor([0, 1, 0]))
+    torch.save(rng.choice([graph, run, [graph, run]]), buffer)
+    source, ways = zipfile.ZipFile(buffer), ["../", "/", "a/../../", "\\", "x"]
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")  # entries of one name
+        for entry in source.namelist():
+            name, content = entry, source.read(entry)
+            if rng.random() < 0.1:
+                name = rng.choice([*(way + entry for way in ways), entry.upper(), str(mark), "d/x"])
+            if rng.random() < 0.1:
+                content = _stream(rng, mark) if entry.endswith("pkl") else _changed(rng, content)
+            archive.writestr(name, content)
+            if rng.random() < 0.1:
+                archive.writestr(entry, content)
+
+
+def _use_folder(path: Path) -> None:
+    folder = GraphFolder(path)
+    folder.verify()
+    if any(bool((value == OUTSIDE).any()) for value in folder.node.values()):
+        raise SystemExit("left")
+    nb = folder.graph
+    ops.aggregate(None, torch.ones(nb.num_src, 1, 4), nb)
+    folder.of_nodes(torch.arange(nb.num_dst))
+
+
+def touch(found: Any) -> None:
+    """Read all of it; anything but numbers, text and containers is an error of another kind."""
+    if isinstance(found, dict):
+        found = [*found, *found.values()]
+    if isinstance(found, (list, tuple)):
+        for one in found:
+            touch(one)
+    elif isinstance(found, np.ndarray):
+        assert found.dtype.kind in "biuf", found.dtype
+        found.sum()
+    elif isinstance(found, torch.Tensor):
+        found.double().sum()
+    elif issparse(found):
+        found.toarray().sum()
+    elif not isinstance(found, (int, float, str, bytes, type(None))):
+        raise SystemExit(f"a {type(found).__name__}")
+
+
+def _trust_folder(path: Path) -> None:
+    told = json.loads((path / "graph.json").read_text())
+    for name in told["attributes"]:
+        if bool((np.load(f"{path}/x.{name}.npy") == OUTSIDE).any()):
+            raise SystemExit("left")
+    for file in path.glob("*.npy"):
+        np.load(file, allow_pickle=True)
+
+
+Reader = Callable[[Path], Any]
+FORMATS: dict[str, tuple[Callable[..., None], Reader, Reader]] = {
+    "pickle": (
+        write_pickle, lambda p: touch(safe_pickle.read(p, _KNOWN)),
+        lambda p: touch(pickle.loads(p.read_bytes())),
+    ),
+    "header": (write_header, _use_folder, _trust_folder),
+    "manifest": (write_manifest, _use_folder, _trust_folder),
+    "archive": (write_archive, read_graph_file, partial(torch.load, weights_only=False)),
+}  # fmt: skip
+"""What writes a file of each format, what reads it, and what would read it on trust."""
+
+
+def child(form: str, trust: str, seed: str, first: str, last: str) -> None:
+    """Read files, and print for each a number and what became of it."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    write, *readers = FORMATS[form]
+    for number in range(int(first), int(last)):
+        home = Path(tempfile.mkdtemp())
+        path, mark, verdict = home / "file", home / "ran", "read"
+        write(random.Random(f"{seed} {form} {number}"), path, mark)
+        print(number, end=" ", flush=True)
+        try:
+            readers[trust == "True"](path)
+        except SystemExit as left:
+            verdict = f"wrong: {left}"
+        except Exception:  # refused, in whatever words
+            verdict = "refused"
+        print("wrong: ran" if mark.exists() else verdict, flush=True)
+        shutil.rmtree(home)
+
+
+def _verdicts(form: str, trust: bool, seed: int, count: int) -> list[str]:
+    """What became of each file; a child that dies is followed by one that begins behind it."""
+    found: list[str] = []
+    while len(found) < count:
+        last = min(len(found) + BATCH, count)
+        command = [sys.executable, "-m", "battery.files", form, str(trust), str(seed)]
+        run = subprocess.run(
+            [*command, str(len(found)), str(last)], capture_output=True, text=True, check=False,
+            timeout=600, env=os.environ | {"PYTHONWARNINGS": "ignore"},
+        )  # fmt: skip
+        if not run.stdout:
+            raise RuntimeError(run.stderr)
+        rows = [line for line in run.stdout.splitlines() if line[:1].isdigit()]
+        whole = [row.split(" ", 1)[1] for row in rows if row.split(" ", 1)[1]]
+        found += whole if len(found) + len(whole) == last else [*whole, f"died: {run.returncode}"]
+    return found
+
+
+def files(share: float, seed: int) -> list[Line]:
+    """Files of four formats, each read by the library, and some by readers that trust them."""
+    count, lines = max(20, round(share * FILES)), []
+    for form in FORMATS:
+        line = Line(
+            "files", f"no {form} that a grammar writes is obeyed, crashes its reader or leaves its "
+            "folder", "the same files under a reader that trusts them", least_caught=0.05,
+        )  # fmt: skip
+        with timed(line):
+            found = _verdicts(form, False, seed, count)
+            line.trials = count
+            line.broken = [
+                f"{form} {k}: {what}"
+                for k, what in enumerate(found)
+                if what not in ("read", "refused")
+            ]
+            line.figures = {name: found.count(name) for name in ("read", "refused")}
+            line.planted = max(20, count // 10)
+            trusted = _verdicts(form, True, seed, line.planted)
+            line.caught = sum(what not in ("read", "refused") for what in trusted)
+        lines.append(line)
+    return lines
+
+
+if __name__ == "__main__":
+    child(*sys.argv[1:])
