@@ -14,6 +14,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 from graphtheory.data.loaders.attributes import Level, check_names, level_of
 from graphtheory.data.loaders.source import NodeSource
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_rows
 
 
 class OfStores(NodeSource):
@@ -114,7 +115,8 @@ def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
     if attr.layout == EdgeLayout.CSC:  # as it is, so that a mapped file stays on the disk
         if len(col) != num_nodes + 1:
             raise ValueError(f"data[1]: {len(col)} row pointers for {num_nodes} nodes and the end")
-        return Neighborhood(col, row, num_nodes)
+        check_rows(col, row, num_nodes)
+        return Neighborhood(col, row, num_nodes, validate=False)
     if attr.layout == EdgeLayout.CSR:
         row = _of_each_edge(row)
     return Neighborhood.from_edge_index(torch.stack([row, col]), num_nodes)
