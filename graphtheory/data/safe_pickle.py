@@ -1,7 +1,9 @@
 """Pickled raw files, read without giving them the power to run anything or to forge memory.
 
 What a file makes are stand-ins of our own, which hold checked parts. Arrays, matrices and tensors
-are made of them here at the end: numpy and torch take no state from a file.
+are made of them here at the end: numpy and torch take no state from a file. The codes of the stream
+are a short list, read in Python: the reader in C hashes keys of any depth until its stack is full,
+and takes as much memory as a number in the file asks for.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import io
 import math
 import pickle
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch._utils import _rebuild_tensor_v2
 
 Known = Mapping[tuple[str, str], Any]
 _NUMBERS = re.compile(r"[<>|=]?([biuf][1248])")
@@ -30,10 +30,16 @@ def _check(fits: object, what: str) -> None:
         raise pickle.UnpicklingError(f"{what}, which no file of this kind has")
 
 
+def _said(value: Any) -> str:
+    """In a message: lists may hold one another so often that their text fills the memory."""
+    return repr(value)[:80] if type(value) in (str, int) else f"of class {type(value).__name__}"
+
+
 def _sizes(value: Any, what: str) -> tuple[int, ...]:
     """A tuple of counts."""
-    counts = type(value) in (tuple, torch.Size) and all(type(n) is int and n >= 0 for n in value)
-    _check(counts, f"{what} {value!r}")
+    _check(type(value) is tuple, f"{what} {_said(value)}")
+    for n in value:
+        _check(type(n) is int and n >= 0, f"{what} with the entry {_said(n)}")
     return tuple(value)
 
 
@@ -65,13 +71,13 @@ class _Dtype(_Made):
 
     def __init__(self, name: Any, align: Any = 0, copy: Any = 0) -> None:
         found = _NUMBERS.fullmatch(name) if type(name) is str else None
-        _check(found is not None, f"a type {name!r}")
+        _check(found is not None, f"a type {_said(name)}")
         assert found is not None
         self.value = np.dtype(found[1])
 
     def __setstate__(self, state: Any) -> None:
         plain = type(state) is tuple and len(state) == 8 and state[2:] == (None,) * 3 + (-1, -1, 0)
-        _check(plain and state[1] in ("<", ">", "|", "="), f"a type with the state {state!r}")
+        _check(plain and state[1] in ("<", ">", "|", "="), "a type with another state")
         self.value = self.value.newbyteorder(state[1])
 
 
@@ -89,6 +95,7 @@ class _Array(_Made):
         size = math.prod(shape) * dtype.value.itemsize
         _check(type(content) is bytes and len(content) == size, "an array of another length")
         flat = np.frombuffer(content, dtype.value).astype(dtype.value.newbyteorder("="))
+        _check(flat.dtype != bool or not content.strip(b"\0\1"), "a truth value but 0 and 1")
         self.value = flat.reshape(shape, order="F" if by_column else "C")
 
 
@@ -114,22 +121,32 @@ def _array(of: Any, shape: Any, code: Any) -> _Array:
 
 
 def _storage(content: Any) -> _Made:
+    """The numbers that `torch.save` wrote in its format before archives, one after the other."""
     _check(type(content) is bytes, "a storage of other than bytes")
-    found = torch.load(io.BytesIO(content), weights_only=True)
-    _check(isinstance(found, torch.storage.TypedStorage), f"a {type(found).__name__} as storage")
-    return _Made(found)
+    _check(not content.startswith(b"PK"), "a storage in an archive")
+    file = io.BytesIO(content)
+    magic, version, system, found, _ = (_StorageUnpickler(file, _TYPES).load() for _ in range(5))
+    known = magic == _MAGIC and version == 1001 and type(system) is dict and type(found) is _Made
+    _check(known and system.get("little_endian") is True, "a storage of another format")
+    dtype, count = found.value
+    numbers = file.read()[8:]  # behind their count
+    _check(count * dtype.itemsize == len(numbers), "a storage of another length")
+    _check(dtype != torch.bool or not numbers.strip(b"\0\1"), "a truth value but 0 and 1")
+    flat = torch.frombuffer(bytearray(numbers), dtype=dtype) if count else torch.empty(0).to(dtype)
+    return _Made(flat)
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any) -> _Made:
-    """A tensor that lies within its storage."""
-    _check(type(storage) is _Made, "a tensor without storage")
+    """A tensor that lies within its storage, and is no larger."""
+    flat = storage.value if type(storage) is _Made else None
+    _check(isinstance(flat, Tensor) and flat.dim() == 1, "a tensor without storage")
     size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
     _check(type(offset) is int and offset >= 0 and len(size) == len(stride), "a tensor elsewhere")
-    _check(grad is False and not hooks, "a tensor with a gradient or hooks")
-    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    within = isinstance(storage.value, torch.storage.TypedStorage) and last < storage.value._size()
-    _check(within or 0 in size, "a tensor beyond its storage")
-    return _Made(_rebuild_tensor_v2(storage.value, offset, size, stride, False, OrderedDict()))
+    _check(grad is False and type(hooks) is dict and not hooks, "a tensor with gradient or hooks")
+    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    end = offset + (0 if 0 in size else reach)
+    _check(max(end, math.prod(size)) <= len(flat), "a tensor beyond its storage")
+    return _Made(flat.as_strided(size, stride, offset))
 
 
 def _dict(*_: Any) -> dict[Any, Any]:
@@ -154,13 +171,39 @@ TENSORS: Known = {
     ("torch.storage", "_load_from_bytes"): _Maker(_storage),
     ("collections", "OrderedDict"): _Maker(_dict),
 }
-"""What tensors are made of, with the bytes inside them read by torch's safe loader."""
+"""What tensors are made of."""
 
+_MAGIC = 0x1950A86A20F9469CFC6C  # of torch's format
+_DTYPES = {
+    "Double": torch.float64, "Float": torch.float32, "Half": torch.float16, "Bool": torch.bool,
+    "BFloat16": torch.bfloat16, "Long": torch.int64, "Int": torch.int32, "Short": torch.int16,
+    "Char": torch.int8, "Byte": torch.uint8,
+}  # fmt: skip
+_TYPES: Known = {("torch", f"{name}Storage"): _Made(dtype) for name, dtype in _DTYPES.items()}
 _AS_THEY_ARE = (int, float, str, bytes, bool, type(None))
+_CODES = (
+    pickle.PROTO, pickle.FRAME, pickle.MARK, pickle.STOP, pickle.GLOBAL, pickle.STACK_GLOBAL,
+    pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET,
+    pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2,
+    pickle.LONG1, pickle.BINFLOAT, pickle.BINBYTES, pickle.SHORT_BINBYTES, pickle.BINSTRING,
+    pickle.SHORT_BINSTRING, pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.EMPTY_LIST,
+    pickle.APPEND, pickle.APPENDS, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2,
+    pickle.TUPLE3, pickle.EMPTY_DICT, pickle.BINPERSID,
+)  # fmt: skip
+"""What pickle's protocols 2 to 4 write of lists, numbers and text, and read without a call."""
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BufferedReader, known: Known) -> None:
+class _Dispatch(dict[int, Any]):
+    """What reads each code."""
+
+    def __missing__(self, code: int) -> None:
+        _check(False, f"the code {bytes([code])!r}")
+
+
+class _Unpickler(pickle._Unpickler):
+    """Reads the codes above, and four that are checked here."""
+
+    def __init__(self, file: io.BytesIO, known: Known) -> None:
         super().__init__(file, encoding="latin1")
         self._known = known
 
@@ -168,6 +211,55 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in self._known:
             raise pickle.UnpicklingError(f"{module}.{name} is not part of such a file")
         return self._known[module, name]
+
+    def call(self) -> None:
+        """REDUCE."""
+        args = self.stack.pop()
+        _check(type(self.stack[-1]) is _Maker and type(args) is tuple, "a call of no function")
+        self.stack[-1] = self.stack[-1](*args)
+
+    def make(self) -> None:
+        """NEWOBJ."""
+        args, kind = self.stack.pop(), self.stack.pop()
+        _check(kind is _Csr and args == (), "an object that is no matrix")
+        self.append(_Csr())
+
+    def give_state(self) -> None:
+        """BUILD."""
+        state = self.stack.pop()
+        _check(isinstance(self.stack[-1], _Made), "a state of what has none")
+        self.stack[-1].__setstate__(state)
+
+    def set_item(self) -> None:
+        """SETITEM."""
+        self.put([self.stack.pop(-2), self.stack.pop()])
+
+    def set_items(self) -> None:
+        """SETITEMS."""
+        self.put(self.pop_mark())
+
+    def put(self, items: list[Any]) -> None:
+        """Keys and values in turn; a key is a number or a text, whose hash needs no stack."""
+        made, keys = self.stack[-1], items[::2]
+        _check(type(made) is dict and len(items) % 2 == 0, "an entry of no dictionary")
+        _check(all(type(key) in _AS_THEY_ARE for key in keys), "a key that is no number or text")
+        made.update(zip(keys, items[1::2], strict=True))
+
+    dispatch = _Dispatch(
+        {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _CODES}
+        | {pickle.REDUCE[0]: call, pickle.NEWOBJ[0]: make, pickle.BUILD[0]: give_state}
+        | {pickle.SETITEM[0]: set_item, pickle.SETITEMS[0]: set_items}
+    )
+
+
+class _StorageUnpickler(_Unpickler):
+    def persistent_load(self, told: Any) -> _Made:
+        """The type of numbers and their count."""
+        _check(type(told) is tuple and len(told) == 6 and told[0] == "storage", "another reference")
+        kind, count = told[1], told[4]
+        _check(type(kind) is _Made and isinstance(kind.value, torch.dtype), "another storage")
+        _check(type(count) is int and count >= 0 and told[5] is None, "another part of a storage")
+        return _Made((kind.value, count))
 
 
 def read(path: Path, known: Known) -> Any:
@@ -181,26 +273,34 @@ def read(path: Path, known: Known) -> Any:
         pickle.UnpicklingError: The file names anything else, holds parts that do not fit together,
             or is none.
     """
-    with path.open("rb") as file:
-        try:
-            return _plain(_Unpickler(file, known).load())
-        except pickle.UnpicklingError:
-            raise
-        except Exception as error:  # whatever a stream of other codes makes of the reader
-            raise pickle.UnpicklingError(
-                f"{path.name}: {type(error).__name__}, {error}; expected a whole file of this kind"
-            ) from error
+    content = path.read_bytes()
+    try:
+        return _plain(_Unpickler(io.BytesIO(content), known).load(), {})
+    except pickle.UnpicklingError:
+        raise
+    except Exception as error:  # whatever a stream of other codes makes of the reader
+        raise pickle.UnpicklingError(
+            f"{path.name}: {type(error).__name__}, {error}; expected a whole file of this kind"
+        ) from error
 
 
-def _plain(given: Any) -> Any:
-    """With arrays, matrices and tensors in the place of stand-ins."""
-    kind = type(given)
-    if kind in _AS_THEY_ARE:
+def _plain(given: Any, made: dict[int, Any]) -> Any:
+    """With arrays, matrices and tensors in the place of stand-ins, each made once."""
+    if type(given) in _AS_THEY_ARE:
         return given
+    if id(given) not in made:
+        made[id(given)] = None
+        made[id(given)] = _replaced(given, made)
+    _check(made[id(given)] is not None, "a list within itself")
+    return made[id(given)]
+
+
+def _replaced(given: Any, made: dict[int, Any]) -> Any:
+    kind = type(given)
     if kind is dict:
-        return {_plain(key): _plain(value) for key, value in given.items()}
+        return {key: _plain(value, made) for key, value in given.items()}
     if kind in (list, tuple):
-        return kind(map(_plain, given))
+        return kind(_plain(one, made) for one in given)
     value = given.value if isinstance(given, _Made) else None
     _check(isinstance(value, (np.ndarray, scipy.sparse.csr_matrix, Tensor)), f"a {kind.__name__}")
     return value

@@ -187,7 +187,9 @@ class Layout:
         if word in _PER_EDGE:
             return (sizes["E"],)
         if word == "saved":  # weights, or facts of each row
-            facts = found[1:] if set(found[1:]) == {2, sizes["H"]} else (2, sizes["H"])
+            heads, wide = sizes["H"], 2 + sizes.get("D", 0)  # and of a narrow type its output
+            known = found[1:] in ((2, heads), (heads, 2), (wide, heads))
+            facts = found[1:] if known else (2, heads)
             return (sizes["N"], *facts) if len(found) == 3 else (sizes["E"], sizes["H"])
         if len(found) == len(word):
             for letter, size in zip(word, found, strict=True):

@@ -1,7 +1,9 @@
 """Files that forge memory, name functions or lead out of a folder are refused in words."""
 
+import io
 import json
 import pickle
+import re
 import subprocess
 import sys
 
@@ -67,6 +69,87 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path, content, told):
     }
     with pytest.raises(pickle.UnpicklingError, match=told.replace("(", r"\(")):
         safe_pickle.read(path, known)
+
+
+def codes(head: bytes, times: int, body: bytes, tail: bytes) -> bytes:
+    return b"\x80\x02" + head + times * body + tail + b"."
+
+
+def saved(content: object, **how: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=False, **how)
+    return buffer.getvalue()
+
+
+LOAD = torch.storage._load_from_bytes
+WHOLE = saved(torch.ones(6)._typed_storage())
+STREAMS = {
+    # A key of a million tuples, each in the next: its hash takes more stack than there is.
+    "deep key": (codes(b"})", 1_000_000, b"\x85", b"K\x01s"), "a key that is no number or text"),
+    # Room for two thousand million references: 32 GiB in the reader in C.
+    "far reference": (codes(b"", 1, b"Nr\xff\xff\xff\x7f", b"K\x07"), ""),
+    # 2**60 lists that are 61.
+    "doubled lists": (codes(b"]q\x00", 60, b"(h\x00h\x00lq\x00", b""), "the code b'l'"),
+    "doubled tuples": (codes(b")q\x00", 60, b"h\x00\x86q\x00", b""), ""),
+    "doubled shape": (
+        codes(b"cnumpy\ndtype\n)q\x00", 60, b"h\x00\x86q\x00", b"\x85R"), "a type of class tuple"
+    ),
+    "list within itself": (codes(b"]q\x00h\x00a", 1, b"", b""), "a list within itself"),
+    "deep list": (codes(b"]", 5000, b"\x85", b""), "RecursionError"),
+    "attributes of a function": (
+        codes(b"cnumpy\ndtype\n}X\x05\x00\x00\x00valueK\x01sb", 1, b"", b""), "a state of a"
+    ),
+    "attributes of a class": (
+        codes(b"cscipy.sparse.csr\ncsr_matrix\n}X\x01\x00\x00\x00aK\x01sb", 1, b"", b""),
+        "a state of what has none",
+    ),
+    "state of a dictionary": (
+        codes(b"ccollections\nOrderedDict\n)R}b", 1, b"", b""), "a state of what has none"
+    ),
+    "call of a class": (
+        codes(b"cscipy.sparse.csr\ncsr_matrix\nN\x85R", 1, b"", b""), "a call of no function"
+    ),
+    "object of a function": (codes(b"cnumpy\ndtype\n)\x81", 1, b"", b""), "an object that is no"),
+    "registered class": (codes(b"\x82\x01", 1, b"", b""), "the code b'\\\\x82'"),
+    "reference to elsewhere": (codes(b"NQ", 1, b"", b""), "persistent id"),
+    "long text": (b"\x80\x04\x8d" + b"\xff" * 7 + b"\x0f.", "the code b'\\\\x8d'"),
+    "nothing": (b"", "EOFError"),
+    "archive as storage": (pickle.dumps(Forged(LOAD, (b"PK\3\4",)), 4), "in an archive"),
+    "tensor as storage": (pickle.dumps(Forged(LOAD, (saved(torch.ones(2)),)), 4), "another format"),
+    "short storage": (pickle.dumps(Forged(LOAD, (WHOLE[:-1],)), 4), "another length"),
+    "odd truth values": (pickle.dumps(np.array([True])).replace(b"C\x01\x01", b"C\x01A"), "truth"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_codes_is_refused_or_harmless_in_a_process_of_its_own(tmp_path, name):
+    content, told = STREAMS[name]
+    (tmp_path / "file").write_bytes(content)
+    code = (
+        "import sys, pickle, pathlib, resource\nfrom tests.data import test_hostile_files as t\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)\n"
+        "try: t.safe_pickle.read(pathlib.Path(sys.argv[1]), t.KNOWN)\n"
+        "except pickle.UnpicklingError as error: print('refused:', error)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "file")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode == 0, found.stderr
+    assert re.search(f"refused: .*{told}", found.stdout) if told else found.stdout == ""
+
+
+def test_what_a_file_is_refused_for_does_not_stay(tmp_path):
+    for name in ("attributes of a function", "attributes of a class"):
+        (tmp_path / "file").write_bytes(STREAMS[name][0])
+        with pytest.raises(pickle.UnpicklingError):
+            safe_pickle.read(tmp_path / "file", KNOWN)
+    for made in (torch.arange(6).view(2, 3).t(), torch.zeros(0, 2), torch.ones(3).bool()):
+        (tmp_path / "file").write_bytes(pickle.dumps([made, made]))
+        found = safe_pickle.read(tmp_path / "file", KNOWN)
+        assert torch.equal(found[0], made) and found[0] is found[1] and found[0].dtype == made.dtype
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    (tmp_path / "file").write_bytes(pickle.dumps({"a": array, 3: (array.astype(">i4"), 1.5)}))
+    found = safe_pickle.read(tmp_path / "file", KNOWN)
+    assert np.array_equal(found["a"], array) and np.array_equal(found[3][0], array)
 
 
 def test_a_matrix_with_columns_out_of_range_is_refused(tmp_path):

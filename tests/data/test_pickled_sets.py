@@ -96,7 +96,7 @@ class Dangerous:
 class Inside:
     def __reduce__(self) -> tuple[object, ...]:
         buffer = io.BytesIO()
-        torch.save(Dangerous(), buffer)
+        torch.save(Dangerous(), buffer, _use_new_zipfile_serialization=False)
         return (torch.storage._load_from_bytes, (buffer.getvalue(),))
 
 
@@ -112,7 +112,7 @@ def test_nothing_else_is_unpickled(
     with pytest.raises(DamagedFileError, match="_load_from_bytez is not part"):
         load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(pickle.dumps([Inside()]))
-    with pytest.raises(DamagedFileError, match="Weights only load failed"):
+    with pytest.raises(DamagedFileError, match=r"builtins\.print is not part of such a file"):
         load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(b"")
     with pytest.raises(DamagedFileError, match="ZINC: the raw files of ZINC/raw cannot be read"):
