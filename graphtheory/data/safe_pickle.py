@@ -12,7 +12,7 @@ import io
 import math
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +138,14 @@ def _storage(content: Any) -> _Made:
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any) -> _Made:
     """A tensor that lies within its storage, and is no larger."""
-    flat = storage.value if type(storage) is _Made else None
+    flat: Any = storage.value if type(storage) is _Made else None
     _check(isinstance(flat, Tensor) and flat.dim() == 1, "a tensor without storage")
     size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
     _check(type(offset) is int and offset >= 0 and len(size) == len(stride), "a tensor elsewhere")
     _check(grad is False and type(hooks) is dict and not hooks, "a tensor with gradient or hooks")
     reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     end = offset + (0 if 0 in size else reach)
+    assert flat is not None
     _check(max(end, math.prod(size)) <= len(flat), "a tensor beyond its storage")
     return _Made(flat.as_strided(size, stride, offset))
 
@@ -191,6 +192,7 @@ _CODES = (
     pickle.TUPLE3, pickle.EMPTY_DICT, pickle.BINPERSID,
 )  # fmt: skip
 """What pickle's protocols 2 to 4 write of lists, numbers and text, and read without a call."""
+_READ: dict[int, Any] = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _CODES}
 
 
 class _Dispatch(dict[int, Any]):
@@ -201,7 +203,15 @@ class _Dispatch(dict[int, Any]):
 
 
 class _Unpickler(pickle._Unpickler):
-    """Reads the codes above, and four that are checked here."""
+    """Reads the codes above, and five that are checked here."""
+
+    stack: list[Any]
+    append: Callable[[Any], None]
+    pop_mark: Callable[[], list[Any]]
+
+    stack: list[Any]
+    append: Any
+    pop_mark: Any
 
     def __init__(self, file: io.BytesIO, known: Known) -> None:
         super().__init__(file, encoding="latin1")
@@ -246,7 +256,7 @@ class _Unpickler(pickle._Unpickler):
         made.update(zip(keys, items[1::2], strict=True))
 
     dispatch = _Dispatch(
-        {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _CODES}
+        _READ
         | {pickle.REDUCE[0]: call, pickle.NEWOBJ[0]: make, pickle.BUILD[0]: give_state}
         | {pickle.SETITEM[0]: set_item, pickle.SETITEMS[0]: set_items}
     )

@@ -115,26 +115,42 @@ STREAMS = {
     "long text": (b"\x80\x04\x8d" + b"\xff" * 7 + b"\x0f.", "the code b'\\\\x8d'"),
     "nothing": (b"", "EOFError"),
     "archive as storage": (pickle.dumps(Forged(LOAD, (b"PK\3\4",)), 4), "in an archive"),
-    "tensor as storage": (pickle.dumps(Forged(LOAD, (saved(torch.ones(2)),)), 4), "another format"),
+    "tensor as storage": (pickle.dumps(Forged(LOAD, (saved(torch.ones(2)),)), 4), "is not part of"),
     "short storage": (pickle.dumps(Forged(LOAD, (WHOLE[:-1],)), 4), "another length"),
     "odd truth values": (pickle.dumps(np.array([True])).replace(b"C\x01\x01", b"C\x01A"), "truth"),
 }  # fmt: skip
 
 
+READ_ALL = """
+import sys, pickle, pathlib, resource
+from graphtheory.data import safe_pickle as s
+resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)
+for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    print(path.name, end=": ", flush=True)
+    try:
+        s.read(path, {**s.ARRAYS, **s.MATRICES, **s.TENSORS})
+        print("read", flush=True)
+    except pickle.UnpicklingError as error:
+        print("refused,", error, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """What a process of its own says of each stream; where it dies, of no more."""
+    folder = tmp_path_factory.mktemp("streams")
+    for name, (content, _) in STREAMS.items():
+        (folder / name).write_bytes(content)
+    command = [sys.executable, "-W", "ignore", "-c", READ_ALL, str(folder)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    return dict(line.split(": ", 1) for line in found.stdout.splitlines())
+
+
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_of_codes_is_refused_or_harmless_in_a_process_of_its_own(tmp_path, name):
-    content, told = STREAMS[name]
-    (tmp_path / "file").write_bytes(content)
-    code = (
-        "import sys, pickle, pathlib, resource\nfrom tests.data import test_hostile_files as t\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)\n"
-        "try: t.safe_pickle.read(pathlib.Path(sys.argv[1]), t.KNOWN)\n"
-        "except pickle.UnpicklingError as error: print('refused:', error)"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "file")]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert found.returncode == 0, found.stderr
-    assert re.search(f"refused: .*{told}", found.stdout) if told else found.stdout == ""
+def test_a_stream_of_codes_is_refused_in_words_or_harmless(verdicts, name):
+    told = STREAMS[name][1]
+    found = verdicts.get(name, "died before it")
+    assert re.fullmatch(f"refused, .*{told}.*" if told else "read", found), found
 
 
 def test_what_a_file_is_refused_for_does_not_stay(tmp_path):

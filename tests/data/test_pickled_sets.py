@@ -105,14 +105,14 @@ def test_nothing_else_is_unpickled(
 ) -> None:
     write_zinc(tmp_path, generator)
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(pickle.dumps([Dangerous()]))
-    with pytest.raises(DamagedFileError, match=r"builtins\.print is not part of such a file"):
+    with pytest.raises(DamagedFileError, match=r"builtin\w*\.print is not part of such a file"):
         load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
     inner = pickle.dumps([torch.ones(2)]).replace(b"_load_from_bytes", b"_load_from_bytez")
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(inner)
     with pytest.raises(DamagedFileError, match="_load_from_bytez is not part"):
         load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(pickle.dumps([Inside()]))
-    with pytest.raises(DamagedFileError, match=r"builtins\.print is not part of such a file"):
+    with pytest.raises(DamagedFileError, match=r"builtin\w*\.print is not part of such a file"):
         load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
     (tmp_path / "ZINC/raw/val.pickle").write_bytes(b"")
     with pytest.raises(DamagedFileError, match="ZINC: the raw files of ZINC/raw cannot be read"):
