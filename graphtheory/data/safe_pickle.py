@@ -209,10 +209,6 @@ class _Unpickler(pickle._Unpickler):
     append: Callable[[Any], None]
     pop_mark: Callable[[], list[Any]]
 
-    stack: list[Any]
-    append: Any
-    pop_mark: Any
-
     def __init__(self, file: io.BytesIO, known: Known) -> None:
         super().__init__(file, encoding="latin1")
         self._known = known
