@@ -6,6 +6,7 @@ the file that it was reading.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import pickle
 import random
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,12 +34,13 @@ from torch_geometric.data import Data
 
 from battery.line import Line, timed
 from graphtheory import ops
-from graphtheory.data import safe_pickle
+from graphtheory.data import cache, safe_pickle
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
 from graphtheory.data.own_graphs import read_graph_file
 
 FILES, BATCH, MEMORY = 5_000, 500, 12 * 2**30  # of a format; of a child; bytes that a child gets
+SECONDS = 20  # that a file may take
 OUTSIDE = 1234.5
 _KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
 _HOSTILE = [("os", "system"), ("builtins", "exec"), ("builtins", "getattr"), ("posix", "system")]
@@ -111,6 +115,19 @@ def _stream(rng: random.Random, mark: Path) -> bytes:
     return out + b"."
 
 
+def _heavy(rng: random.Random) -> bytes:
+    """Few bytes that want much: of the stack by a deep key, of memory by a number, of time."""
+    times, text = rng.choice([10, 60, 10**6]), b"X\x01\x00\x00\x00a"
+    doubled = b")q\x00" + b"h\x00\x86q\x00" * min(times, 60)
+    return b"\x80\x04" + rng.choice([
+        b"})" + times * b"\x85" + b"K\x01s", b")" + times * b"\x85", b"]" * times,
+        b"](" * times + b"e" * rng.choice([0, times]), b"Nr" + rng.randbytes(3) + b"\x7f",
+        b"Np" + str(rng.choice([3, 2**31])).encode() + b"\n", b"]q\x00" + b"h\x00a" * times,
+        doubled, b"}" + doubled + text + b"s", b"cnumpy\ndtype\n" + doubled + b"\x85R",
+        b"}q\x00" + text + b"h\x00s", b"\x8b" + struct.pack("<i", 2**31 - 1) + b"\x7f" * 9,
+    ]) + b"."  # fmt: skip
+
+
 def _changed(rng: random.Random, content: bytes) -> bytes:
     found = bytearray(content or b"0")
     for _ in range(rng.randrange(1, 4)):
@@ -121,6 +138,9 @@ def _changed(rng: random.Random, content: bytes) -> bytes:
 
 def write_pickle(rng: random.Random, path: Path, mark: Path) -> None:
     """A stream of opcodes, forged arrays, tensors and matrices, or a good file with changes."""
+    if rng.random() < 0.05:
+        path.write_bytes(_heavy(rng))
+        return
     if rng.random() < 0.5:
         path.write_bytes(_stream(rng, mark))
         return
@@ -162,8 +182,9 @@ def write_manifest(rng: random.Random, path: Path, mark: Path) -> None:
     told = _folder(path)
     told.pop("digest")
     (path / "x.").mkdir()  # by which the name of a file can lead out
-    ways = ["/../../outside", "../outside", "x/../../outside", "", ".", "\0", str(path.parent), "x"]
-    if rng.random() < 0.3:
+    ways = 3 * ["/../../outside"]  # the one that a trusting reader follows
+    ways += ["../outside", "x/../../outside", "", ".", "\0", str(path.parent), "x"]
+    if rng.random() < 0.5:
         told["attributes"] = [rng.choice(ways)]
     for name in rng.sample(sorted(told), rng.randrange(3)):
         told[name] = rng.choice(
@@ -177,13 +198,18 @@ def write_manifest(rng: random.Random, path: Path, mark: Path) -> None:
     )
 
 
+def _cached(rng: random.Random, mark: Path) -> io.BytesIO:
+    """Arrays as `cache.write` packs them, at times one of objects."""
+    buffer, run = io.BytesIO(), Forged(os.system, (f"touch {mark}",))
+    objects = np.array([run] * 3, dtype=object)
+    np.savez(buffer, x=rng.choice([np.arange(3.0), objects]), y=np.arange(5))
+    return buffer
+
+
 def write_archive(rng: random.Random, path: Path, mark: Path) -> None:
-    """A saved graph whose archive has other names, entries or pickles."""
-    buffer = io.BytesIO()
-    run = Forged(os.system, (f"touch {mark}",))
-    edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    graph = Data(x=torch.eye(3), edge_index=edges, y=torch.tensor([0, 1, 0]))
-    torch.save(rng.choice([graph, run, [graph, run]]), buffer)
+    """A saved graph, or a cache with its digest, of other names, entries, pickles or headers."""
+    cached = rng.random() < 0.4
+    buffer = _cached(rng, mark) if cached else _saved(rng, mark)
     source, ways = zipfile.ZipFile(buffer), ["../", "/", "a/../../", "\\", "x"]
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
         warnings.simplefilter("ignore")  # entries of one name
@@ -193,9 +219,44 @@ def write_archive(rng: random.Random, path: Path, mark: Path) -> None:
                 name = rng.choice([*(way + entry for way in ways), entry.upper(), str(mark), "d/x"])
             if rng.random() < 0.1:
                 content = _stream(rng, mark) if entry.endswith("pkl") else _changed(rng, content)
+            if rng.random() < 0.05:
+                content = content[: rng.randrange(len(content) + 1)] * rng.choice([1, 2])
             archive.writestr(name, content)
             if rng.random() < 0.1:
                 archive.writestr(entry, content)
+    if cached or rng.random() < 0.1:
+        whole = path.read_bytes()
+        whole = whole if rng.random() < 0.7 else _changed(rng, whole)
+        path.write_bytes(hashlib.sha256(whole).digest() + whole if cached else whole)
+
+
+def _saved(rng: random.Random, mark: Path) -> io.BytesIO:
+    """Graphs as `torch.save` packs them, at times beside something else."""
+    buffer = io.BytesIO()
+    run = Forged(os.system, (f"touch {mark}",))
+    edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    graph = Data(x=torch.eye(3), edge_index=edges, y=torch.tensor([0, 1, 0]))
+    torch.save(rng.choice([graph, run, [graph, run]]), buffer)
+    return buffer
+
+
+def _digested(content: bytes) -> bool:
+    return hashlib.sha256(content[32:]).digest() == content[:32]
+
+
+def _use_archive(path: Path) -> None:
+    if _digested(path.read_bytes()):
+        touch(cache.read(path))
+        return
+    found = read_graph_file(path)
+    touch([one.to_dict() for one in (found if isinstance(found, list) else [found])])
+
+
+def _trust_archive(path: Path) -> None:
+    if _digested(content := path.read_bytes()):
+        dict(np.load(io.BytesIO(content[32:]), allow_pickle=True))
+    else:
+        torch.load(path, weights_only=False)
 
 
 def _use_folder(path: Path) -> None:
@@ -208,17 +269,22 @@ def _use_folder(path: Path) -> None:
     folder.of_nodes(torch.arange(nb.num_dst))
 
 
-def touch(found: Any) -> None:
+def touch(found: Any, seen: dict[int, Any] | None = None) -> None:
     """Read all of it; anything but numbers, text and containers is an error of another kind."""
+    seen = {} if seen is None else seen
+    if id(found) in seen:  # a list may be in another many times
+        return
+    seen[id(found)] = found
     if isinstance(found, dict):
         found = [*found, *found.values()]
     if isinstance(found, (list, tuple)):
         for one in found:
-            touch(one)
+            touch(one, seen)
     elif isinstance(found, np.ndarray):
         assert found.dtype.kind in "biuf", found.dtype
         found.sum()
     elif isinstance(found, torch.Tensor):
+        assert found.layout == torch.strided, found.layout
         found.double().sum()
     elif issparse(found):
         found.toarray().sum()
@@ -243,7 +309,7 @@ FORMATS: dict[str, tuple[Callable[..., None], Reader, Reader]] = {
     ),
     "header": (write_header, _use_folder, _trust_folder),
     "manifest": (write_manifest, _use_folder, _trust_folder),
-    "archive": (write_archive, read_graph_file, partial(torch.load, weights_only=False)),
+    "archive": (write_archive, _use_archive, _trust_archive),
 }  # fmt: skip
 """What writes a file of each format, what reads it, and what would read it on trust."""
 
@@ -259,12 +325,14 @@ def child(form: str, trust: str, seed: str, first: str, last: str) -> None:
         path, mark, verdict = home / "file", home / "ran", "read"
         write(random.Random(f"{seed} {form} {number}"), path, mark)
         print(number, end=" ", flush=True)
+        signal.alarm(SECONDS)  # what takes longer dies of it
         try:
             readers[trust == "True"](path)
-        except SystemExit as left:
+        except (SystemExit, AssertionError) as left:
             verdict = f"wrong: {left}"
         except Exception:  # refused, in whatever words
             verdict = "refused"
+        signal.alarm(0)
         print("wrong: ran" if mark.exists() else verdict, flush=True)
         shutil.rmtree(home)
 
@@ -289,26 +357,27 @@ def _verdicts(form: str, trust: bool, seed: int, count: int) -> list[str]:
 
 def files(share: float, seed: int) -> list[Line]:
     """Files of four formats, each read by the library, and some by readers that trust them."""
-    count, lines = max(20, round(share * FILES)), []
-    for form in FORMATS:
-        line = Line(
-            "files", f"no {form} that a grammar writes is obeyed, crashes its reader or leaves its "
-            "folder", "the same files under a reader that trusts them", least_caught=0.05,
-        )  # fmt: skip
-        with timed(line):
-            found = _verdicts(form, False, seed, count)
-            line.trials = count
-            line.broken = [
-                f"{form} {k}: {what}"
-                for k, what in enumerate(found)
-                if what not in ("read", "refused")
-            ]
-            line.figures = {name: found.count(name) for name in ("read", "refused")}
-            line.planted = max(20, count // 10)
-            trusted = _verdicts(form, True, seed, line.planted)
-            line.caught = sum(what not in ("read", "refused") for what in trusted)
-        lines.append(line)
-    return lines
+    with ThreadPoolExecutor(2) as pool:  # they wait for child processes
+        count = max(20, round(share * FILES))
+        return list(pool.map(partial(_of_format, count=count, seed=seed), FORMATS))
+
+
+def _of_format(form: str, count: int, seed: int) -> Line:
+    line = Line(
+        "files", f"no {form} that a grammar writes is obeyed, crashes its reader or leaves its "
+        "folder", "the same files under a reader that trusts them", least_caught=0.05,
+    )  # fmt: skip
+    with timed(line):
+        found = _verdicts(form, False, seed, count)
+        line.trials = count
+        line.broken = [
+            f"{form} {k}: {what}" for k, what in enumerate(found) if what not in ("read", "refused")
+        ]
+        line.figures = {name: found.count(name) for name in ("read", "refused")}
+        line.planted = max(20, count // 10)
+        trusted = _verdicts(form, True, seed, line.planted)
+        line.caught = sum(what not in ("read", "refused") for what in trusted)
+    return line
 
 
 if __name__ == "__main__":

@@ -1,15 +1,22 @@
-"""Files that are whole or absent, whatever ends the process that writes them."""
+"""Files that are whole or absent, and files of torch that nobody vouches for."""
 
 from __future__ import annotations
 
 import glob
+import io
 import os
+import pickletools
 import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import torch
 
 _OLD = 3_600.0  # seconds
+_DEEP = 1_000  # tuples within tuples, more than any graph or checkpoint has
+_PICKLES = 5  # that torch's format of before archives begins with
 
 
 def replace_file(path: Path, content: bytes | bytearray) -> None:
@@ -78,3 +85,69 @@ def _sweep(path: Path) -> None:
         with suppress(OSError):
             if time.time() - draft.stat().st_mtime > _OLD:
                 draft.unlink()
+
+
+def load_tensors(content: bytes) -> Any:
+    """What `torch.save` stored, by torch's safe loader, on the CPU.
+
+    That loader ends the process at a dictionary's key of very many nested tuples, whose hash takes
+    more stack than there is, so the nesting is looked at first.
+
+    Raises:
+        ValueError: If its pickles cannot be followed, or nest deeper than a thousand tuples.
+        Exception: What torch raises for files that hold more than tensors and plain values.
+    """
+    file = io.BytesIO(content)
+    if content[:4] == b"PK\3\4":
+        _check_depth(io.BytesIO(torch._C.PyTorchFileReader(file).get_record("data.pkl")))
+    else:
+        for _ in range(_PICKLES):
+            _check_depth(file)
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _check_depth(file: io.BytesIO) -> None:
+    """Follow one pickle's stack, of which only the depth of nesting of each entry is kept."""
+    stack: list[int | None] = []  # None is a mark
+    memo: dict[int, int] = {}
+    for code, number, _ in pickletools.genops(file):
+        if code.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            memo[int(str(number))] = _top(stack)
+        elif code.name == "MEMOIZE":
+            memo[len(memo)] = _top(stack)
+        elif code.name in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(memo[int(str(number))])
+        elif code.name == "MARK":
+            stack.append(None)
+        elif code.name == "DUP":
+            stack.append(_top(stack))
+        else:
+            _apply(code, stack)
+
+
+def _top(stack: list[int | None]) -> int:
+    if not stack or stack[-1] is None:
+        raise ValueError("a pickle that takes what is not there")
+    return stack[-1]
+
+
+def _apply(code: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
+    """Take what an opcode takes, and leave entries one deeper; lists and dicts hash nothing."""
+    taken = [0]
+    plain = len(code.stack_before)
+    if pickletools.markobject in code.stack_before:
+        plain = code.stack_before.index(pickletools.markobject)
+        while stack and stack[-1] is not None:
+            taken.append(_top(stack))
+            stack.pop()
+        if not stack:
+            raise ValueError("a pickle without a mark")
+        stack.pop()
+    for _ in range(plain):
+        taken.append(_top(stack))
+        stack.pop()
+    made = code.name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "LIST", "DICT")
+    depth = 0 if made or len(taken) == 1 else max(taken) + 1
+    if depth > _DEEP:
+        raise ValueError(f"a pickle of more than {_DEEP} nested tuples")
+    stack.extend([depth] * len(code.stack_after))

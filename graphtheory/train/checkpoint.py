@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from graphtheory.disk import replace_file
+from graphtheory.disk import load_tensors, replace_file
 from graphtheory.train.contract import Task, shapes
 
 _LABEL = b"sha256:"
@@ -60,7 +60,7 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
             "or remove the file and start again"
         )
     try:
-        return torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+        return load_tensors(raw)
     except Exception:  # torch names no class for what its safe loader refuses
         raise CheckpointError(
             f"{path}: holds more than tensors and plain values, so it was not written by "

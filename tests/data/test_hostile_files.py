@@ -6,6 +6,8 @@ import pickle
 import re
 import subprocess
 import sys
+import zipfile
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from battery.files import Forged
 from graphtheory.data import safe_pickle
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
+from graphtheory.disk import _check_depth, load_tensors
+from graphtheory.train.checkpoint import _sealed
 
 KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
 MAKE = np.empty(0).__reduce__()[0]
@@ -57,6 +61,8 @@ def test_an_object_array_that_denies_its_objects_is_refused_in_a_process_of_its_
         (np.array(["2020-01-01"], dtype="M8[D]"), "a type 'M8'"),
         (tensor(0, (7,), (1,)), "beyond its storage"),
         (tensor(2**40, (1,), (1,)), "beyond its storage"),
+        (tensor(2**40, (0,), (1,)), "beyond its storage"),
+        (tensor(0, (2**40,), (0,)), "beyond its storage"),
         (tensor(0, (2,), (-1,)), "a stride"),
         (Forged(dict, ()), "__builtin__.dict is not part of such a file"),
     ],
@@ -249,3 +255,55 @@ def test_an_attribute_whose_name_leads_out_is_not_written(tmp_path):
     data["a/b"] = torch.zeros(3)
     with pytest.raises(ValueError, match="got the name 'a/b'"):
         GraphFolder.write(data, tmp_path / "graph")
+
+
+DEEP = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
+DEEP_READERS = {
+    "graph": "from graphtheory.data.own_graphs import read_graph_file as read",
+    "checkpoint": "from graphtheory.train import read_checkpoint as read",
+}
+
+
+def deep_file(legacy: bool) -> bytes:
+    """A file of torch's whose pickle has a key of a million tuples, each within the next."""
+    if legacy:
+        whole = io.BytesIO(saved({}))
+        for _ in range(3):
+            pickle.load(whole)
+        return whole.getvalue()[: whole.tell()] + DEEP
+    buffer, found = io.BytesIO(), io.BytesIO()
+    torch.save({}, buffer)
+    with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(found, "w") as archive:
+        for name in source.namelist():
+            archive.writestr(name, DEEP if name.endswith("data.pkl") else source.read(name))
+    return found.getvalue()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("reader", DEEP_READERS)
+def test_a_key_of_a_million_tuples_ends_no_process(tmp_path, reader, legacy):
+    content = deep_file(legacy)
+    sealed = reader == "checkpoint" and not legacy  # only an archive has room for a digest
+    (tmp_path / "file").write_bytes(_sealed(bytearray(content)) if sealed else content)
+    code = f"import sys\n{DEEP_READERS[reader]}\ntry: read(sys.argv[1])\n"
+    code += "except Exception as error: print('refused:', error)"
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "file")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert found.returncode == 0 and "refused:" in found.stdout, (found.returncode, found.stderr)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_torch_saves_is_read_the_same(legacy):
+    content = {"a": [torch.arange(3), (1, ("b", 2.5))], ("x", "to", "y"): {1: torch.ones(2, 2)}}
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=not legacy)
+    found = load_tensors(buffer.getvalue())
+    assert found["a"][1] == (1, ("b", 2.5)) and torch.equal(found["a"][0], torch.arange(3))
+    assert torch.equal(found["x", "to", "y"][1], torch.ones(2, 2))
+
+
+def test_nesting_has_a_limit_of_its_own():
+    for depth, refused in ((900, False), (1_100, True)):
+        file = io.BytesIO(b"\x80\x02)" + b"\x85" * depth + b".")
+        with pytest.raises(ValueError, match="nested tuples") if refused else nullcontext():
+            _check_depth(file)
