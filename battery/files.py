@@ -100,6 +100,9 @@ def _forged_matrix(rng: random.Random) -> Any:
 def _stream(rng: random.Random, mark: Path) -> bytes:
     """Opcodes one after the other, most of them with what they take before them."""
     out, names = b"\x80\x04", list(_NAMES)
+    if rng.random() < 0.3:  # a call that works where it is allowed, before anything can fail
+        command = f"touch {mark}"
+        out += b"cos\nsystem\n(X" + struct.pack("<I", len(command)) + command.encode() + b"tR0"
     for _ in range(rng.randrange(2, 12)):
         module, name = rng.choice(names)
         call = f"c{module}\n{name}\n".encode()
