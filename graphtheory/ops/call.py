@@ -236,3 +236,5 @@ def check_buckets(bucket: Tensor | None, rows: int) -> None:
     """Raise unless every bucket is one of the rows of a table; what looks it up calls this."""
     if bucket is not None:
         check_lookup("bias.bucket", bucket, rows, "rows of bias.table")
+    elif rows:
+        raise ValueError(f"bias.bucket: got None with {rows} buckets, expected one per edge")

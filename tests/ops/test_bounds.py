@@ -332,3 +332,15 @@ def test_rows_and_edges_that_are_picked_lie_in_range(bad: int) -> None:
         nb.pick(torch.tensor([0, 2]), torch.tensor([0, bad]))
     with pytest.raises(ValueError, match="row pointers"):
         nb.pick(torch.tensor([0, bad]), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
+def test_a_number_of_buckets_needs_buckets(backend: str) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+    by_source, x, weights = nb.transpose(), torch.randn(3, 1, 4), torch.ones(3, 1)
+    parts = [nb.indptr, nb.indices, by_source.indptr, by_source.indices, by_source.perm]
+    absent = (None, None, None, None, None)
+    with pytest.raises(ValueError, match="got None with 1000000 buckets"):
+        torch.ops.graphtheory.attention_backward(
+            x, x, x, x, weights, *absent, 10**6, parts, 1.0, 0.0, backend
+        )
