@@ -18,6 +18,11 @@ from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
 
+def _check_count(k: int) -> None:
+    if k < 1:
+        raise ValueError(f"k: got {k}, expected 1 or more")
+
+
 def _parts(call: AttentionCall) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Bias by edge, buckets and table, of which some are absent."""
     if isinstance(call.bias, BucketedBias):
@@ -37,6 +42,7 @@ def _top_edges(
     query: Tensor, key: Tensor, bias: Tensor | None, indptr: Tensor, indices: Tensor,
     k: int, scale: float, backend: str,
 ) -> Tensor:  # fmt: skip
+    _check_count(k)
     wide = sum_type(query.dtype)
     kernels = BACKENDS[backend].kernels
     logits = kernels.edge_dot(indptr, indices, query.to(wide), key.to(wide)) * scale
@@ -71,6 +77,7 @@ def _blocks(
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
     dropout: float, backend: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    _check_count(k)
     check_buckets(bucket, 0 if table is None else table.size(0))
     return BACKENDS[backend].kernels.topk_blocks(
         query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout

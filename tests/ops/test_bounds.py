@@ -344,3 +344,14 @@ def test_a_number_of_buckets_needs_buckets(backend: str) -> None:
         torch.ops.graphtheory.attention_backward(
             x, x, x, x, weights, *absent, 10**6, parts, 1.0, 0.0, backend
         )
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_choice_of_no_edge_is_refused(k: int) -> None:
+    nb, x = cliques([3]), torch.randn(3, 1, 4)
+    with pytest.raises(ValueError, match=f"k: got {k}"):
+        torch.ops.graphtheory.top_edges(x, x, None, nb.indptr, nb.indices, k, 1.0, "numba_csr")
+    with pytest.raises(ValueError, match=f"k: got {k}"):
+        torch.ops.graphtheory.topk_blocks(
+            x, x, x, None, None, None, None, [1, 3, 3], k, 1.0, 0.0, "numba_csr"
+        )
