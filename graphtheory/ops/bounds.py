@@ -12,6 +12,8 @@ from graphtheory.graph.csr import plain
 
 _IDS = frozenset(("parts", "relu_parts", "indptr", "indices", "order"))
 _PER_EDGE = frozenset(("bucket", "row"))
+_OF_QUERIES = ("::attention_backward", "::edge_attention_backward")
+_LOOPLESS = frozenset(("torch_csr", "reference"))  # backends by torch's own operators
 _LETTERS = {"bucket": "E", "row": "E", "saved": "EH"}
 
 
@@ -80,6 +82,8 @@ class Layout:
             return False
         edges, sources = parts[1].size(0), self._size("M", args)
         backward = self._by_source and len(parts) == 5 and parts[2].numel() > 0
+        if self._lacks_sources(args, parts):
+            return False
         if sources is None:
             sources = parts[2].size(0) - 1 if backward else 0
         if not (fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)):
@@ -88,6 +92,15 @@ class Layout:
         if order is None or not order.numel():
             return True
         return order.numel() == edges and within(order, self._size("F", args) or 0)
+
+    def _lacks_sources(self, args: Sequence[Any], parts: Sequence[Tensor]) -> bool:
+        """Whether the edges by source are absent where a loop reads them.
+
+        Gradients of attention's queries alone do without, and so do backends without loops.
+        """
+        if not self._by_source or len(parts) != 5 or parts[2].numel():
+            return False
+        return not self.name.endswith(_OF_QUERIES) and args[-1] not in _LOOPLESS
 
     def _check_rows(self, args: Sequence[Any], given: dict[str, Any], parts: list[Tensor]) -> None:
         sources = self._size("M", args)
@@ -101,6 +114,8 @@ class Layout:
             if len(parts) > 3:
                 self._check_pointers("t_indptr", parts[3], edges, self._size("M", args))
                 self._check("edges", parts[4], self._size("F", args), edges)
+        elif self._lacks_sources(args, parts):
+            raise ValueError(f"t_indptr: empty, expected the edges by source ({self.name})")
         elif self._by_source and len(parts) > 2 and parts[2].numel():
             self._check_pointers("t_indptr", parts[2], edges, sources)
             self._check("targets", parts[3], parts[0].size(0) - 1, edges)

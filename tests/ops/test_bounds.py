@@ -355,3 +355,17 @@ def test_a_choice_of_no_edge_is_refused(k: int) -> None:
         torch.ops.graphtheory.topk_blocks(
             x, x, x, None, None, None, None, [1, 3, 3], k, 1.0, 0.0, "numba_csr"
         )
+
+
+def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
+    nb, x = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3), torch.ones(3, 1)
+    value, none = torch.randn(3, 1, 4), nb.indptr.new_empty(0)
+    parts = [nb.indptr, nb.indices, none, none, none]
+    ops_of = torch.ops.graphtheory
+    with pytest.raises(ValueError, match="t_indptr: empty"):
+        ops_of.additive_attention_backward(
+            value, value, x, x, None, x, None, None, parts, 0.2, 0.0, "numba_csr"
+        )
+    ops_of.attention_backward(  # gradients of the query alone need none
+        value, value, value, value, x, *(None,) * 5, 0, parts, 1.0, 0.0, "numba_csr"
+    )
