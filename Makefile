@@ -11,7 +11,7 @@
 #   make check        format, lint, types
 #   make bench        speed and memory of the kernels, beside PyG's
 #   make docs         the documentation into docs/_build/html; warnings are errors
-#   make dist         wheel and sdist, twice to the same bytes, installed and tried in an empty environment
+#   make dist         wheel and sdist, twice to the same bytes; the core's tests where only it is installed, then the command
 #   make format       put the source into the format that `make check` asks for
 #   make clean        remove .venv and everything else that was made
 PYTHON ?= python3
@@ -106,6 +106,9 @@ docs: .venv/.docs
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "Written to docs/_build/html"
 
+# The core has no package of the extra `lab`: its tests run where none is installed.
+CORE := $(patsubst %,tests/%,conformance data graph integrations models nn ops patterns structure test_import.py)
+TESTS_OF_CORE := pytest pytest-timeout pytest-xdist hypothesis
 # PYTHONS="python3.10 python3.13" tries the wheel on each of these. The date inside is that of the last commit.
 PYTHONS ?= $(PYTHON)
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
@@ -116,6 +119,10 @@ dist: $(READY)
 	@for python in $(PYTHONS); do \
 	  $$python --version && $$python -m venv --clear .venv-dist && \
 	  .venv-dist/bin/python $(PIP_INSTALL) --constraint constraints.txt dist/*.whl && \
+	  .venv-dist/bin/python $(PIP_INSTALL) --constraint constraints.txt $(TESTS_OF_CORE) && \
+	  (.venv-dist/bin/graphtheory doctor; test $$? -eq 1) && \
+	  $(THREADS) .venv-dist/bin/python -m pytest --quiet --numprocesses 2 $(CORE) && \
+	  .venv-dist/bin/python $(PIP_INSTALL) --constraint constraints.txt "$$(ls dist/*.whl)[lab]" && \
 	  (cd / && PYTHONPATH= $(CURDIR)/.venv-dist/bin/graphtheory doctor) || exit; \
 	done
 

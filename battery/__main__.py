@@ -29,7 +29,7 @@ from battery.locality import locality
 from battery.memory import memory
 from battery.record import keep
 from battery.soak import soak
-from graphtheory.bench.rows import Environment
+from graphtheory.lab.bench.rows import Environment
 
 
 def answers(share: float, seed: int) -> list[Line]:

@@ -22,14 +22,16 @@ import graphtheory
 from graphtheory import Neighborhood, bipartite, causal, cliques, neighbor_lists, nn, ops, star
 from graphtheory import patterns as p
 from graphtheory import structure as s
-from graphtheory import train as t
-from graphtheory.bench.search import Search
-from graphtheory.cli.main import main
-from graphtheory.data import graphs, own_graphs, splits, transforms
+from graphtheory.data import transforms
 from graphtheory.data.loaders import GraphFolder, NodeSetLoader, PartitionLoader
 from graphtheory.graph import Grid, neighborhood_from, windows
-from graphtheory.integrations import transformers as hf
-from graphtheory.metrics import mass_on, nearest_accuracy
+from graphtheory.lab import train as t
+from graphtheory.lab.bench.search import Search
+from graphtheory.lab.cli.main import main
+from graphtheory.lab.datasets import graphs, own_graphs, splits
+from graphtheory.lab.metrics import mass_on, nearest_accuracy
+from graphtheory.vision import nn as vision
+from graphtheory.vision.integrations import transformers as hf
 
 T, V, OUT = TypeError, ValueError, IndexError
 Bad = tuple[Any, str, Any]
@@ -72,7 +74,7 @@ def _on_vit(model: Any = None, what: Any = None) -> Any:
 
     size = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2}
     config = ViTConfig(**size, intermediate_size=8, image_size=16, patch_size=4)
-    return hf.apply(model or ViTModel(config), nn.Keep(0.5) if what is None else what)
+    return hf.apply(model or ViTModel(config), vision.Keep(0.5) if what is None else what)
 
 
 def _command(**options: str) -> Any:
@@ -193,9 +195,9 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     *[(_on(name), _CONV_INPUT, _CONV) for name in (*_ATTENTIONAL[:3], "GCNConv")],
     (nn.Attention, {"dim": 8, "heads": 2}, [(V, "heads", 3), (V, "heads", 0), (V, "dropout", 1.5)]),
     (nn.BucketBias, {"num_buckets": 4, "heads": 2}, [(V, "num_buckets", 0), (V, "heads", 0)]),
-    (nn.PatchEmbedding, {"dim": 8, "patch_size": 4}, [(V, "patch_size", 0)]),
-    (nn.NearestNeighbors, {"k": 3}, [(V, "k", 0), (V, "dilation", 0)]),
-    (nn.Keep, {"k": 0.5}, [(V, "k", 0), (V, "k", 1.5)]),
+    (vision.PatchEmbedding, {"dim": 8, "patch_size": 4}, [(V, "patch_size", 0)]),
+    (vision.NearestNeighbors, {"k": 3}, [(V, "k", 0), (V, "dilation", 0)]),
+    (vision.Keep, {"k": 0.5}, [(V, "k", 0), (V, "k", 1.5)]),
     (nn.LaplacianEncoding, {"k": 2, "dim": 8}, [(V, "k", 0)]),
     (nn.WalkEncoding, {"steps": 2, "dim": 8}, [(V, "steps", 0)]),
     (nn.PathEncoding, {"features": 3, "heads": 2}, [(V, "max_steps", 0)]),
@@ -224,7 +226,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (_fit, {"epochs": 1}, [
         (V, "epochs", 0), (V, "patience", 0), (V, "seed", -1), (V, "resume", True),
     ]),
-    (graphtheory.bench, {
+    (graphtheory.lab.bench, {
         "data": "karate", "models": ("mlp",), "seeds": 1, "epochs": 1, "progress": False,
     }, [
         (V, "seeds", 0), (V, "epochs", 0), (V, "budget", -1), (V, "data/name", "Carate"),
@@ -251,9 +253,9 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (V, "weights", torch.rand(4, 1)), (V, "relevant", torch.ones(4).bool()),
     ]),
     (graphtheory.accelerate, {"model": _Linear(8, 2)}, [(T, "model", "GAT"), (T, "model", None)]),
-    (_on_vit, {"what": nn.Keep(0.5)}, [
-        (T, "what", "EViT"), (V, "what/after", hf.Reduce({-1: nn.Keep(0.5)})),
-        (V, "what/after", {9: nn.Keep(0.5)}), (T, "what/after", hf.Reduce(3)),
+    (_on_vit, {"what": vision.Keep(0.5)}, [
+        (T, "what", "EViT"), (V, "what/after", hf.Reduce({-1: vision.Keep(0.5)})),
+        (V, "what/after", {9: vision.Keep(0.5)}), (T, "what/after", hf.Reduce(3)),
         (V, "what/tokens", hf.Semantic(3, base=0)), (V, "what/base", hf.Semantic(4, base=7)),
     ]),
     (_on_vit, {"model": None}, [(T, "model", tnn.Linear(2, 2)), (T, "model", "ViT")]),

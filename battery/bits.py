@@ -15,7 +15,7 @@ import torch
 
 from battery.growth import loaders_of
 from battery.line import Line, timed
-from graphtheory.train.contract import digest
+from graphtheory.lab.train.contract import digest
 
 if TYPE_CHECKING:
     from battery.answers import Operation
@@ -32,7 +32,7 @@ MODELS = ("gt", "gat", "gcn", "sage", "sampled-gcn")
 
 def digest_of_a_run(seed: int, model: str) -> str:
     """SHA-256 of scores, history and parameters after three epochs on a small graph."""
-    from graphtheory.bench.problem import NodeProblem
+    from graphtheory.lab.bench.problem import NodeProblem
 
     problem = NodeProblem("karate")
     found = problem.run(problem.trial(model)[0], seed=seed, epochs=3, patience=3)

@@ -16,8 +16,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
+from graphtheory.lab.train import FullGraph, NodeTask, checkpoint, fit, folder
 from graphtheory.patterns import Sample
-from graphtheory.train import FullGraph, NodeTask, checkpoint, fit, folder
 
 EPOCHS = 6
 REFUSED = 3  # exit code of a run whose checkpoint is damaged

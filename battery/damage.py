@@ -14,10 +14,10 @@ import torch
 from torch_geometric.data import Data
 
 from battery.line import Line, timed
-from graphtheory.bench.finished import Finished
-from graphtheory.data import cache
 from graphtheory.data.loaders import GraphFolder
-from graphtheory.train import checkpoint
+from graphtheory.lab.bench.finished import Finished
+from graphtheory.lab.datasets import cache
+from graphtheory.lab.train import checkpoint
 
 DAMAGES = 1_500  # of a format
 _BLOCK = 512

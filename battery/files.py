@@ -34,10 +34,10 @@ from torch_geometric.data import Data
 
 from battery.line import Line, timed
 from graphtheory import ops
-from graphtheory.data import cache, safe_pickle
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
-from graphtheory.data.own_graphs import read_graph_file
+from graphtheory.lab.datasets import cache, safe_pickle
+from graphtheory.lab.datasets.own_graphs import read_graph_file
 
 FILES, BATCH, MEMORY = 5_000, 500, 12 * 2**30  # of a format; of a child; bytes that a child gets
 SECONDS = 20  # that a file may take

@@ -15,11 +15,11 @@ import torch
 from torch_geometric.data import Data
 
 from battery.line import Line, timed
-from graphtheory.data import cache, safe_pickle
 from graphtheory.data.loaders import GraphFolder
-from graphtheory.data.own_graphs import read_graph_file
-from graphtheory.train import read_checkpoint
-from graphtheory.train.checkpoint import _sealed
+from graphtheory.lab.datasets import cache, safe_pickle
+from graphtheory.lab.datasets.own_graphs import read_graph_file
+from graphtheory.lab.train import read_checkpoint
+from graphtheory.lab.train.checkpoint import _sealed
 
 Reader = Callable[[Path], Any]
 

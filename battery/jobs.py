@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.bench.node_benchmark import FinishedRuns
-from graphtheory.cli.main import main
-from graphtheory.data import cache
 from graphtheory.data.loaders import GraphFolder
-from graphtheory.train import checkpoint, folder, read_checkpoint
-from graphtheory.train.contract import digest
+from graphtheory.lab.bench.node_benchmark import FinishedRuns
+from graphtheory.lab.cli.main import main
+from graphtheory.lab.datasets import cache
+from graphtheory.lab.train import checkpoint, folder, read_checkpoint
+from graphtheory.lab.train.contract import digest
 
 MODELS = ("gat", "mlp", "sage")
 _SECONDS = 120.0  # after which a process hangs

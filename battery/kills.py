@@ -13,7 +13,7 @@ import numpy as np
 from battery.child import EPOCHS, STAGES, Orders, run
 from battery.jobs import run_facts
 from battery.line import Line, timed
-from graphtheory.train import CheckpointError
+from graphtheory.lab.train import CheckpointError
 
 KILLS, CONTROLS = 1_000, 60
 _MOST_KILLS = 3  # of one run

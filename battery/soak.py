@@ -21,10 +21,10 @@ from battery.growth import resident
 from battery.jobs import JOBS, Fault, ended, graph
 from battery.line import Line, timed
 from graphtheory.data.loaders import GraphFolder, NodeSetLoader
+from graphtheory.lab.train import read_checkpoint
+from graphtheory.lab.train.checkpoint import write_checkpoint
+from graphtheory.lab.train.contract import digest
 from graphtheory.patterns import LADIES
-from graphtheory.train import read_checkpoint
-from graphtheory.train.checkpoint import write_checkpoint
-from graphtheory.train.contract import digest
 
 SECONDS = 7_200  # at share 1
 MOST_GROWTH = 8 * 2**20  # bytes from the first third to the end

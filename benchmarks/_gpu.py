@@ -20,7 +20,7 @@ import torch
 from _rows import ratios
 from torch import Tensor, nn
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
 FLUSH = 256 * 2**20  # bytes, several times the last cache

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from vision import OURS, SMALL, Size, assert_same, forward, networks, training
 
-from graphtheory.bench.rows import Row
-from graphtheory.models.stvit_swin import stvit_r_swin, stvit_r_swin_small
-from graphtheory.models.swin import swin, swin_small
+from graphtheory.lab.bench.rows import Row
+from graphtheory.vision.models.stvit_swin import stvit_r_swin, stvit_r_swin_small
+from graphtheory.vision.models.swin import swin, swin_small
 
 BATCHES = (128, 32, 1)
 GRAPH = ", CUDA graph"

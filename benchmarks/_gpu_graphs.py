@@ -39,7 +39,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
 from graphtheory import Neighborhood, accelerate
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.models import GraphTransformer, SampledGCN, StackOptions
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (

@@ -18,7 +18,7 @@ from topk import OTHERS, OURS, assert_same, attention_of, by_image
 from torch import Tensor
 
 from graphtheory import Neighborhood, causal, cliques, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 IMAGES = ((197, 64), (1024, 8))  # tokens, images side by side
 APART = {"bf16": 3e-2, "fp32": 1e-4}  # of the largest entry, between ours and FlexAttention

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from graphtheory.bench.rows import Environment, Row, lines_of, write_lines
+from graphtheory.lab.bench.rows import Environment, Row, lines_of, write_lines
 
 ROOT = Path(__file__).parent.parent
 _SHORT = 0.05  # seconds

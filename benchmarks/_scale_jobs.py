@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
 from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader
+from graphtheory.lab.zoo.node_models import NetworkConfig, build, pattern_of
 from graphtheory.models import SampledGCN
-from graphtheory.models.zoo import NetworkConfig, build, pattern_of
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (
     LADIES,

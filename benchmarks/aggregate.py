@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphtheory import Neighborhood, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 OUT = Path(__file__).parent / "results" / "cpu-aggregate.csv"
 REDUCTIONS = ("sum", "mean", "max", "min")

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._rows import ratios, save, seconds, show
 from graphtheory import Neighborhood
-from graphtheory.bench.rows import Row
-from graphtheory.data import graphs
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets import graphs
 from graphtheory.structure import UNREACHABLE, hop_ball, shortest_path_distance
 
 CUTOFF = 20

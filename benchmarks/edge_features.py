@@ -27,7 +27,7 @@ from torch import Tensor
 from torch_geometric import nn as pyg
 
 from graphtheory import nn
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.nn.conv.gine_conv import GINEConv
 
 Layer = Literal[

@@ -46,7 +46,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 import graphtheory
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 Way = Literal["graphtheory", "PyG", "PyG, compiled"]
 PROCESSES = 3

@@ -27,9 +27,9 @@ import torch
 import tyro
 from _rows import ROOT, save, show
 
-from graphtheory.bench.rows import Environment, Row, lines_of
-from graphtheory.cli.show import data_root
-from graphtheory.data.catalogue import key
+from graphtheory.lab.bench.rows import Environment, Row, lines_of
+from graphtheory.lab.cli.show import data_root
+from graphtheory.lab.datasets.catalogue import key
 from graphtheory.papers.figure import Figure, Report
 from graphtheory.papers.grid import Grid
 from graphtheory.papers.index import figures

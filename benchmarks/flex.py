@@ -30,8 +30,8 @@ from torch.nn.attention.flex_attention import flex_attention as torch_flex
 from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory import ops
-from graphtheory.bench.rows import Row
 from graphtheory.integrations.flex import flex_attention, neighborhood_of
+from graphtheory.lab.bench.rows import Row
 
 OURS, ADAPTER = "graphtheory", "graphtheory's flex_attention"
 FLEX, DENSE = "FlexAttention, compiled", "dense kernel with a bias"

@@ -21,9 +21,9 @@ import tyro
 from _rows import ratios, save, seconds, show
 from torch import Tensor, nn
 
-from graphtheory.bench.rows import Row
-from graphtheory.integrations.transformers import from_huggingface
-from graphtheory.models import GPT
+from graphtheory.lab.bench.rows import Row
+from graphtheory.vision.integrations.transformers import from_huggingface
+from graphtheory.vision.models import GPT
 
 OURS, THEIRS = "graphtheory GPT", "Hugging Face GPT-2"
 Model = Callable[[Tensor, Tensor | None], Tensor]

@@ -29,7 +29,7 @@ from _rows import green, ratios, save, show
 from torch import Tensor
 
 from graphtheory import ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 # Of the largest true entry: what the order of sums alone may cost where plain torch makes no error.
 SLACK = {torch.bfloat16: 2**-8, torch.float32: 1e-6, torch.float16: 2**-10}

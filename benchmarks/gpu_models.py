@@ -34,7 +34,7 @@ from _gpu_graphs import accelerated, distances, graphs, task_of
 from _gpu_tokens import tokens
 from _rows import green, save, show
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 Name = Literal["graphs", "tokens", "vision", "gpt", "heads", "distances", "timm", "accelerate"]
 SECTIONS: dict[Name, tuple[Callable[[Where], Iterator[Job]], float]] = {  # and its share of time

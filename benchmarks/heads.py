@@ -23,9 +23,9 @@ from ops import assert_equal
 from torch import Tensor, nn
 
 from graphtheory import cliques
-from graphtheory.bench.rows import Row
-from graphtheory.nn import TransformerHead
-from graphtheory.nn.token_sets import token_cliques
+from graphtheory.lab.bench.rows import Row
+from graphtheory.vision.nn import TransformerHead
+from graphtheory.vision.nn.token_sets import token_cliques
 
 Form = Literal["TransformerHead", "TransformerEncoder"]
 OURS, THEIRS = get_args(Form)

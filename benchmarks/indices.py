@@ -20,7 +20,7 @@ from ops import draw
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import kernels
 from graphtheory.ops.call import Call

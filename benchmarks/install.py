@@ -22,7 +22,7 @@ from pathlib import Path
 import tyro
 from _rows import ROOT, save, show
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 PIP = ("-m", "pip", "--disable-pip-version-check")
 INSTALL = (*PIP, "install", "--no-cache-dir", "--constraint", str(ROOT / "constraints.txt"))

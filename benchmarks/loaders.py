@@ -43,9 +43,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GCNConv, SAGEConv, TransformerConv
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.graphs import load
 from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.graphs import load
 from graphtheory.models import SampledGCN
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import (

@@ -27,7 +27,7 @@ from rich.progress import track
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 Library = Literal["graphtheory", "PyG"]
 Form = Literal["graphtheory", "graphtheory in int32", "PyG"]

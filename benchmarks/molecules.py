@@ -28,9 +28,9 @@ from torch_geometric.nn import GINEConv, GPSConv, global_add_pool
 
 from graphtheory import accelerate
 from graphtheory import nn as ours
-from graphtheory.bench.rows import Row
 from graphtheory.graph import Neighborhood
-from graphtheory.models.graph_zoo import GraphConfig, build
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.zoo.graph_models import GraphConfig, build
 from graphtheory.structure import shortest_path_distance
 
 ATOMS, BONDS, WIDTH, HEADS = (119, 12, 12), (5, 6, 2), 64, 4

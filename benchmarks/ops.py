@@ -25,7 +25,7 @@ from torch import Tensor
 from torch_geometric.nn import GATConv, TransformerConv
 
 from graphtheory import Neighborhood, nn, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.ops import BucketedBias
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]

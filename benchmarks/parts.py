@@ -20,7 +20,7 @@ import tyro
 from _rows import show
 from edge_features import BESIDE, step_of
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.ops.backends.cpu import run
 
 Times = dict[str, list[float]]

@@ -22,9 +22,9 @@ import tyro
 from _rows import ratios, save, seconds, show
 from torch import Generator, Tensor, nn
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import Graph, Learner
 from graphtheory.papers.shallow import ShallowAttention

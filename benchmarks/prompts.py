@@ -13,8 +13,8 @@ import torch
 import tyro
 from _rows import save, seconds, show
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.prompt_tasks import Linear
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.prompt_tasks import Linear
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.patterns import Patterns, label_embedding

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import tyro
 from _rows import save, show
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "pyg-tests.csv"

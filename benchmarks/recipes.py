@@ -34,15 +34,15 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order
 from torch_geometric.utils import subgraph
 
-from graphtheory.bench.facts import Facts
-from graphtheory.bench.options import with_options
-from graphtheory.bench.own import OwnNodes
-from graphtheory.bench.problem import NodeProblem
-from graphtheory.bench.rows import Row
-from graphtheory.bench.search import SearchLog
-from graphtheory.bench.trial import NodeTrial
-from graphtheory.data import graphs
-from graphtheory.data.graphs import Data
+from graphtheory.lab.bench.facts import Facts
+from graphtheory.lab.bench.options import with_options
+from graphtheory.lab.bench.own import OwnNodes
+from graphtheory.lab.bench.problem import NodeProblem
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.search import SearchLog
+from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.graphs import Data
 
 RESULTS = Path(__file__).parent / "results"
 SPLITS = dict.fromkeys(("Photo", "CS"), "random-60-20-20") | dict.fromkeys(

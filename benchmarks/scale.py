@@ -41,11 +41,11 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from graphtheory import plot
-from graphtheory.bench.rows import Row
-from graphtheory.data import graphs
-from graphtheory.data.power_law import PowerLawGraph
-from graphtheory.plot.style import look, panels, styled
+from graphtheory.lab import plot
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.power_law import PowerLawGraph
+from graphtheory.lab.plot.style import look, panels, styled
 
 Part = Literal["train", "large", "flat"]
 Loader = Literal["gcn, LADIES", "gt, attention sets"]
@@ -62,7 +62,7 @@ RETURNED = {  # what making the graph has freed goes back, or steps would live o
 
 
 def load(dataset: str, root: Path | None) -> Data:
-    """A graph of `data.graphs`, both directions of each edge."""
+    """A graph of `lab.datasets.graphs`, both directions of each edge."""
     data = graphs.load(dataset, root)
     data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
     return data
@@ -317,7 +317,7 @@ def main(
 
     Args:
         part: train, large or flat.
-        dataset: A name of `data.graphs`, such as ogbn-arxiv with `root`; for train.
+        dataset: A name of `lab.datasets.graphs`, such as ogbn-arxiv with `root`; for train.
         root: Folder with its raw files.
         batch_size: Seeds of a sampled batch.
         seeds: Runs of each network; for train.

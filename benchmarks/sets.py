@@ -21,7 +21,7 @@ from ops import Attention, assert_equal, draw, step
 from topk import attention_of
 
 from graphtheory import cliques, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 OURS, OTHERS = "loops over sets", ("dense kernel", "loops over edges")
 _LOGITS, _FEATURES, _LONG_ROW = 2**22, 2**21, 64  # of all sets together; a row of many edges

@@ -33,7 +33,7 @@ from ops import draw
 from rich.progress import track
 
 from graphtheory import ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.ops.backends.cpu.primitives import EXP
 
 _SHORT = 0.05  # seconds that a process has at least before the other one's turn

@@ -94,7 +94,7 @@ def exporting(model: Any, images: Tensor, before: Tensor) -> bool:
 @torch.no_grad()
 def undoing(model: Any, images: Tensor, before: Tensor) -> bool:
     """After `undo` the outputs are those of before, bit by bit."""
-    from graphtheory.integrations.timm import undo
+    from graphtheory.vision.integrations.timm import undo
 
     undo(model)
     return torch.equal(model(images), before)
@@ -103,8 +103,8 @@ def undoing(model: Any, images: Tensor, before: Tensor) -> bool:
 @torch.no_grad()
 def all_nearest(model: Any, images: Tensor, before: Tensor) -> bool:
     """With all tokens among the nearest, the outputs are timm's, within 1e-5."""
-    from graphtheory.integrations.timm import apply
     from graphtheory.patterns import TopK
+    from graphtheory.vision.integrations.timm import apply
 
     apply(model, TopK(1.0))
     return torch.allclose(model(images), before, atol=1e-5, rtol=1e-5)
@@ -119,8 +119,8 @@ CHECKS: dict[str, Check] = {
 
 def cell(name: str, rule: Any, checks: Sequence[str]) -> str:
     """What fails for a rule in a model: "yes" if nothing does, or the reason of the refusal."""
-    from graphtheory.integrations.timm import apply
     from graphtheory.patterns import TopK
+    from graphtheory.vision.integrations.timm import apply
 
     model, images = tiny(name)
     with torch.no_grad():

@@ -93,9 +93,9 @@ class Read(nn.Module):
 
 def rules() -> dict[str, Any]:
     """Every rule by its name, for models of three layers."""
-    from graphtheory.integrations.transformers import Semantic
-    from graphtheory.nn import Fuse, Keep, Merge
     from graphtheory.patterns import TopK
+    from graphtheory.vision.integrations.transformers import Semantic
+    from graphtheory.vision.nn import Fuse, Keep, Merge
 
     return {
         "Keep": Keep(0.6), "Fuse": Fuse(0.6), "Merge": Merge(3), "Semantic": Semantic(4, base=0),
@@ -134,7 +134,7 @@ def training(model: Any, before: Tensor) -> bool:
 
 def saving(model: Any, before: Tensor) -> bool:
     """Saved and loaded, the outputs are the same bit by bit."""
-    from graphtheory.integrations.transformers import from_pretrained
+    from graphtheory.vision.integrations.transformers import from_pretrained
 
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         model.save_pretrained(folder)
@@ -151,7 +151,7 @@ def exporting(model: Any, before: Tensor) -> bool:
 
 def undoing(model: Any, before: Tensor) -> bool:
     """After `undo` the outputs are those of before, bit by bit; last, as it takes the rule away."""
-    from graphtheory.integrations.transformers import undo
+    from graphtheory.vision.integrations.transformers import undo
 
     undo(model)
     with torch.no_grad():
@@ -165,7 +165,7 @@ CHECKS: dict[str, Callable[[Any, Tensor], bool]] = {
 
 def cell(name: str, rule: Any, checks: Sequence[str] = tuple(CHECKS)) -> str:
     """What fails for a rule in a model: "yes" if nothing does, or the reason of the refusal."""
-    from graphtheory.integrations.transformers import apply
+    from graphtheory.vision.integrations.transformers import apply
 
     model = tiny(name)
     with torch.no_grad():

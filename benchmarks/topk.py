@@ -25,7 +25,7 @@ from ops import Attention, assert_equal, draw, step
 from torch import Tensor
 
 from graphtheory import cliques, ops
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 Form = Literal["topk_attention", "cliques + topk_attention", "masked form", "dense attention"]
 OURS, ANEW, *OTHERS = get_args(Form)

@@ -26,13 +26,14 @@ import tyro
 from _rows import ratios, save, seconds, show
 from torch import Tensor, nn
 
-from graphtheory.bench.rows import Row
-from graphtheory.integrations.transformers import from_huggingface
-from graphtheory.metrics import count_macs
-from graphtheory.models import ReducedViT, ViT
-from graphtheory.models.stvit import stvit
-from graphtheory.nn import Attention, Keep, Merge
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.metrics import count_macs
+from graphtheory.nn import Attention
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.transformers import from_huggingface
+from graphtheory.vision.models import ReducedViT, ViT
+from graphtheory.vision.models.stvit import stvit
+from graphtheory.vision.nn import Keep, Merge
 
 OURS, THEIRS = "DeiT-S", "DeiT-S of transformers"
 

@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import Sequential
 
 from graphtheory import Neighborhood
-from graphtheory.data import graphs
+from graphtheory.lab.datasets import graphs
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop
 

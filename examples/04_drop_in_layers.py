@@ -5,7 +5,7 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 from graphtheory import nn as core
-from graphtheory.data import graphs
+from graphtheory.lab.datasets import graphs
 
 
 class Net(nn.Module):

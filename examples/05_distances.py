@@ -4,7 +4,7 @@ import torch
 from torch_geometric.utils import grid
 
 from graphtheory import Neighborhood
-from graphtheory.data import graphs
+from graphtheory.lab.datasets import graphs
 from graphtheory.structure import hop_ball, shortest_path_distance
 
 # A directed path 0 -> 1 -> 2: row n is the target, column s the source.

@@ -2,10 +2,10 @@
 
 from statistics import mean, stdev
 
-from graphtheory.bench.node_benchmark import Benchmark
-from graphtheory.bench.search import Search, best
-from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import load, run_trial
+from graphtheory.lab.bench.node_benchmark import Benchmark
+from graphtheory.lab.bench.search import Search, best
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.trial import load, run_trial
 
 # One network on one split: 34 members of a karate club, two factions.
 data = load("karate", root=None, split=None, seed=0, degree=False)

@@ -14,8 +14,8 @@ from lightning import LightningModule, Trainer
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
-from graphtheory.data import graphs
 from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.lab.datasets import graphs
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import LADIES, AddSelf, Compose, SymmetricNormalize
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
-from graphtheory.data import graphs
 from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.lab.datasets import graphs
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import AddSelf, Compose, MeanNormalize, Sample
 

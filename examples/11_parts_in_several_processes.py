@@ -13,8 +13,8 @@ from torch import distributed
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from graphtheory.data import graphs
 from graphtheory.data.loaders import GraphFolder, PartitionLoader, metis
+from graphtheory.lab.datasets import graphs
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
 

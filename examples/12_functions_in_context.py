@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from graphtheory.metrics import baseline
-from graphtheory.models import gpt
-from graphtheory.train import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.lab.metrics import baseline
+from graphtheory.lab.train import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.vision.models import gpt
 
 DIM, POINTS, STEPS = 2, 8, 100
 draw = torch.Generator().manual_seed(0)
@@ -14,7 +14,8 @@ draw = torch.Generator().manual_seed(0)
 def sample(prompts: int, points: int, dim: int, generator: torch.Generator) -> tuple:
     """Each prompt has a function of its own, x_1 + b with an offset b ~ N(0, 4).
 
-    Members of `data.prompt_tasks`, such as `Linear().prompts`, are taken in the same place; to
+    Members of `lab.datasets.prompt_tasks`, such as `Linear().prompts`, are taken in the same
+    place; to
     learn them takes tens of thousands of steps.
     """
     rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))

@@ -1,6 +1,5 @@
 """Graph attention on one sparse message-passing core: tokens are nodes, attention aggregates."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
@@ -18,16 +17,21 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphtheory import bench
     from graphtheory.integrations.pyg import accelerate
+    from graphtheory.lab.bench.compare import compare as bench
 else:
 
     def __getattr__(name: str) -> object:
         """`accelerate` and `bench`, imported when asked for, since importing PyG takes seconds."""
-        if name == "bench":
-            return import_module("graphtheory.bench")
-        if name != "accelerate":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from graphtheory.integrations.pyg import accelerate
+        if name == "accelerate":
+            from graphtheory.integrations.pyg import accelerate
 
-        return accelerate
+            return accelerate
+        if name == "bench":
+            from graphtheory.lab import require
+
+            require("graphtheory.bench")
+            from graphtheory.lab.bench.compare import compare
+
+            return compare
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,8 +3,11 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import graphtheory
 
 LOADED_WHEN_USED = {
     "lightning",
@@ -18,6 +21,10 @@ LOADED_WHEN_USED = {
     "transformers",
     "tyro",
 }
+LAB = {
+    "docstring_parser", "lightning", "matplotlib", "networkx", "ogb", "rich", "sklearn",
+    "torchmetrics", "tyro",
+}  # fmt: skip
 SECONDS = 3.0
 NO_NETWORK = """
 import socket
@@ -56,6 +63,56 @@ def test_import_loads_no_heavy_package() -> None:
     result = run("import graphtheory, sys\nprint(*sys.modules)")
     assert LOADED_WHEN_USED.isdisjoint(result.stdout.split()), result.stderr
     assert "graphtheory.graph" in result.stdout.split()
+
+
+def modules_of_core() -> list[str]:
+    """Every module but those of vision, lab and papers, and kernels for GPUs, which need triton."""
+    root = Path(graphtheory.__file__).parent
+    paths = (path.relative_to(root).with_suffix("") for path in root.rglob("*.py"))
+    others = {"vision", "lab", "papers", "__main__"}
+    names = (".".join(p.parts) for p in paths if p.parts[0] not in others)
+    kept = (n for n in names if not n.startswith("ops.backends.triton."))
+    return sorted(f"graphtheory.{name}".removesuffix(".__init__") for name in kept)
+
+
+def test_no_module_of_the_core_takes_a_package_of_the_lab() -> None:
+    code = """
+import builtins, importlib
+
+usual = builtins.__import__
+
+def refusing(name, globals=None, *rest, **options):
+    by = (globals or {}).get("__name__", "")
+    if by.startswith("graphtheory") and name.partition(".")[0] in {LAB}:
+        raise AssertionError(f"{by} imports {name}")
+    return usual(name, globals, *rest, **options)
+
+builtins.__import__ = refusing
+import graphtheory
+for name in {CORE}:
+    importlib.import_module(name)
+"""
+    code = code.replace("{LAB}", repr(LAB)).replace("{CORE}", repr(modules_of_core()))
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["bench", "--dataset", "Cora"]])
+def test_without_the_lab_the_command_says_what_to_install(words: list[str]) -> None:
+    code = f"""
+import importlib.util, sys
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "tyro" else found(name, *rest)
+sys.argv = ["graphtheory", *{words}]
+from graphtheory.lab import script
+script()
+"""
+    told = run(code)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr == (
+        "the command graphtheory needs tyro, which the extra 'lab' installs: "
+        "pip install 'graphtheory[lab]'\n"
+    )
 
 
 def test_import_is_quick() -> None:

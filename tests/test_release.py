@@ -50,7 +50,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheels: list[Path]) -> Non
         names = archive.namelist()
     inside = {name.partition("/")[0] for name in names}
     assert inside == {"graphtheory", f"graphtheory-{graphtheory.__version__}.dist-info"}
-    assert {"graphtheory/py.typed", "graphtheory/bench/tuned.json"} <= set(names)
+    assert {"graphtheory/py.typed", "graphtheory/lab/bench/tuned.json"} <= set(names)
     assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
 
 
@@ -58,7 +58,7 @@ def test_the_wheel_runs_outside_the_checkout(wheels: list[Path], tmp_path: Path)
     with zipfile.ZipFile(wheels[0]) as archive:
         archive.extractall(tmp_path / "site")
     told = subprocess.run(
-        [sys.executable, "-m", "graphtheory.cli", "doctor", "--json"], cwd=tmp_path, text=True,
+        [sys.executable, "-m", "graphtheory", "doctor", "--json"], cwd=tmp_path, text=True,
         capture_output=True, env=os.environ | {"PYTHONPATH": str(tmp_path / "site")}, timeout=110,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr

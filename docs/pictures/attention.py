@@ -20,9 +20,9 @@ from matplotlib.image import imread
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.data import graphs
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.plot.style import COLORS, GRAY, LIGHT, panels, styled
 from graphtheory.patterns import AddSelf, Compose, KHop
-from graphtheory.plot.style import COLORS, GRAY, LIGHT, panels, styled
 
 PATCH, MEMBER, LOOKING = 32, 2, (5, 8)  # pixels; a member of the club; row and column of a patch
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.figure import Measurements, Verdict, became
 from graphtheory.papers.power_law import Exponent, Successes, regression_of
 from graphtheory.papers.stats import levels, lowest, means, medians, trend

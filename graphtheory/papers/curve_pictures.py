@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
-from graphtheory.plot.style import (
+from graphtheory.lab.plot.style import (
     GRAY,
     WIDTH,
     Rows,

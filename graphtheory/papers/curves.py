@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar
 
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.claims import Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.figure import Measurements, Shown
@@ -16,7 +17,6 @@ from graphtheory.papers.pictures import needed_picture, step_curves
 from graphtheory.papers.power_law import Exponent
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import means
-from graphtheory.report.table import Table
 
 LOOSE = 0.1  # a second threshold of the hinge loss, where the first one may never be reached
 CLOSE = 0.95  # of the attention is close to 1

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, counted
 from graphtheory.papers.grid import Grid, Measured
 from graphtheory.papers.stats import FEWEST_SEEDS
-from graphtheory.report.table import Table, counted
 
 Measurements = Sequence[Measured]
 G = TypeVar("G", bound=Grid)

@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
-from graphtheory.bench.finished import Finished
+from graphtheory.lab.bench.finished import Finished
+from graphtheory.lab.train.checkpoint import CheckpointError
+from graphtheory.lab.train.under_way import kept_under
 from graphtheory.papers.side_by_side import side_by_side
-from graphtheory.train.checkpoint import CheckpointError
-from graphtheory.train.under_way import kept_under
 
 Cell = dict[str, Any]
 """Name -> value: the arguments of a figure's `run`."""

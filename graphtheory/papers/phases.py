@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.claims import Power, exponent_rows
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Grid, axis
@@ -15,7 +16,6 @@ from graphtheory.papers.pictures import phase_diagram
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import Table
 
 SUCCESS = 1e-3  # test hinge loss
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
+from graphtheory.lab.plot.style import COLORS, WIDTH, Rows, band, collected, look, order, styled
 from graphtheory.papers.curve_pictures import band_line
-from graphtheory.plot.style import COLORS, WIDTH, Rows, band, collected, look, order, styled
 
 Law = Mapping[str, float]
 """factor c and exponent of y = c x^exponent; claimed, the exponent that theory has, or nan."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import Measurements, Shown
 from graphtheory.papers.grid import Measured
-from graphtheory.report.table import Table
 
 
 def groups(measured: Iterable[Measured], *keys: str) -> dict[tuple[Any, ...], list[Measured]]:
@@ -49,7 +49,7 @@ class Pivot:
     begin: Callable[[Measured], list[str]] | None = None
     facts: Sequence[str] = ()  # more keys of the result rows, the same within a line
     column: str = "{}"  # heading of a column, with "{}" for its value
-    # the measurements of a cell as text, such as `report.table.mean_spread`
+    # the measurements of a cell as text, such as `lab.report.table.mean_spread`
     cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
     # which measurements are shown
     of: Callable[[Measurements], Measurements] = lambda measured: measured

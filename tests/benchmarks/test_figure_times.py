@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from graphtheory.bench.rows import Environment, Row, write_csv
+from graphtheory.lab.bench.rows import Environment, Row, write_csv
 
 
 def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -> None:

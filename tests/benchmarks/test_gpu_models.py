@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 
 pytest.importorskip("transformers")
 

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from graphtheory.bench.rows import FIELDS, Row
+from graphtheory.lab.bench.rows import FIELDS, Row
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

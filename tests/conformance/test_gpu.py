@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory import Neighborhood, bipartite, cliques, ops
-from graphtheory.models.stvit_swin import stvit_r_swin
-from graphtheory.models.swin import swin
-from graphtheory.nn import Merge, PatchEmbedding, SPDTransformerConv
-from graphtheory.nn.reduce import pool
+from graphtheory.nn import SPDTransformerConv
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.look_up import look_up
+from graphtheory.vision.models.stvit_swin import stvit_r_swin
+from graphtheory.vision.models.swin import swin
+from graphtheory.vision.nn import Merge, PatchEmbedding
+from graphtheory.vision.nn.reduce import pool
 from tests.conformance.check import (
     BIASES,
     GRAPHS,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.stats import student_interval
 
 ROOT = Path(__file__).parents[2]

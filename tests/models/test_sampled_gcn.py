@@ -6,7 +6,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
-from graphtheory.data import graphs
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.train import FullGraph, NodeTask, fit
 from graphtheory.models import SampledGCN
 from graphtheory.papers.topology.noisy_sgd import Algorithm2
 from graphtheory.papers.topology.training import train_on_samples
@@ -24,7 +25,6 @@ from graphtheory.patterns import (
     effective_adjacency,
     per_layer,
 )
-from graphtheory.train import FullGraph, NodeTask, fit
 from tests.models.conftest import Tiny
 
 SAMPLERS = [DegreeGroups(p_star=0.7), FastGCN(), LADIES(), GraphSAGE(2), UniformNodes()]

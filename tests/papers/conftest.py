@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
 from graphtheory.papers import index
-from tests.bench.conftest import listen, small_space  # noqa: F401  (fixtures)
+from tests.lab.bench.conftest import listen, small_space  # noqa: F401  (fixtures)
 
 Reproduced = Callable[[str, Callable[[Any], Any]], str]
 

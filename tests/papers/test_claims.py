@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.claims import Level, Power, Trend, Turn, exponent_rows, over
 from graphtheory.papers.power_law import Successes, boundary
 from graphtheory.papers.stats import boundaries

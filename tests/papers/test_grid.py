@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import pytest
 
+from graphtheory.lab.train import CheckpointError
+from graphtheory.lab.train.under_way import next_place
 from graphtheory.papers.grid import Grid, Measured, axis, label, under_way, unrecorded
-from graphtheory.train import CheckpointError
-from graphtheory.train.under_way import next_place
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from graphtheory import plot
+from graphtheory.lab import plot
 from graphtheory.papers.curve_pictures import error_curves, log_axis, value_curves
 from graphtheory.papers.pictures import phase_diagram, power_laws, step_curves
-from tests.test_plot import lines, pixels
+from tests.lab.test_plot import lines, pixels
 
 ERRORS = [
     {"series": name, "at": at, "error": error + seed / 10, "panel": panel}

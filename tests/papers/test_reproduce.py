@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
+from graphtheory.lab.train.folder import locked
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
-from graphtheory.train.folder import locked
 
 
 def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from graphtheory.lab.signals import insistent_signals
 from graphtheory.papers.side_by_side import side_by_side
-from graphtheory.signals import insistent_signals
 
 
 @pytest.fixture(params=[1, 2])

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.models import DistilledToken, deit_tiny, swin_pico, vit_pico
 from graphtheory.nn import Attention, attention_maps
 from graphtheory.patterns import TopK
+from graphtheory.vision.models import DistilledToken, deit_tiny, swin_pico, vit_pico
 from tests.patterns.test_scores import ROWS, drawn
 
 

@@ -6,7 +6,7 @@ import torch
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphtheory import Neighborhood, bipartite
-from graphtheory.data.graphs import load
+from graphtheory.lab.datasets.graphs import load
 from graphtheory.structure import (
     core_distance,
     count_by_distance,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory.data.graphs import load
+from graphtheory.lab.datasets.graphs import load
 from graphtheory.structure import class_balance, discriminative_nodes
 
 

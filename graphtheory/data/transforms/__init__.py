@@ -1,14 +1,13 @@
 """PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
 Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
-`AddRandomWalkPE`. `with_transforms` applies any of them once to a whole set of graphs.
+`AddRandomWalkPE`. `lab.datasets.stored.with_transforms` applies
+any of them once to a whole set of graphs.
 """
 
 from graphtheory.data.transforms.columns import AddCentroidDistance, AddDegreeEncoding
 from graphtheory.data.transforms.distances import AddDistances, AddPaths, AddResistance
 from graphtheory.data.transforms.pairs import AddShortestPathDistance, pair_neighborhood
-from graphtheory.data.transforms.precomputed import precomputed
-from graphtheory.data.transforms.stored import with_transforms
 
 __all__ = [
     "AddCentroidDistance",
@@ -18,6 +17,4 @@ __all__ = [
     "AddResistance",
     "AddShortestPathDistance",
     "pair_neighborhood",
-    "precomputed",
-    "with_transforms",
 ]

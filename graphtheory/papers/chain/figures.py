@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
 from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain import training
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.chain.errors import TrajectoryErrors

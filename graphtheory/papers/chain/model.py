@@ -7,10 +7,10 @@ from torch import Generator, Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.models.gpt import GPT, gpt_block
 from graphtheory.nn.attention import attention_maps
-from graphtheory.nn.sequence_position import PeriodicPositions
-from graphtheory.nn.token_sets import token_bipartite
+from graphtheory.vision.models.gpt import GPT, gpt_block
+from graphtheory.vision.nn.sequence_position import PeriodicPositions
+from graphtheory.vision.nn.token_sets import token_bipartite
 
 
 class ChainAttention(nn.Module):
@@ -103,8 +103,8 @@ class ChainTransformer(nn.Module):
     """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
 
     Args:
-        position: Gives vectors [L, 2 d] of positions: `nn.PeriodicPositions`,
-            `nn.SinusoidalPositions` or `nn.LearnedPositions`.
+        position: Gives vectors [L, 2 d] of positions: `vision.nn.PeriodicPositions`,
+            `vision.nn.SinusoidalPositions` or `vision.nn.LearnedPositions`.
         dim: Features of a column, 2 d.
         depth: Layers.
         heads: Of each layer.

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.inference import ChainModel, cot_generate, icl_infer
 from graphtheory.papers.chain.metrics import chain_mass, cot_error, icl_error
 from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
 from graphtheory.patterns.draw import derive
+from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 
 Inference = Literal["CoT", "ICL"]
 Position = Literal["orthonormal", "sinusoidal", "learned"]

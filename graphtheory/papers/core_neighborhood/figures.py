@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.papers import phases
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import GCN, Learner
@@ -22,7 +22,7 @@ class Case:
 
     Attributes:
         learner: The network and its training.
-        variant: "printed" or "regular", of `data.pattern_graph.CoreNeighborhoodGraph`.
+        variant: "printed" or "regular", of `lab.datasets.pattern_graph.CoreNeighborhoodGraph`.
         eps_s: Share of confusion links, where it is not the letter.
     """
 

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from scipy.stats import spearmanr
 
-from graphtheory import plot
-from graphtheory.bench.rows import Row
-from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import NodeTrial, load, trainable
-from graphtheory.data.graphs import Data
-from graphtheory.models import zoo
+from graphtheory.lab import plot
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.trial import NodeTrial, load, trainable
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.report.table import Table, percent_mean
+from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.core_neighborhood.figures_distance import (
     BIAS,
     CONTROL,
@@ -40,7 +41,6 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.stats import SURE
-from graphtheory.report.table import Table, percent_mean
 
 _EPOCHS, _PATIENCE = 150, 40
 _WIDEST = 4096  # of a GCN

@@ -11,21 +11,21 @@ from typing import Any
 from torch import Generator
 from torch_geometric.utils import to_undirected
 
-from graphtheory.bench.rows import Row
-from graphtheory.bench.spaces import Space
-from graphtheory.bench.trial import NodeTrial, Outcome, run_trial
-from graphtheory.data import graphs
-from graphtheory.data.catalogue import key
-from graphtheory.data.graphs import Data
-from graphtheory.data.majority_at_distance import MajorityAtDistance
-from graphtheory.data.splits import by_fraction
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
+from graphtheory.lab.datasets.splits import by_fraction
+from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level
 from graphtheory.papers.core_neighborhood.picture import accuracy_and_bias
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
-from graphtheory.report.table import Table, percent_spread
 
 TASK = "core-distance"
 _HEADS: dict[str, tuple[Any, ...]] = {"heads": (1, 4)}
@@ -50,7 +50,7 @@ class Network:
     """What is trained: one layer on a ball, or z layers of one hop each."""
 
     name: str  # in tables and pictures
-    model: str  # one of `models.zoo.NAMES`
+    model: str  # one of `lab.zoo.node_models.NAMES`
     beyond: int | None = None  # the ball has z + `beyond` hops; None for layers of one hop
 
     def trial(self, chosen: NodeTrial, z: int) -> NodeTrial:

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from graphtheory import plot
-from graphtheory.bench.rows import Row
-from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import NodeTrial, load, run_trial
-from graphtheory.bench.tuned import tuned_trial
-from graphtheory.data.graphs import Data
+from graphtheory.lab import plot
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
+from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.report.benchmark import figure_3_8
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 from graphtheory.papers.pivot import groups
-from graphtheory.report.benchmark import figure_3_8
-from graphtheory.report.table import Table
 
 BIAS, MODEL, CONTROL, MAJORITY = "b", "model", "control", "majority"
 _NAMES = {MODEL: "test accuracy", CONTROL: "test accuracy, W_Q frozen", BIAS: "learned b"}

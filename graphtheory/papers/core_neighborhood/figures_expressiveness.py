@@ -10,8 +10,9 @@ import torch
 from torch import Generator
 from torch_geometric.data import Data
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.expressiveness import expressiveness_pairs
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.expressiveness import expressiveness_pairs
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.core_neighborhood.expressiveness import (
     NETWORKS,
     PROFILES,
@@ -24,7 +25,6 @@ from graphtheory.papers.core_neighborhood.expressiveness import (
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
-from graphtheory.report.table import Table
 
 LOGITS = "distance in the logits"
 SETS = ("csl", "brec", "sr25", "exp", "cexp")

@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.bench.rows import Row
-from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import NodeTrial, load, run_trial
-from graphtheory.bench.tuned import tuned_trial
-from graphtheory.data.catalogue import key
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
+from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
-from graphtheory.report.table import Table, percent_mean
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers import curves, phases
 from graphtheory.papers.claims import Level, Trend
 from graphtheory.papers.core_neighborhood import training as core
@@ -21,7 +22,6 @@ from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.stats import means
-from graphtheory.report.table import Table
 
 _NODES = {"mass": "all labeled nodes", "decisive": "discriminative", "other": "others"}
 

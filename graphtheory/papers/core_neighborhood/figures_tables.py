@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphtheory.bench.diagnose import MOMENTS, Diagnosis, discriminative_shares, load_graph
-from graphtheory.bench.rows import Row
-from graphtheory.data.graphs import load_known
+from graphtheory.lab.bench.diagnose import MOMENTS, Diagnosis, discriminative_shares, load_graph
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.graphs import load_known
+from graphtheory.lab.report.diagnosis import pictures, share_table
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.core_neighborhood.thesis_tables import Compared, beside, verdicts
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, unrecorded
-from graphtheory.report.diagnosis import pictures, share_table
-from graphtheory.report.table import Table
 
 _EXACT = 0.01  # of a number that is printed with two digits
 _SHARE, _KNOWN = "discriminative share", "nodes with features"

@@ -8,8 +8,7 @@ from statistics import median
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from graphtheory.papers.curve_pictures import band_line
-from graphtheory.plot.style import (
+from graphtheory.lab.plot.style import (
     COLORS,
     LIGHT,
     Rows,
@@ -21,6 +20,7 @@ from graphtheory.plot.style import (
     panels,
     styled,
 )
+from graphtheory.papers.curve_pictures import band_line
 
 
 @styled

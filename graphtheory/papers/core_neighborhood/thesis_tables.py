@@ -7,9 +7,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from graphtheory.bench.rows import Row
-from graphtheory.report.diagnosis import NODES, REGIONS, Printed
-from graphtheory.report.table import Table
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed
+from graphtheory.lab.report.table import Table
 
 PRINTED: dict[str, dict[str, Any]] = {
     "Cora": {

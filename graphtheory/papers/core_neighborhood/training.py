@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.data.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.graph import Neighborhood, union
-from graphtheory.metrics import mass_on
+from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.lab.metrics import mass_on
 from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.patterns import AddSelf, Compose, Sample

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from graphtheory import plot
-from graphtheory.bench.contrastive import (
+from graphtheory.lab import plot
+from graphtheory.lab.bench.contrastive import (
     GRAPH,
     GRAPH_HEADS,
     IMAGE_HEADS,
@@ -26,14 +26,14 @@ from graphtheory.bench.contrastive import (
     prepare,
     recipe_for,
 )
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, percent_spread
+from graphtheory.lab.train import SimCLR, fit
 from graphtheory.papers.curve_pictures import value_curves
 from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import student_interval
-from graphtheory.report.table import Table, percent_spread
-from graphtheory.train import SimCLR, fit
 
 IMAGES = ("digits", "mnist", "cifar10", "cifar10-jpeg")
 _GRAPHS = ("Cora", "facebook", "PubMed")

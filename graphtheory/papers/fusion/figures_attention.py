@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.bench.contrastive import ContrastiveRecipe, Prepared, prepare, recipe_for
-from graphtheory.bench.rows import Row
-from graphtheory.nn import TransformerHead
+from graphtheory.lab.bench.contrastive import ContrastiveRecipe, Prepared, prepare, recipe_for
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, mean_spread
+from graphtheory.lab.train import SimCLR, fit
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.picture import attention_by_depth
@@ -23,8 +24,7 @@ from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import student_interval
-from graphtheory.report.table import Table, mean_spread
-from graphtheory.train import SimCLR, fit
+from graphtheory.vision.nn import TransformerHead
 
 SHOWN = 8  # test samples of each class in the picture of the attention maps
 _MEASURES = {

@@ -11,7 +11,8 @@ import torch
 from torch import Generator
 from torch.nn.functional import normalize
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.curve_pictures import log_axis, value_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.fusion.data import Subspaces
@@ -20,7 +21,6 @@ from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, shar
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pivot import groups
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import Table
 
 _SHAPE = ("dim", "clusters", "rank", "per_cluster")
 _ZERO = 1e-9

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, styled
 from graphtheory.papers.curve_pictures import band_line
-from graphtheory.plot.style import GRAY, Rows, collected, look, order, styled
 
 _SPAN = 30.0  # largest over smallest weight that the colors tell apart
 

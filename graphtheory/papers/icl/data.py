@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.data.prompts import Prompts
+from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.papers.icl.patterns import Patterns
 from graphtheory.papers.icl.tasks import check_tasks
 

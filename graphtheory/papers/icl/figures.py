@@ -8,6 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from graphtheory.lab.report.table import mean_spread, percent_spread
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import gpt
@@ -18,7 +19,6 @@ from graphtheory.papers.icl.training import Learner, outcomes, train
 from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, World, world
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
-from graphtheory.report.table import mean_spread, percent_spread
 
 LEARNER = Learner()
 """Printed: d_x = d_y = 30, beta = 3, K = 0.5, K' = 5, M1 = 6, M2 = 24, alpha = 0.8, l_tr = 20,

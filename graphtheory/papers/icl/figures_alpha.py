@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
 from graphtheory.papers.crossing import fewer, size_text
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
@@ -37,7 +38,6 @@ from graphtheory.papers.pictures import needed_picture
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.report.table import Table, percent_spread
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, mean_spread
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
@@ -20,7 +21,6 @@ from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import OUTSIDE, PromptTest, World, prompts_of, world
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.report.table import Table, mean_spread
 
 LARGE = 0.25  # of the largest row of W_O W_V of a network: what counts as a large neuron
 _SHOWN = 5  # neurons of each sign

@@ -16,6 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from torch import Tensor
 
+from graphtheory.lab.report.table import percent_spread
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl import figures
@@ -24,7 +25,6 @@ from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner
 from graphtheory.papers.icl.world import PromptTest, prompts_of, world
 from graphtheory.papers.pivot import Pivot, groups
-from graphtheory.report.table import percent_spread
 
 LEAST_SQUARES = "least squares"
 _MAKE: dict[str, Callable[[int], Any]] = {

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import percent_spread
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick, tested
@@ -24,7 +25,6 @@ from graphtheory.papers.icl.training import Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import percent_spread
 
 RULES = ("smallest first", "random", "largest first")
 

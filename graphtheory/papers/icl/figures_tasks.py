@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.report.table import percent_spread
 from graphtheory.papers.figure import Figure, Measurements, Verdict, became
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import LEARNER, SMALL, TEST_OF_E, percent
@@ -19,7 +20,6 @@ from graphtheory.papers.icl.training import Choose, Learner, train
 from graphtheory.papers.icl.world import PromptTest, world
 from graphtheory.papers.pivot import Pivot, groups
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import percent_spread
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.data.prompts import Prompts
-from graphtheory.models import GPT, gpt
+from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.lab.train.contract import digest
+from graphtheory.lab.train.progress import tell_step
+from graphtheory.lab.train.under_way import UnderWay, next_place
 from graphtheory.papers.hinge_trials import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.world import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
-from graphtheory.train.contract import digest
-from graphtheory.train.progress import tell_step
-from graphtheory.train.under_way import UnderWay, next_place
+from graphtheory.vision.models import GPT, gpt
 
 Tokens = Literal["columns", "in turn"]
 

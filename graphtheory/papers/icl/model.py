@@ -73,7 +73,7 @@ def icl_predict(
     Args:
         model: T networks.
         columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d], the same for all networks, or
-            [T, P, l + 1, d]; `data.prompts.Prompts.columns` makes them.
+            [T, P, l + 1, d]; `lab.datasets.prompts.Prompts.columns` makes them.
         attention: Whether to return the weights, too.
         chunk: Prompts computed at once.
 

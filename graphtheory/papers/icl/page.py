@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory.data.prompts import Prompts
-from graphtheory.report.page import Page
-from graphtheory.report.table import Table
+from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.lab.report.page import Page
+from graphtheory.lab.report.table import Table
 
 _WIDTH, _LEFT, _CELL = 900, 120, 34  # pixels
 _LINE, _TOP = 26, 56
@@ -48,7 +48,7 @@ def prompt_page(
 
     Example:
         >>> import torch
-        >>> from graphtheory.data.prompt_tasks import Linear
+        >>> from graphtheory.lab.datasets.prompt_tasks import Linear
         >>> asked = Linear().sample(2, 3, 4, torch.Generator().manual_seed(0), classify=True)
         >>> page = prompt_page(asked, torch.full((2, 3), 1 / 3), asked.answer)
         >>> "2 of 2 answers are right" in page.html()

@@ -11,8 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from graphtheory.papers.curve_pictures import band_line, named_rows, percent_axis, value_curves
-from graphtheory.plot.style import (
+from graphtheory.lab.plot.style import (
     COLORS,
     GRAY,
     LIGHT,
@@ -26,6 +25,7 @@ from graphtheory.plot.style import (
     panels,
     styled,
 )
+from graphtheory.papers.curve_pictures import band_line, named_rows, percent_axis, value_curves
 
 _SHADES = "viridis"
 

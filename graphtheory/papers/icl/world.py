@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from graphtheory.data.prompts import Prompts
+from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.patterns import Patterns, label_embedding, section_6_5

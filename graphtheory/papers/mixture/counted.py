@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Numbers
 from graphtheory.papers.figure import Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from torch import Generator, Tensor
 
-from graphtheory.bench.rows import Row
-from graphtheory.data import image_sets
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict

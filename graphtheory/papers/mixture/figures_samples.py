@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown
 from graphtheory.papers.grid import Measured, axis

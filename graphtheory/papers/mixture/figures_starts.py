@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture.mixtures import STEPS, Mixtures
@@ -29,7 +30,6 @@ from graphtheory.papers.mixture.training import (
 from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.pivot import groups
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import Table
 
 TENSOR, PRINTED, NEAR, FAR = "tensor", "tensor as printed", "near W*", "N(0, 25)"
 

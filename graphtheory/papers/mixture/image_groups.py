@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.models import SmallResNet
 from graphtheory.patterns.draw import derive
+from graphtheory.vision.models import SmallResNet
 
 KINDS = ("bright", "faint")
 _FADED = 0.5  # so that the norm of the covariance is a quarter

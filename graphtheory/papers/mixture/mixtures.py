@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import torch
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.claims import Claimed, Power
 from graphtheory.papers.grid import Grid, axis
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
 from graphtheory.papers.power_law import Exponent
 from graphtheory.papers.stats import Correlation, Minimum
-from graphtheory.report.table import Table
 
 Found = Exponent | Correlation | Minimum
 Letter = Literal[

@@ -9,15 +9,16 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import avg_pool2d, pad
 
-from graphtheory.data import image_sets
-from graphtheory.data.image_sets import Images
-from graphtheory.models import ReducedViT, ViT, image_zoo
-from graphtheory.nn import Keep
-from graphtheory.nn.reduce import Oracle
+from graphtheory.lab.datasets import image_sets
+from graphtheory.lab.datasets.image_sets import Images
+from graphtheory.lab.train import ImageData, ImageTask, Recipe, fit
+from graphtheory.lab.train.score import accuracy
+from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.papers.shallow_vit.pasted_images import Pasted
 from graphtheory.patterns.draw import derive
-from graphtheory.train import ImageData, ImageTask, Recipe, fit
-from graphtheory.train.score import accuracy
+from graphtheory.vision.models import ReducedViT, ViT
+from graphtheory.vision.nn import Keep
+from graphtheory.vision.nn.reduce import Oracle
 
 
 class ScoredViT(nn.Module):
@@ -27,15 +28,15 @@ class ScoredViT(nn.Module):
     any loop that trains on images. The channel itself is not seen by the network.
 
     Args:
-        vit: Its rules may be by `nn.reduce.Oracle`.
+        vit: Its rules may be by `vision.nn.reduce.Oracle`.
 
     Shapes:
         images [B, C + 1, H, W] -> what the head gives.
 
     Example:
-        >>> from graphtheory.models import vit_pico
-        >>> from graphtheory.nn import Keep
-        >>> from graphtheory.nn.reduce import Oracle
+        >>> from graphtheory.vision.models import vit_pico
+        >>> from graphtheory.vision.nn import Keep
+        >>> from graphtheory.vision.nn.reduce import Oracle
         >>> model = ScoredViT(ReducedViT(vit_pico(out_channels=10), {0: Keep(16, Oracle())}))
         >>> model(torch.randn(2, 4, 32, 32)).shape
         torch.Size([2, 10])

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import linregress
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers import curves, phases, stats
 from graphtheory.papers.curves import Curves, Speed
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
@@ -21,7 +22,6 @@ from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.data import TokenPatterns
 from graphtheory.papers.shallow_vit.training import CNN, Learner
-from graphtheory.report.table import Table
 
 TOGETHER = 20  # trials that train at once
 _STRAIGHT = 0.9  # R^2 of a line

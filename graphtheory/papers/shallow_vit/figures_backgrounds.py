@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.image_sets import Images
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.image_sets import Images
+from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.claims import Numbers, Power, Read, Trend, over
 from graphtheory.papers.crossing import Crossing
 from graphtheory.papers.curve_pictures import error_curves, value_curves
@@ -19,7 +20,6 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.phases import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene
-from graphtheory.report.table import Table, percent_mean
 
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table
 from graphtheory.papers.claims import Read, Trend, over
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown
@@ -26,7 +27,6 @@ from graphtheory.papers.shallow_vit.training import (
     RELEVANT,
     Learner,
 )
-from graphtheory.report.table import Table
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.image_sets import Images
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.image_sets import Images
+from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
@@ -25,7 +26,6 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     labels_of,
     share,
 )
-from graphtheory.report.table import Table, percent_mean
 
 DRAWN, PRETRAINED = "drawn weights", "pre-trained on the other classes"
 AGREEING, CONFLICTING = "agreeing", "conflicting"

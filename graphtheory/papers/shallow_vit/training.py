@@ -10,15 +10,15 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.metrics import mass_on
-from graphtheory.nn import Keep
-from graphtheory.nn.reduce import Attended, Clean, Oracle, Random, Score
+from graphtheory.lab.metrics import mass_on
 from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.papers.shallow_vit.data import TokenPatterns
 from graphtheory.papers.shallow_vit.model import ShallowViT
 from graphtheory.patterns import Compose
 from graphtheory.patterns.draw import derive
+from graphtheory.vision.nn import Keep
+from graphtheory.vision.nn.reduce import Attended, Clean, Oracle, Random, Score
 
 VIT, CNN = "ViT", "CNN"
 TESTED = 200  # fresh sets of each trial

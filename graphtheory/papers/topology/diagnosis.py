@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.bench.diagnose import both_ways, load_graph
-from graphtheory.bench.rows import Environment, Row
-from graphtheory.data import graphs
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench.diagnose import both_ways, load_graph
+from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.report.page import Page
+from graphtheory.lab.report.table import Table, pairs
 from graphtheory.papers.topology import adjacency, bounds
 from graphtheory.papers.topology.picture import influence_over_degree
 from graphtheory.patterns import (
@@ -31,8 +33,6 @@ from graphtheory.patterns import (
 )
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
-from graphtheory.report.page import Page
-from graphtheory.report.table import Table, pairs
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),

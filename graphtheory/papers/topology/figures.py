@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, mean_spread
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
@@ -22,7 +23,6 @@ from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import DegreeGroupTask, SampledTask
 from graphtheory.papers.topology.trials import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import Table, mean_spread
 
 MEASURES = {"error": "squared error / variance", "mse": "squared error"}
 _ROWS = MEASURES | {"variance": "variance", "norm": "norm of A*"}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Generator
 
+from graphtheory.lab.report.table import mean_spread
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.curve_pictures import error_curves
 from graphtheory.papers.figure import Figure, Measurements, Verdict
@@ -18,7 +19,6 @@ from graphtheory.papers.topology.concept_class import DESCENT, Descent, TargetFu
 from graphtheory.papers.topology.data import DegreeGroupTask, Pair, pair
 from graphtheory.papers.topology.figures_targets import PAIRS, lowest_of
 from graphtheory.patterns.draw import derive
-from graphtheory.report.table import mean_spread
 
 CLASS, EXPERIMENTS = "(5.12)", "(5.20)"
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.catalogue import key
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS
 from graphtheory.papers.topology.picture import score_dots
 from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, scores
-from graphtheory.report.table import Table, percent_spread
 
 _POINT = 0.01
 _QUICK_EPOCHS = 40

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from graphtheory.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
+from graphtheory.lab.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
 
 _ROW = 0.42  # inches per series
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from graphtheory.bench.trial import NodeTrial, load, run_trial
-from graphtheory.bench.tuned import tuned_trial
 from graphtheory.graph import Neighborhood
-from graphtheory.models import zoo
+from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
+from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.train import FitResult, NodeTask, SampledLayers, fit
+from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.figure import Measurements
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 from graphtheory.papers.pivot import groups
 from graphtheory.papers.topology.budget import SAMPLERS, NeighborUse, fitted, neighbor_use
 from graphtheory.patterns import Compose, Effective
-from graphtheory.train import FitResult, NodeTask, SampledLayers, fit
 
 FULL, MLP = "full batch", "MLP"
 NAMES = (FULL, MLP, *SAMPLERS)

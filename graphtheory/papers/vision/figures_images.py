@@ -10,13 +10,20 @@ from typing import Any
 
 from torch import nn
 
-from graphtheory.bench.image_trial import image_trial, prepare, run
-from graphtheory.bench.rows import Row
-from graphtheory.data import image_sets
-from graphtheory.models import image_zoo
-from graphtheory.models.image_zoo import ImageKind, ImageNetwork
-from graphtheory.models.stvit import stvit
-from graphtheory.nn.centers import (
+from graphtheory.lab.bench.image_trial import image_trial, prepare, run
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets import image_sets
+from graphtheory.lab.report.table import percent_spread
+from graphtheory.lab.zoo import image_models as image_zoo
+from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
+from graphtheory.papers.claims import Trend, over
+from graphtheory.papers.curve_pictures import error_curves
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Verdict
+from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import Pivot
+from graphtheory.papers.stats import student_interval
+from graphtheory.vision.models.stvit import stvit
+from graphtheory.vision.nn.centers import (
     AveragePool,
     Centers,
     LearnedCenters,
@@ -24,13 +31,6 @@ from graphtheory.nn.centers import (
     MaxPool,
     MultiScale,
 )
-from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Verdict
-from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pivot import Pivot
-from graphtheory.papers.stats import student_interval
-from graphtheory.report.table import percent_spread
 
 _SIDE = 2  # semantic tokens along a side
 # Overlapping windows are left out: on 4 x 4 patches, which the digits have, they do not overlap.

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from graphtheory.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
+from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 
 DATA = ChainData()
 

@@ -5,7 +5,7 @@ import pytest
 from graphtheory.papers.core_neighborhood.figures import FIGURES, Case, Phases, trials
 from graphtheory.papers.core_neighborhood.training import GCN, Learner
 from graphtheory.papers.figure import Figure
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 
 LEARNER = Learner(steps=4, batch_size=4, width=12, embedding=18, samples=5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.bench.trial import load, task_of, trainable
+from graphtheory.lab.bench.trial import load, task_of, trainable
 from graphtheory.papers.core_neighborhood import figures_distance, figures_labels
 from graphtheory.papers.core_neighborhood.figures_as_printed import (
     FIGURES,
@@ -19,7 +19,7 @@ from graphtheory.papers.core_neighborhood.figures_as_printed import (
 )
 from graphtheory.papers.core_neighborhood.figures_distance import Network, values
 from graphtheory.papers.core_neighborhood.figures_labels import MODELS
-from tests.bench.conftest import Listen
+from tests.lab.bench.conftest import Listen
 
 DISTANCES, LABELS = FIGURES
 

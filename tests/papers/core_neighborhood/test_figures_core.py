@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.bench.spaces import make_trial
+from graphtheory.lab.bench.spaces import make_trial
 from graphtheory.papers.core_neighborhood import figures_core
 from graphtheory.papers.core_neighborhood.figures_core import (
     BALL,
@@ -22,7 +22,7 @@ from graphtheory.papers.core_neighborhood.figures_core import (
     peaks,
     scores,
 )
-from tests.bench.conftest import Listen
+from tests.lab.bench.conftest import Listen
 
 (FIGURE,) = FIGURES
 SMALL = CoreDistance("karate", distances=(1, 2), farthest=2, budget=2, epochs=2, seeds=2)

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.bench.trial import load
-from graphtheory.bench.tuned import tuned_trial
+from graphtheory.lab.bench.trial import load
+from graphtheory.lab.bench.tuned import tuned_trial
 from graphtheory.papers.core_neighborhood import figures_distance
 from graphtheory.papers.core_neighborhood.figures_distance import (
     FIGURES,
@@ -16,7 +16,7 @@ from graphtheory.papers.core_neighborhood.figures_distance import (
     up_to,
     values,
 )
-from tests.bench.conftest import Listen
+from tests.lab.bench.conftest import Listen
 
 SMALL = Distances("karate", seeds=1, networks=up_to(2), samples=3, num_buckets=4, epochs=2)
 (FIGURE,) = FIGURES

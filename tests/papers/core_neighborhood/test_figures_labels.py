@@ -4,10 +4,10 @@ from itertools import pairwise
 import pytest
 import torch
 
-from graphtheory.bench.spaces import make_trial
-from graphtheory.bench.trial import load
-from graphtheory.data import graphs
-from graphtheory.models import zoo
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.trial import load
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.core_neighborhood import figures_labels
 from graphtheory.papers.core_neighborhood.figures_labels import (
     CASES,
@@ -23,7 +23,7 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     tuned,
     with_and_without,
 )
-from tests.bench.conftest import Listen
+from tests.lab.bench.conftest import Listen
 
 Y = torch.tensor([0] * 20 + [1] * 10 + [2] * 10)
 TRAIN = torch.arange(40) < 30  # class 2 has no training node

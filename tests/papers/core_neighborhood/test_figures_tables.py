@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.bench.rows import Row
-from graphtheory.data.graphs import load_known
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.papers.core_neighborhood.figures_tables import FIGURES, diagnosis
 from graphtheory.papers.figure import Figure
 from graphtheory.structure import discriminative_nodes

@@ -1,7 +1,7 @@
 import pytest
 
 from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
-from tests.test_plot import lines, pixels
+from tests.lab.test_plot import lines, pixels
 
 LABELS = [
     {"model": m, "labels": n, "test": base + 0.01 * n + 0.02 * s}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
 
 
 @pytest.mark.parametrize(

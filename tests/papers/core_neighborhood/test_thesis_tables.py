@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.bench.diagnose import Diagnosis
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.diagnose import Diagnosis
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.core_neighborhood.thesis_tables import PRINTED, Compared, verdicts
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphtheory.bench.contrastive import ContrastiveRecipe
-from graphtheory.cli import main
+from graphtheory.lab.bench.contrastive import ContrastiveRecipe
+from graphtheory.lab.cli import main
 from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
 from tests.papers.conftest import Reproduced
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.bench.contrastive import prepare
+from graphtheory.lab.bench.contrastive import prepare
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.fusion.figures_attention import FIGURES, Depths, attention, slopes
 from tests.papers.conftest import Reproduced

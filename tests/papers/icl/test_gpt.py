@@ -5,15 +5,15 @@ from statistics import fmean
 import pytest
 import torch
 
+from graphtheory.lab.train import under_way
+from graphtheory.lab.train.progress import epochs_told_to
+from graphtheory.lab.train.under_way import kept_under
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.world import PromptTest, World, world
-from graphtheory.train import under_way
-from graphtheory.train.progress import epochs_told_to
-from graphtheory.train.under_way import kept_under
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)
 TESTS = (PromptTest(0.8, 3), PromptTest(0.8, 3, 1.2))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
 from graphtheory.papers.mixture.figures_images import FIGURES, Minorities, group_errors
 from graphtheory.papers.mixture.image_groups import Recipe, TwoKinds
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 
 TINY = Recipe(total=40, copies=5, epochs=1, batch_size=20, widths=(4,))

@@ -18,7 +18,7 @@ from graphtheory.papers.mixture.figures_starts import (
 from graphtheory.papers.mixture.mixtures import Mixtures
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, draw
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 
 SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)

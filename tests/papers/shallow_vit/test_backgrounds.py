@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.data.image_sets import Images
-from graphtheory.models import ReducedViT, vit_pico
-from graphtheory.nn import Keep
-from graphtheory.nn.reduce import Oracle
+from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import ScoredViT
+from graphtheory.vision.models import ReducedViT, vit_pico
+from graphtheory.vision.nn import Keep
+from graphtheory.vision.nn.reduce import Oracle
 
 SCENE = scenes.SCENES["digits"]
 

@@ -8,7 +8,7 @@ from graphtheory.papers.figure import Figure
 from graphtheory.papers.shallow_vit.data import TokenPatterns
 from graphtheory.papers.shallow_vit.figures import FIGURES, Case, Phases, looks, trials
 from graphtheory.papers.shallow_vit.training import Learner
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 
 LEARNER = Learner(steps=4, batch_size=4, width=12)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
 from graphtheory.papers import index
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.shallow_vit import backgrounds as scenes

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.bench.rows import Row
+from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.topology.diagnosis import (
     SAMPLERS,
     SamplingDiagnosis,

@@ -8,7 +8,7 @@ import pytest
 from graphtheory.papers import index
 from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask
 from graphtheory.papers.topology.figures import FIGURES, READINGS, SampledTasks, errors
-from tests.bench.conftest import nearly
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 
 BY_ID = {figure.id: figure for figure in FIGURES}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.cli import main
+from graphtheory.lab.cli import main
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, summary
 from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, choose, scores

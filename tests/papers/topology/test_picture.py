@@ -4,9 +4,9 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from graphtheory import plot
+from graphtheory.lab import plot
 from graphtheory.papers.topology.picture import influence_over_degree, score_dots
-from tests.test_plot import lines, pixels
+from tests.lab.test_plot import lines, pixels
 
 SAMPLED = [
     {"series": name, "setting": setting, "test": base + 0.01 * s}

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from graphtheory.models import zoo
+from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.budget import SAMPLERS
 from graphtheory.papers.topology.sampling import NAMES, candidates
 

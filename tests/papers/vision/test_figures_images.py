@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphtheory.models.image_zoo import ImageKind
+from graphtheory.lab.zoo.image_models import ImageKind
 from graphtheory.papers.vision.figures_images import FIGURES, Variant, accuracies
 from tests.papers.conftest import Reproduced
 

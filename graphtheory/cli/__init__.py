@@ -1,5 +1,0 @@
-"""The command line, `graphtheory`: a module for each command, and what they share."""
-
-from graphtheory.cli.main import main, script
-
-__all__ = ["main", "script"]

@@ -1,0 +1,1 @@
+"""Benchmarks: trials, search on validation, finished runs, rows, diagnosis."""

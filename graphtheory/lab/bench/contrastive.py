@@ -1,0 +1,252 @@
+"""One run of contrastive learning: what is trained on what, and how well the features do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory.graph import Neighborhood
+from graphtheory.lab.datasets import graphs, image_sets
+from graphtheory.lab.datasets.splits import stratified
+from graphtheory.lab.metrics import linear_probe, nearest_accuracy
+from graphtheory.lab.train import (
+    AdamOptions,
+    GraphViews,
+    ImageViews,
+    Infomax,
+    Pretraining,
+    SGDOptions,
+    SimCLR,
+    Strengths,
+    Unlabeled,
+)
+from graphtheory.lab.train.views import pixels
+from graphtheory.lab.zoo.encoders import GCNEncoder, image_encoder
+from graphtheory.patterns.draw import derive
+from graphtheory.vision.nn import MLPHead, TransformerHead
+
+TRANSFORMER, MLP, LINEAR, NONE, DGI = "transformer", "mlp", "linear", "none", "dgi"
+UNTRAINED = "untrained"  # the backbone as drawn, for comparison
+PIXELS = "raw pixels"  # no backbone at all, of images
+IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
+LARGE = "facebook"  # the graph whose studies are shorter
+_HELD_OUT = 0.1  # of the training images, to choose options with
+_LABELED = 0.1  # of the images trained on, for the probe
+_STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # of a probe that has a validation set of its own
+_SPLIT, _PROBE, _DRAW = 0, 1, 2  # streams of randomness
+
+
+@dataclass(frozen=True)
+class ContrastiveRecipe:
+    """How features of a data set are learned.
+
+    Attributes:
+        dataset: One of `datasets.image_sets.names`, or a folder of images by class, whose classes
+            are for scoring alone; with `graph` the name of a graph.
+        root: Folder with the raw files.
+        graph: Whether the samples are nodes of a graph and not images.
+        encoder: One of `zoo.encoders.ENCODERS`; a graph has a 2-layer GCN.
+        head: One of `IMAGE_HEADS` or `GRAPH_HEADS`.
+        depth: Blocks of a transformer head, and maps of an MLP.
+        width: Features of the blocks.
+        heads: Attention heads of a block.
+        norm_first: Where the norms of a transformer head stand, as in `TransformerHead`.
+        temperature: tau.
+        batch_size: Images or nodes a step; twice as many views.
+        epochs: Passes over the images; steps on a graph.
+        lr: Step size at the beginning: SGD's on images, Adam's on a graph.
+        weight_decay: L2 coefficient.
+        limit: Batches an epoch, at most; None is all.
+        image_size: Rows and columns that images of a folder are brought to; None leaves them.
+    """
+
+    dataset: str = "digits"
+    root: Path | None = None
+    graph: bool = False
+    encoder: str = "cnn"
+    head: str = TRANSFORMER
+    depth: int = 5
+    width: int = 128
+    heads: int = 8
+    norm_first: bool = True
+    temperature: float = 0.2
+    batch_size: int = 256
+    epochs: int = 40
+    lr: float = 0.1
+    weight_decay: float = 1e-3
+    limit: int | None = None
+    image_size: int | None = None
+
+
+GRAPH = ContrastiveRecipe(
+    "Cora", graph=True, encoder="gcn", temperature=0.4, batch_size=512, epochs=150, lr=1e-3,
+    weight_decay=1e-5, limit=1,
+)  # fmt: skip
+"""The recipe of graphs."""
+
+
+def recipe_for(
+    dataset: str, root: Path | None, head: str = TRANSFORMER, *, size: int | None = None
+) -> ContrastiveRecipe:
+    """The recipe of a data set, by its name; "digits" is images.
+
+    An epoch of larger images is 20 batches, so that they take as many steps as "digits";
+    "facebook", with eight times the nodes of Cora, has two thirds of its steps.
+    """
+    if image_sets.is_folder(dataset):
+        return ContrastiveRecipe(dataset, root, head=head, image_size=size)
+    if dataset.lower() not in image_sets.names():
+        epochs = 100 if dataset.lower() == LARGE else GRAPH.epochs
+        return replace(GRAPH, dataset=dataset, root=root, head=head, epochs=epochs)
+    made = ContrastiveRecipe(dataset.lower(), root, head=head)
+    return made if made.dataset == "digits" else replace(made, epochs=10, limit=20)
+
+
+class Scores(NamedTuple):
+    """How well frozen features do, 0..1.
+
+    Attributes:
+        val: Linear probe on validation samples; what options are chosen by.
+        probe: Linear probe on the test samples.
+        nearest: 1-nearest neighbor among the test samples.
+    """
+
+    val: float
+    probe: float
+    nearest: float
+
+
+class Prepared(NamedTuple):
+    """A run before it begins.
+
+    Attributes:
+        task: What is trained.
+        data: On what.
+        score: How well the features do, now.
+        embed: Features of the test samples and their classes.
+    """
+
+    task: Pretraining
+    data: Unlabeled
+    score: Callable[[], Scores]
+    embed: Callable[[], tuple[Tensor, Tensor]]
+
+
+def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
+    """The head of a recipe; an MLP is as wide as it takes to have a transformer's parameters."""
+    if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
+        return nn.Identity()
+    if recipe.head == LINEAR:
+        return MLPHead(in_channels, out_channels=recipe.width, depth=1)
+    transformer = TransformerHead(
+        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads,
+        norm_first=recipe.norm_first,
+    )  # fmt: skip
+    if recipe.head == TRANSFORMER:
+        return transformer
+    if recipe.head != MLP:
+        raise ValueError(f"head: got {recipe.head!r}, expected one of {IMAGE_HEADS}")
+    depth = max(recipe.depth, 2)
+
+    def made(hidden: int) -> int:
+        ends = in_channels + recipe.width + 3 * (depth - 1)
+        return hidden * ends + (depth - 2) * hidden**2 + recipe.width
+
+    wanted = sum(p.numel() for p in transformer.parameters())
+    hidden = min(range(1, 8192), key=lambda h: abs(made(h) - wanted))
+    return MLPHead(in_channels, hidden, recipe.width, depth)
+
+
+def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
+    """Model and data of a recipe; the seed fixes the split, the parameters and the labels.
+
+    Raises:
+        ValueError: Names that are not known.
+        FileNotFoundError: Raw files are missing.
+        ImportError: kornia is not installed, for images.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, _DRAW))
+        return _on_graph(recipe, seed) if recipe.graph else _on_images(recipe, seed)
+
+
+def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
+    found = image_sets.load(recipe.dataset, recipe.root, size=recipe.image_size)
+    images, y = found.training()
+    split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
+    channels, side = images.shape[1], images.shape[2]
+    encoder: Any = nn.Flatten()
+    if recipe.head != PIXELS:
+        encoder = image_encoder(recipe.encoder, channels, side)
+    views = ImageViews(encoder, Strengths().build(channels, side))
+    head = make_head(recipe, getattr(encoder, "out_channels", 0))
+    options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
+    task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
+    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))
+    labeled = split.train[few.val]
+
+    def embed() -> tuple[Tensor, Tensor]:
+        test = found.test()
+        return features_of(encoder, test.pixels), test.y
+
+    def score() -> Scores:
+        known = features_of(encoder, images[labeled]), y[labeled]
+        val = linear_probe(*known, features_of(encoder, images[split.val]), y[split.val])
+        test = embed()
+        return Scores(val, linear_probe(*known, *test), nearest_accuracy(*test))
+
+    return Prepared(task, _batches(images[split.train], recipe, seed), score, embed)
+
+
+@torch.no_grad()
+def features_of(encoder: nn.Module, images: Tensor, batch: int = 1024) -> Tensor:
+    """What a backbone makes of images [N, C, H, W] uint8, in evaluation mode; without a head."""
+    training = encoder.training
+    encoder.eval()
+    found = torch.cat([encoder(pixels(part)) for part in images.split(batch)])
+    encoder.train(training)
+    return found
+
+
+def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
+    data = graphs.load(recipe.dataset, recipe.root, seed=seed)
+    nodes = torch.arange(data.num_nodes)
+    graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
+    encoder = GCNEncoder(data.x.size(1), recipe.width)
+    options = AdamOptions(recipe.lr, recipe.weight_decay)
+    task: Pretraining
+    if recipe.head == DGI:
+        task = Infomax(encoder, recipe.width, data.x, graph, optimizer=options)
+    else:
+        views = GraphViews(encoder, data.x, data.edge_index)
+        head = make_head(recipe, recipe.width)
+        task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
+
+    @torch.no_grad()
+    def embed() -> tuple[Tensor, Tensor]:
+        encoder.eval()
+        return encoder(data.x, graph)[data.test_mask], data.y[data.test_mask]
+
+    def score() -> Scores:
+        with torch.no_grad():
+            z = encoder.eval()(data.x, graph)
+        parts = [(z[mask], data.y[mask]) for mask in (data.train_mask, data.val_mask)]
+        val = {s: linear_probe(*parts[0], *parts[1], strength=s) for s in _STRENGTHS}
+        best, test = max(val, key=val.__getitem__), embed()
+        probe = linear_probe(*parts[0], *test, strength=best)
+        return Scores(val[best], probe, nearest_accuracy(*test))
+
+    return Prepared(task, _batches(nodes, recipe, seed), score, embed)
+
+
+def _batches(samples: Tensor, recipe: ContrastiveRecipe, seed: int) -> Unlabeled:
+    return Unlabeled(samples, recipe.batch_size, seed, recipe.limit)
+
+
+def _generator(seed: int, stream: int) -> Generator:
+    return Generator().manual_seed(derive(seed, stream))

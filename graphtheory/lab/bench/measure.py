@@ -1,0 +1,127 @@
+"""How a score is read: its name in a sentence, its unit, and which direction is better."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from graphtheory.lab.train.score import SCORES
+
+_SIGNIFICANT = 4  # digits of a score in the unit of its target
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric as tables and pictures show it.
+
+    Attributes:
+        name: As `train` and the data sets spell it.
+        title: As it is written in a sentence.
+        share: Whether it lies in 0..1 and is shown in percent; otherwise it has the unit of the
+            target.
+        higher_is_better: Direction.
+        unit: Of the target, such as "log mol/L"; "" where it is not known, or for shares.
+
+    Example:
+        >>> measure_of("rocauc").shown(0.875, 0.01), measure_of("rmse").shown(0.8512, 0.0123)
+        ('87.50 ± 1.00', '0.8512 ± 0.0123')
+    """
+
+    name: str
+    title: str
+    share: bool = True
+    higher_is_better: bool = True
+    unit: str = ""
+
+    @property
+    def scale(self) -> int:
+        """By how much a shown number is larger than the score."""
+        return 100 if self.share else 1
+
+    @property
+    def symbol(self) -> str:
+        """Unit of what is shown: "%" of shares, else that of the target."""
+        return "%" if self.share else self.unit
+
+    @property
+    def row_unit(self) -> str:
+        """Unit of the score itself, for rows of results."""
+        return "1" if self.share else self.unit or "unit of the target"
+
+    @property
+    def worst(self) -> float:
+        """The score of a training that diverged: no other one is worse."""
+        return SCORES[self.name].worst
+
+    def better(self, score: float, than: float) -> bool:
+        """Whether a score is strictly better than another."""
+        return score > than if self.higher_is_better else score < than
+
+    def gain(self, first: float, other: float) -> float:
+        """By how much the first score is better than the other one; negative where it is worse."""
+        return first - other if self.higher_is_better else other - first
+
+    def shown(self, score: float, spread: float = math.nan, sign: str = "") -> str:
+        """A score without its unit as "91.20 ± 0.51"; without the spread where that is nan."""
+        digits = 2 if self.share else _decimals(score, spread)
+        text = f"{self.scale * score:{sign}.{digits}f}"
+        return text if math.isnan(spread) else f"{text} ± {self.scale * spread:.{digits}f}"
+
+    def short(self, score: float, digits: str = ".1f") -> str:
+        """A score without its unit for a line of progress; `digits` is the format of a percent."""
+        return f"{100 * score:{digits}}" if self.share else self.shown(score)
+
+    def told(self, text: str) -> str:
+        """A shown score with its unit."""
+        return f"{text} {self.symbol}".rstrip()
+
+    @property
+    def axis_unit(self) -> str:
+        """Unit and, where lower is better, the direction, for axes and notes; "%" of shares."""
+        said = [self.symbol] if self.symbol else []
+        return ", ".join(said if self.higher_is_better else [*said, "lower is better"])
+
+    @property
+    def heading(self) -> str:
+        """Title with unit and direction."""
+        return f"{self.title} ({self.axis_unit})"
+
+
+_TITLES = {
+    "accuracy": "accuracy",
+    "rocauc": "ROC AUC",
+    "ap": "average precision",
+    "f1": "macro F1",
+    "mae": "MAE",
+    "rmse": "RMSE",
+}
+MEASURES = {
+    name: Measure(name, title, share=up, higher_is_better=up)
+    for name, title in _TITLES.items()
+    for up in (SCORES[name].higher_is_better,)
+}
+ACCURACY = MEASURES["accuracy"]
+
+
+def measure_of(metric: str, unit: str = "") -> Measure:
+    """How a metric is read.
+
+    Args:
+        metric: "accuracy", "rocauc", "ap", "f1", "mae" or "rmse".
+        unit: Of the target, for metrics that have it.
+
+    Raises:
+        ValueError: If the metric has another name.
+    """
+    if metric not in MEASURES:
+        raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
+    found = MEASURES[metric]
+    return found if found.share or not unit else replace(found, unit=unit)
+
+
+def _decimals(*values: float) -> int:
+    """Decimals that leave the largest of the values with so many significant digits."""
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    if largest == 0:
+        return _SIGNIFICANT
+    return max(0, min(8, _SIGNIFICANT - 1 - math.floor(math.log10(largest))))

@@ -1,0 +1,218 @@
+"""Networks side by side on one problem: the same splits, seeds, features and training."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from graphtheory.lab.bench.finished import Finished, Settings
+from graphtheory.lab.bench.graph_problem import problem_of
+from graphtheory.lab.bench.options import ignores, told_options, with_options
+from graphtheory.lab.bench.problem import Problem
+from graphtheory.lab.zoo.node_models import COMPARED
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of a benchmark: a model on one seed.
+
+    Attributes:
+        model: Name of the network.
+        seed: Number of the split and of everything random.
+        test: Score at the epoch of best validation, 0..1 or in the unit of the target.
+        val: That validation score.
+        parameters: Trainable numbers.
+        seconds_per_epoch: Median, evaluation included.
+        peak_mb: Growth of memory during training.
+        epochs: Epochs trained.
+        history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
+        extra: Findings: of a graph transformer "attention_mass", rows (layer, distance,
+            mass, uniform), and with encoding "bias" [layers][Z][heads]; `problem.CONSTANT` where
+            the run is no better than a constant prediction.
+    """
+
+    model: str
+    seed: int
+    test: float
+    val: float
+    parameters: int
+    seconds_per_epoch: float
+    peak_mb: float
+    epochs: int
+    history: list[dict[str, float]]
+    extra: dict[str, Any]
+
+
+class FinishedRuns(Finished[Run]):
+    """The runs of a benchmark by model and seed: lines ``{"settings": ..., "run": ...}``."""
+
+    named_by = ("model", "seed")
+
+    def line(self, settings: Settings, value: Run) -> dict[str, Any]:
+        """The seed stands in the run alone."""
+        shared = {name: value for name, value in settings.items() if name != "seed"}
+        return {"settings": shared, "run": asdict(value)}
+
+    def read(self, line: dict[str, Any]) -> tuple[Settings, Run]:
+        """The inverse of `line`."""
+        run = Run(**line["run"])
+        return line["settings"] | {"model": run.model, "seed": run.seed}, run
+
+
+Progress = Callable[[str, int, int], None]
+"""(model, runs done, runs in all), called before each run."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Train models side by side.
+
+    Attributes:
+        dataset: Name of a graph or of a set of graphs, as
+            `graphtheory.lab.datasets.graphs.names()` lists them; or your own data as a `Problem`.
+        models: Names of networks, in the order of the table.
+        seeds: Number of seeds; seed s uses published split s.
+        split: Kind of split; None is the data set's own.
+        root: Folder with the raw files; not needed for embedded sets.
+        epochs: Upper bound; None is the data set's own.
+        patience: Epochs without a better validation score before stopping; None is the data set's
+            own.
+        record: Where finished runs are kept and taken from; None keeps none.
+        finished: Called with each run that was trained now.
+        chosen: Trials of some models that take the place of those kept in tuned.json.
+        budget: From how many candidates a search chose these, where one did.
+        options: Options set by hand, in the place of those of every model that reads them; text
+            such as "16" or "true" is read as the type of the option.
+
+    Raises:
+        ValueError: On first use, if no model has an option of such a name, or not with that value.
+    """
+
+    dataset: str | Problem = "digits"
+    models: tuple[str, ...] = COMPARED
+    seeds: int = 10
+    split: str | None = None
+    root: Path | None = None
+    epochs: int | None = None
+    patience: int | None = None
+    record: FinishedRuns | None = field(default=None, kw_only=True)
+    finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
+    chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    budget: int | None = field(default=None, kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def searched(self) -> str:
+        """How options that are no defaults were chosen, in words."""
+        return "search" if self.budget is None else f"best of {self.budget} on validation"
+
+    @property
+    def total(self) -> int:
+        """How many runs there are."""
+        return self.seeds * len(self.models)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """What is benchmarked."""
+        return problem_of(self.dataset, self.split, self.root)
+
+    def trial(self, model: str) -> tuple[Any, int, int]:
+        """The trial of a model here, tuned or default or set by hand, with epochs and patience."""
+        trial, epochs, patience = self.problem.trial(model)
+        trial = with_options(self.chosen.get(model, trial), self._by_hand)
+        epochs = epochs if self.epochs is None else self.epochs
+        return trial, epochs, patience if self.patience is None else self.patience
+
+    @cached_property
+    def _by_hand(self) -> dict[str, Any]:
+        """The options set by hand, after a look that every model can be built with them."""
+        if not self.options:
+            return {}
+        trials = [self.chosen.get(m, self.problem.trial(m)[0]) for m in self.models]
+        return self.problem.checked_options(trials, self.options)
+
+    @cached_property
+    def set_by_hand(self) -> str:
+        """The options set by hand in words, and which models ignore some; "" where there are none.
+
+        Raises:
+            ValueError: If they cannot be used.
+        """
+        if not self.options:
+            return ""
+        return told_options(self._by_hand, [self.trial(m)[0] for m in self.models])
+
+    def set_in(self, model: str) -> str:
+        """Those of the options set by hand that a model reads, in words; "" where none are."""
+        if not self.options:
+            return ""
+        trial, items = self.trial(model)[0], self._by_hand.items()
+        return told_options({n: v for n, v in items if not ignores(trial, n, v)})
+
+    def not_tuned(self) -> tuple[str, ...]:
+        """The models whose options no search has chosen on this data set."""
+        known = self.problem
+        return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
+
+    def run(self, progress: Progress = lambda *_: None) -> list[Run]:
+        """Every model on every seed, seed by seed so that an interrupted run is comparable."""
+        rows: list[Run] = []
+        for model, seed in self._pairs():
+            progress(model, len(rows), self.total)
+            run = self._known(model, seed)
+            if run is None:
+                _give_memory_back()
+                run = self._trained(model, seed)
+                if self.record is not None:
+                    self.record.add(self.settings(model) | {"seed": seed}, run)
+                self.finished(run)
+            rows.append(run)
+        return rows
+
+    def count_known(self) -> int:
+        """How many of the runs the record holds already.
+
+        Raises:
+            ValueError: If it holds some of them, made under other settings.
+        """
+        return sum(self._known(model, seed) is not None for model, seed in self._pairs())
+
+    def settings(self, model: str) -> Settings:
+        """What a run of this model has to agree in."""
+        trial, epochs, patience = self.trial(model)
+        return {
+            **self.problem.settings(),
+            "epochs": epochs, "patience": patience, **trial.as_dict(),
+        }  # fmt: skip
+
+    def _pairs(self) -> list[tuple[str, int]]:
+        return [(model, seed) for seed in range(self.seeds) for model in self.models]
+
+    def _known(self, model: str, seed: int) -> Run | None:
+        if self.record is None:
+            return None
+        return self.record.find(self.settings(model) | {"seed": seed})
+
+    def _trained(self, model: str, seed: int) -> Run:
+        trial, epochs, patience = self.trial(model)
+        outcome = self.problem.run(trial, seed=seed, epochs=epochs, patience=patience)
+        fit = outcome.fit
+        assert fit.test is not None
+        return Run(
+            model, seed, fit.test, fit.val, outcome.parameters, fit.seconds_per_epoch, fit.peak_mb,
+            fit.epochs, fit.history, self.problem.findings(outcome),
+        )  # fmt: skip
+
+
+def _give_memory_back() -> None:
+    """Hand freed memory to the system: what a run reuses of it would be missing from its peak."""
+    gc.collect(1)  # a full one would take longer than a small run
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:  # glibc has it
+        trim(0)

@@ -1,0 +1,276 @@
+"""Runs of a benchmark in a few numbers: each model's mean, and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+from scipy.special import stdtrit
+
+from graphtheory.lab.bench.measure import ACCURACY, Measure, measure_of
+from graphtheory.lab.bench.node_benchmark import Run
+from graphtheory.lab.bench.problem import CONSTANT
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, counted
+
+_FEW_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A model over its seeds.
+
+    Attributes:
+        model: Name.
+        seeds: How many.
+        mean: Of the test scores: 0..1, or in the unit of the target.
+        std: Standard deviation of the test scores (n - 1); nan of one seed.
+        parameters: Trainable numbers.
+        seconds_per_epoch: Median.
+        peak_mb: Median.
+    """
+
+    model: str
+    seeds: int
+    mean: float
+    std: float
+    parameters: int
+    seconds_per_epoch: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much the first model is ahead of another on the same seeds.
+
+    Attributes:
+        model: The other one.
+        difference: Mean over the seeds that both have, 0..1 or in the unit of the target; positive
+            where the first model is better, whether higher or lower scores are better.
+        standard_error: Of that mean; nan of one seed.
+        ahead: Seeds on which the first model is strictly better.
+        seeds: Seeds that both have.
+    """
+
+    model: str
+    difference: float
+    standard_error: float
+    ahead: int
+    seeds: int
+
+
+def summaries(runs: Iterable[Run]) -> list[Summary]:
+    """One line a model, in the order in which they come."""
+    return [
+        Summary(
+            model,
+            len(own),
+            fmean(run.test for run in own),
+            _std([run.test for run in own]),
+            own[0].parameters,
+            median(run.seconds_per_epoch for run in own),
+            median(run.peak_mb for run in own),
+        )
+        for model, own in by_model(runs).items()
+    ]
+
+
+def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each model, in the order in which they come."""
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.model, []).append(run)
+    return grouped
+
+
+def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
+    """The model with the best mean test score, the earlier one on a tie."""
+    return (max if measure.higher_is_better else min)(found, key=lambda summary: summary.mean)
+
+
+def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
+    """The model `first` against each other one, paired by seed; none where no seed is shared."""
+    scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
+    mine = scores.pop(first, {})
+    out = []
+    for model, other in scores.items():
+        gaps = [measure.gain(mine[seed], other[seed]) for seed in mine if seed in other]
+        if gaps:
+            error = _std(gaps) / math.sqrt(len(gaps))
+            wins = sum(gap > 0 for gap in gaps)
+            out.append(Difference(model, fmean(gaps), error, wins, len(gaps)))
+    return out
+
+
+def unlearned(runs: Iterable[Run]) -> dict[str, str]:
+    """Models with runs that score no better than a constant prediction -> "3 of 10"."""
+    found = {}
+    for model, own in by_model(runs).items():
+        if flat := sum(CONSTANT in run.extra for run in own):
+            found[model] = f"{flat} of {len(own)}"
+    return found
+
+
+def score_table(
+    found: list[Summary],
+    metric: str | Measure,
+    title: str = "",
+    *,
+    not_tuned: Sequence[str] = (),
+    unlearned: Mapping[str, str] | None = None,
+    set_by_hand: str = "",
+    searched: Mapping[str, str] | None = None,
+) -> Table:
+    """`model | test mean ± std | params | s/epoch | peak MB`.
+
+    Args:
+        found: A line each.
+        metric: Name of the metric, or how it is read.
+        title: Above the table.
+        not_tuned: Models whose options no search has chosen; the note names them.
+        unlearned: Models that learned nothing on so many seeds, as `unlearned` gives them; they are
+            marked, and the note says what the mark means.
+        set_by_hand: Options that were set by hand, in words.
+        searched: Models -> how a search chose their options.
+    """
+    measure, flat = _measure(metric), unlearned or {}
+    rows = [
+        (
+            f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
+            f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
+            "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
+        )
+        for s in found
+    ]  # fmt: skip
+    columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+    seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
+    note = f"Test {measure.heading} at the epoch of best validation; {counted(seeds, 'seed')}."
+    options = (_untold(found, not_tuned, set_by_hand), _told_search(found, searched or {}))
+    parts = (note, *options, _flat(flat))
+    return Table(title, columns, rows, note=" ".join(filter(None, parts)))
+
+
+def _flat(models: Mapping[str, str]) -> str:
+    if not models:
+        return ""
+    told = ", ".join(f"{model} on {seeds} seeds" for model, seeds in models.items())
+    return f"(!) Learned nothing, no better than one constant prediction for all: {told}."
+
+
+def _untold(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+    """Which options are defaults and which are set by hand, in words."""
+    alike = "one stack, width, dropout and step size"
+    named, said = "Options", ""
+    if set_by_hand:
+        named, said = f"Options set by hand: {set_by_hand}. Other options", "tuned"
+    if not_tuned and all(s.model in not_tuned for s in found):
+        said = f"defaults, not tuned ({alike} for all models)"
+    elif not_tuned:
+        listed = ", ".join(not_tuned)
+        said = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
+    return f"{named}: {said}." if said else ""
+
+
+def _told_search(found: list[Summary], searched: Mapping[str, str]) -> str:
+    """How options were chosen, and whose where others were known from before."""
+    every = all(s.model in searched for s in found)
+    told = ", ".join(dict.fromkeys(searched.values()))
+    whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
+    return f"Options: {told}{whose}." if searched else ""
+
+
+def difference_table(
+    found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
+) -> Table:
+    """`first - other | mean ± standard error | seeds ahead | reading`.
+
+    Where lower scores are better the columns say `other - first`: a positive number is an advantage
+    of the first model in either case.
+    """
+    rows = [
+        (
+            paired_name(first, d.model, measure),
+            measure.shown(d.difference, d.standard_error, sign="+"),
+            f"{d.ahead} of {d.seeds}", reading(d),
+        )
+        for d in found
+    ]  # fmt: skip
+    amount = "points" if measure.share else measure.told(measure.title)
+    columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
+    note = "" if measure.higher_is_better else f"Positive: {first} is better, as lower is better."
+    return Table(title, columns, rows, note=note)
+
+
+def paired_name(first: str, other: str, measure: Measure) -> str:
+    """What is subtracted from what, so that positive is an advantage of the first model."""
+    return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
+
+
+def reading(found: Difference) -> str:
+    """Whether the 95 % interval of Student's t around a difference leaves 0 out.
+
+    Two seeds need a difference of 12.7 standard errors for that, five 2.8, ten 2.3. Where every
+    seed has the same difference, of few seeds by chance, it says "no" below five.
+    """
+    if math.isnan(found.standard_error):
+        return "one seed"
+    if found.standard_error == 0 and found.seeds < _FEW_SEEDS:
+        return "no"
+    if abs(found.difference) <= stdtrit(found.seeds - 1, 0.975) * found.standard_error:
+        return "no"
+    return "ahead" if found.difference > 0 else "behind"
+
+
+def rows(
+    runs: Iterable[Run],
+    first: str,
+    metric: str | Measure,
+    not_tuned: Sequence[str] = (),
+    set_by_hand: Mapping[str, str] | None = None,
+    searched: Mapping[str, str] | None = None,
+    **shared: object,
+) -> list[Row]:
+    """The same numbers as rows for the CSV file; models of `not_tuned` are marked.
+
+    With `set_by_hand`, models -> options in words, the rows of a model have its own, and with
+    `searched`, models -> how a search chose theirs, that.
+    """
+    runs, out, measure = list(runs), [], _measure(metric)
+    unit, flat = measure.row_unit, unlearned(runs)
+    for model, own in by_model(runs).items():
+        where = shared | {"model": model}
+        if told := (set_by_hand or {}).get(model):
+            where["set by hand"] = told
+        if model in not_tuned:
+            where["options"] = "defaults, not tuned"
+        elif told := (searched or {}).get(model):
+            where["options"] = told
+        if model in flat:
+            where["learned nothing"] = f"{flat[model]} seeds"
+        for name, its, values in (
+            (f"test {measure.name}", unit, [run.test for run in own]),
+            (f"validation {measure.name}", unit, [run.val for run in own]),
+            ("parameters", "1", [run.parameters for run in own]),
+            ("epochs", "1", [run.epochs for run in own]),
+            ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
+            ("peak memory", "MB", [run.peak_mb for run in own]),
+        ):
+            out.append(Row.of(name, values, its, **where))
+        if model != first:
+            base = {run.seed: run.test for run in runs if run.model == first}
+            gaps = [measure.gain(base[run.seed], run.test) for run in own if run.seed in base]
+            if gaps:
+                between = paired_name(first, "model", measure)
+                name = f"paired difference of test {measure.name}, {between}"
+                out.append(Row.of(name, gaps, unit, **where))
+    return out
+
+
+def _measure(metric: str | Measure) -> Measure:
+    return measure_of(metric) if isinstance(metric, str) else metric
+
+
+def _std(values: list[float]) -> float:
+    return stdev(values) if len(values) > 1 else math.nan

@@ -1,0 +1,12 @@
+"""What the papers add to commands is found by name, since the lab imports no paper."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def paper(name: str) -> Any:
+    """The object that `graphtheory.papers` has under a dotted name, such as "index.figures"."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(f"graphtheory.papers.{module}"), attribute)

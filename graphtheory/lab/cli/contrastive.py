@@ -1,0 +1,101 @@
+"""`graphtheory train --task contrastive`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphtheory.lab.cli.fitting import kinds
+from graphtheory.lab.cli.show import (
+    SMALL,
+    RefusedError,
+    Screen,
+    data_root,
+    known,
+    refusing,
+    threads,
+    told_on_stop,
+    write_json,
+)
+from graphtheory.lab.cli.train_images import refuse_earlier
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.contrastive import ContrastiveRecipe
+    from graphtheory.lab.cli.train import Train
+
+
+def learn(asked: Train, screen: Screen) -> None:
+    """Learn features without labels, then say how well frozen ones do."""
+    from graphtheory.lab.bench import contrastive
+    from graphtheory.lab.train import CheckpointError, fit
+
+    for option, value in (("--split", asked.split), ("--patience", asked.patience)):
+        if value is not None:
+            raise RefusedError(f"{option}: got {value}, but a contrastive task has none")
+    recipe = _recipe(asked)
+    named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
+    out = asked.out or Path(f"runs/contrastive-{named}")
+    refuse_earlier(screen, out, asked.resume)
+    with (
+        screen.working(f"reading {recipe.dataset}"),
+        refusing(ValueError, TypeError, OSError, ImportError),
+    ):
+        run = contrastive.prepare(recipe, asked.seed)
+    screen.note(
+        f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, seed {asked.seed}: "
+        f"{recipe.epochs} epochs of {run.data.count} batches of {run.data.batch_size}, temperature "
+        f"{recipe.temperature:g}, step {recipe.lr:g}"
+    )
+    with (
+        told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        refusing(CheckpointError, OSError),
+        threads(asked.threads, SMALL + 1),
+    ):
+        trained = fit(
+            run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
+            seed=asked.seed, progress=screen.progress,
+        )  # fmt: skip
+        with screen.working("linear probe and nearest neighbors"):
+            found = run.score()._asdict()
+    _report(screen, out, recipe, asked.seed, found | {"history": trained.history})
+
+
+def _recipe(asked: Train) -> ContrastiveRecipe:
+    from graphtheory.lab.bench import contrastive as c
+    from graphtheory.lab.bench.options import checked_options, read_options, with_options
+    from graphtheory.lab.zoo.encoders import ENCODERS
+
+    kinds(asked.dataset)
+    recipe = c.recipe_for(asked.dataset, data_root(asked.root), size=asked.image_size)
+    heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
+    head = known("--head", asked.head, heads)
+    encoder = recipe.encoder
+    if asked.model != type(asked).model:  # the default is a model of another task
+        names = ("gcn",) if recipe.graph else ENCODERS
+        encoder = known("--model", asked.model, names)
+    recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
+    with refusing():
+        return with_options(recipe, checked_options([recipe], read_options(asked.set)))
+
+
+def _report(
+    screen: Screen, out: Path, recipe: ContrastiveRecipe, seed: int, found: dict[str, Any]
+) -> None:
+    from graphtheory.lab.bench.rows import Environment
+    from graphtheory.lab.report.contrastive_run import contrastive_page
+
+    screen.say(
+        f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
+        f"neighbor {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
+    )
+    kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
+    kept["environment"] = asdict(Environment.here())
+    write_json(out / "result.json", kept)
+    with screen.working("report.html"):
+        page = contrastive_page(recipe, found, found["history"], seed, screen.command)
+        page.save(out / "report.html")
+    screen.result({"folder": out, **kept})
+    screen.say(
+        f"Written to {out}: report.html, last.ckpt, previous.ckpt, history.csv, result.json."
+    )

@@ -1,0 +1,195 @@
+"""`graphtheory diagnose`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli.fitting import GRAPH, IMAGES, kinds
+from graphtheory.lab.cli.options import Count, Folder, Name, Names, Part
+from graphtheory.lab.cli.show import (
+    Command,
+    RefusedError,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    write_json,
+)
+
+
+@dataclass(frozen=True)
+class Diagnose(Command):
+    """Measure what a graph offers before anything is trained.
+
+    Which nodes carry a feature that tells their class, at which distance they outnumber those of
+    other classes (winning margin, core distance), and how balanced the classes are: tables B.1 to
+    B.3, B.5, B.6, B.8 and figure B.5 of Li (2024), beside the printed numbers where there are some.
+    Writes diagnosis.json, diagnosis.csv, report.html and the pictures.
+
+    With --sampling NAME instead what a sampler makes of the graph (chapter 5): the norm of its
+    effective adjacency, how far draws are from it, what the theory admits for each degree group,
+    and who gains and loses influence. NAME is one of degree-groups, degree-groups-symmetric,
+    fastgcn, fastgcn-biased, ladies, ladies-normalized, graphsage, uniform. Writes sampling.json,
+    sampling.csv and influence.png.
+
+    Try:  graphtheory diagnose --dataset Cora --root DATA
+    """
+
+    needs = ("graphtheory.lab.report",)
+
+    dataset: str = "core-distance"
+    """Name of a graph; `graphtheory datasets` lists them."""
+    root: Folder = None
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    out: Folder = None
+    """Where the results go; without it runs/diagnose-DATASET."""
+    max_distance: Count = None
+    """Largest distance of the margins, hops, 1 to 253; without it 12. Not with --sampling."""
+    directed: bool = False
+    """Follow edges in their own direction only, where a graph is directed; not with --sampling."""
+    sampling: Name = None
+    """A sampler to look at instead."""
+    share: Part = None
+    """Part of the nodes that the sampler draws, above 0 and at most 1; without it 0.5. Not for
+    graphsage."""
+    neighbors: Count = None
+    """Sources that graphsage draws a row; without it 10."""
+    groups: Count = None
+    """Degree groups, evenly on a log scale of the degree; without it 3."""
+    p_star: Names = ()
+    """Scaling of each degree group, such as 0.9,0.1,0.5, for samplers by degree groups; else 1."""
+    draws: Count = None
+    """Draws for what is estimated; without it 20."""
+
+    def check(self) -> None:
+        """The options alone."""
+        if self.sampling is None:
+            self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
+            at_least(1, max_distance=self.max_distance)
+        else:
+            self._refuse("with --sampling", "directed", "max_distance")
+            at_least(1, groups=self.groups, neighbors=self.neighbors)
+            at_least(2, draws=self.draws)
+        data_root(self.root)
+
+    def check_names(self) -> None:
+        """The data set."""
+        kinds(self.dataset, data_root(self.root))
+
+    def run(self, screen: Screen) -> None:
+        """Measure, print, write."""
+        found = kinds(self.dataset, data_root(self.root))
+        if GRAPH not in found:
+            holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
+            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
+        if self.sampling is None:
+            self._features(screen)
+        else:
+            self._sampling(screen, self.sampling)
+
+    def _refuse(self, where: str, *names: str) -> None:
+        """Refuse options that were given and would do nothing."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value is not False and value != ():
+                got = ",".join(value) if isinstance(value, tuple) else value
+                option = f"--{name.replace('_', '-')}"
+                raise RefusedError(f"{option}: got {got}, expected none {where}")
+
+    def _refuse_for(self, sampler: str) -> None:
+        """Refuse what this sampler takes no notice of."""
+        graphsage, grouped = sampler == "graphsage", sampler.startswith("degree-groups")
+        where = f"with --sampling {sampler}"
+        if graphsage:
+            self._refuse(f"{where}, which takes --neighbors", "share")
+        else:
+            self._refuse(f"{where}, only with graphsage", "neighbors")
+        if not grouped:
+            self._refuse(f"{where}, only with samplers by degree groups", "p_star")
+
+    def _features(self, screen: Screen) -> None:
+        from graphtheory.lab.bench.diagnose import Diagnosis
+        from graphtheory.lab.bench.rows import Environment, write_csv
+        from graphtheory.lab.plot import save
+        from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
+        from graphtheory.structure.distance import MAX_CUTOFF
+
+        beside = paper("core_neighborhood.thesis_tables.beside")
+        verdicts = paper("core_neighborhood.thesis_tables.verdicts")
+
+        distance = 12 if self.max_distance is None else self.max_distance
+        if distance >= MAX_CUTOFF:
+            raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
+        root = data_root(self.root)
+        with refusing():
+            study = Diagnosis(self.dataset, root, distance, self.directed)
+            out = self.out or Path(f"runs/diagnose-{study.name}")
+            out.mkdir(parents=True, exist_ok=True)
+            with screen.steps("margins") as steps:
+                rows = study.run(steps)
+        here, printed = Environment.here(), beside(rows)
+        for table in tables(rows, printed):
+            screen.table(table)
+        missing = "The features are missing: shares and margins are not measured."
+        screen.say(reading(rows) or missing)
+        write_csv(out / "diagnosis.csv", rows, here)
+        found = {
+            "command": screen.command, "environment": asdict(here),
+            "rows": [asdict(row) for row in rows], "verdicts": [asdict(v) for v in verdicts(rows)],
+        }  # fmt: skip
+        write_json(out / "diagnosis.json", found)
+        screen.result({"folder": out, **found})
+        with screen.working("pictures"):
+            for name, figure, _ in pictures(rows, printed):
+                save(figure, out / f"{name}.png")
+            diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
+        screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
+
+    def _sampling(self, screen: Screen, name: str) -> None:
+        from graphtheory.lab.bench.rows import Environment, write_csv
+        from graphtheory.lab.plot import save
+
+        diagnosis = "topology.diagnosis"
+        known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
+        self._refuse_for(name)
+        given = {"share": self.share, "neighbors": self.neighbors, "groups": self.groups,
+                 "draws": self.draws}  # fmt: skip
+        options: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
+        p_star = _numbers(self.p_star)
+        root = data_root(self.root)
+        with refusing():
+            study = paper(f"{diagnosis}.SamplingDiagnosis")(
+                self.dataset, name, root, p_star=p_star, **options
+            )
+            out = self.out or Path(f"runs/diagnose-{study.name}-{name}")
+            out.mkdir(parents=True, exist_ok=True)
+            with screen.steps(f"{name} on {study.name}") as steps:
+                steps.before("effective adjacency", 0, 1)
+                rows = study.run(steps.draw)
+        here = Environment.here()
+        for table in paper(f"{diagnosis}.sampling_tables")(rows):
+            screen.table(table)
+        write_csv(out / "sampling.csv", rows, here)
+        found = {
+            "command": screen.command, "environment": asdict(here),
+            "rows": [asdict(row) for row in rows],
+        }  # fmt: skip
+        write_json(out / "sampling.json", found)
+        screen.result({"folder": out, **found})
+        picture = paper(f"{diagnosis}.sampling_picture")(rows)
+        save(picture, out / "influence.png")
+        page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
+        page.save(out / "report.html")
+        screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
+
+
+def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError as error:
+        got = ",".join(words)
+        raise RefusedError(f"--p-star: got {got!r}, expected numbers such as 0.9,0.1") from error

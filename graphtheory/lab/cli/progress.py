@@ -1,0 +1,161 @@
+"""How far a command is: one moving line on a terminal, now and then a line in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+PATIENCE = 2.0  # seconds that nothing needs to be said
+_TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
+_SILENCE = 10.0  # least seconds between two lines within a step
+_KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
+
+
+@contextmanager
+def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]:
+    """Progress over a number of steps, until the block ends."""
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        disable=not (shown and console.is_terminal),
+    ) as bar:
+        yield Steps(console, what, bar, shown)
+
+
+@contextmanager
+def with_epochs(found: Steps) -> Iterator[None]:
+    """Tell also of the epochs of every training in the block."""
+    from graphtheory.lab.train.progress import epochs_told_to
+
+    with epochs_told_to(found.epoch):
+        yield
+
+
+@contextmanager
+def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None]:
+    """A line with the time that the block takes; in a file only if it takes long, then again."""
+    if shown and not console.is_terminal:
+        over, began = Event(), time.monotonic()
+
+        def tell() -> None:
+            pause = PATIENCE
+            while not over.wait(pause):
+                spent = time.monotonic() - began
+                since = f"  ({duration(spent)})" if spent > _SILENCE else ""
+                console.print(f"{what} ...{since}", markup=False, highlight=False)
+                pause = max(_SILENCE, spent)  # twice as late each time
+
+        teller = Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            teller.join()
+        return
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+        console=console, disable=not shown, transient=True,
+    ) as bar:  # fmt: skip
+        bar.add_task(what, total=None)
+        yield
+
+
+class Steps:
+    """One moving line on a terminal, a line for each step in a file."""
+
+    def __init__(self, console: Console, what: str, bar: Progress, shown: bool = True) -> None:
+        self.console, self.what, self.bar, self.shown = console, what, bar, shown
+        self.line = bar.add_task("", total=None)
+        self.done = self.total = self.first = 0
+        self.name = ""
+        self.began: float | None = None
+        self.step_began = 0.0
+        self.told = time.monotonic()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Before a step: its name, how many are done, of how many."""
+        self.before(name, done, total)
+        self._tell(name, done)
+
+    def before(self, name: str, done: int, total: int) -> None:
+        """The same without a line of its own, for steps that `finished` tells of."""
+        now = time.monotonic()
+        if self.began is None or now - self.began < _KEPT * (done - self.first):
+            self.began, self.first = now, done  # what was kept tells nothing of what is left
+        self.name, self.done, self.total, self.step_began = name, done, total, now
+        self.bar.update(self.line, completed=done, total=total, description=name)
+
+    def epoch(self, epoch: int, epochs: int, unit: str = "epoch") -> None:
+        """Within a step that trains: an epoch is over."""
+        self.within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
+
+    def draw(self, drawn: int, draws: int) -> None:
+        """Within a step that averages draws: so many of them are there."""
+        self.within(f"draw {drawn:,} of {draws:,}", drawn / draws)
+
+    def within(self, text: str, part: float) -> None:
+        """A part of a step, 0..1, is over."""
+        done = self.done + part
+        self.bar.update(self.line, completed=done)
+        if time.monotonic() - self.told > _SILENCE:
+            self._tell(f"{self.name}, {text}", done)
+
+    def finished(self, text: str) -> None:
+        """After a step: what it gave."""
+        self.bar.update(self.line, completed=self.done + 1)
+        self._tell(text, self.done + 1)
+
+    def _tell(self, text: str, done: float) -> None:
+        self.told = time.monotonic()
+        if self.shown and not self.console.is_terminal:
+            line = f"{self.what} {self.done + 1}/{self.total}  {text}{self._left(done)}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, done: float) -> str:
+        """What is left of this step, and of all if they take as long as those until now."""
+        if self.began is None or not self.first < done < self.total:
+            return ""
+        spent = time.monotonic() - self.began
+        if done - self.first < _TELLS * self.total and spent < _LONG:
+            return ""  # mostly what is loaded and compiled once
+        left = spent / (done - self.first) * (self.total - done)
+        if left <= PATIENCE:
+            return ""
+        part = done - self.done  # of this step; the others may be of another kind
+        if not 0 < part < 1:
+            return f"  ({duration(left)} left)"
+        own = duration((time.monotonic() - self.step_began) / part * (1 - part))
+        last = self.total - self.done == 1
+        return f"  ({own} left)" if last else f"  ({own} left of this one, {duration(left)} of all)"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> duration(42), duration(125), duration(8000)
+        ('42 s', '2 min', '2 h 13 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,265 @@
+"""What every command shares: the screen, progress and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import tyro
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from graphtheory.disk import replace_file
+from graphtheory.lab.cli import progress
+from graphtheory.lab.cli.progress import Steps
+
+if TYPE_CHECKING:
+    from graphtheory.lab.report.table import Table
+
+SMALL = 5000  # nodes of a small graph
+_PLAIN_WIDTH = 160  # characters of a line where the output is a file
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    json: bool = False
+    """One JSON document on the standard output in place of text; remarks go to the error stream."""
+    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    """No progress and no remarks, only results."""
+
+
+@dataclass(frozen=True)
+class Command(ABC):
+    """What `graphtheory NAME` does: a dataclass whose fields are the options."""
+
+    needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+
+    def check(self) -> None:
+        """Refuse what is wrong whatever the data, before torch is imported."""
+        return
+
+    def check_names(self) -> None:
+        """Refuse a data set that there is none of, before the modules of `needs` are imported."""
+        return
+
+    @abstractmethod
+    def run(self, screen: Screen) -> None:
+        """Do it."""
+
+
+class RefusedError(Exception):
+    """Input that a command cannot use; the message is the one line that its user sees."""
+
+
+@contextmanager
+def refusing(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn complaints about input into refusals; without `kinds` those of loading and checking."""
+    expected = kinds or (ValueError, TypeError, OSError)
+    try:
+        yield
+    except expected as error:
+        raise RefusedError(said(error)) from error
+
+
+# Arguments of the library, and the options that give them.
+_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
+    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
+}
+
+
+def said(error: Exception) -> str:
+    """An error as the one line that its user sees; arguments have the names of their options."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        text = f"{error.strerror}{where}"
+    if text.startswith("out_dir"):
+        text = "--out" + text.removeprefix("out_dir")
+    argument, colon, rest = text.partition(": ")
+    return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
+
+
+def at_least(least: int, **values: int | None) -> None:
+    """Refuse a number below `least`; None is none."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise RefusedError(f"--{name.replace('_', '-')}: got {value}, expected {least} or more")
+
+
+def file_there(option: str, file: Path | None) -> None:
+    """Refuse a file that is not there; None is none."""
+    if file is not None and not file.is_file():
+        raise RefusedError(f"{option}: there is no file {file}")
+
+
+def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> str:
+    """The name itself.
+
+    Raises:
+        RefusedError: It is not among `names`; the message holds the nearest, and all of them or
+            `listing`, the command that lists them.
+    """
+    import difflib
+
+    if name in names:
+        return name
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    every = f"expected one that `{listing}` lists" if listing else f"known: {', '.join(names)}"
+    raise RefusedError(f"{what}: unknown name {name!r}; {hint}{every}")
+
+
+def data_root(root: Path | None) -> Path | None:
+    """The folder asked for, else that of $GRAPHTHEORY_DATA, else none.
+
+    Raises:
+        RefusedError: It is not there.
+    """
+    source = "--root"
+    if root is None and os.environ.get("GRAPHTHEORY_DATA"):
+        root, source = Path(os.environ["GRAPHTHEORY_DATA"]), "$GRAPHTHEORY_DATA"
+    if root is not None and not root.is_dir():
+        raise RefusedError(f"{source}: {root} is not a folder; expected one with the raw files")
+    return root
+
+
+@contextmanager
+def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
+    """Compute on so many threads; unasked on one for a small graph, where more only wait."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(asked or (1 if num_nodes <= SMALL else before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def as_json(value: Any) -> str:
+    """Indented, with null for what is not finite."""
+    from graphtheory.lab.bench.rows import finite
+
+    return json.dumps(finite(value), indent=1, default=str)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """The value as a file."""
+    replace_file(path, f"{as_json(value)}\n".encode())
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A stream; the lines of one that is no terminal are as long as a table needs."""
+    stream = Console(stderr=stderr)
+    return stream if stream.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Results go to one stream, progress and complaints to the other.
+
+    Attributes:
+        out: The standard output.
+        err: The standard error stream.
+        command: What was typed, for the reports.
+        output: What of it is asked for.
+    """
+
+    out: Console
+    err: Console
+    command: str
+    output: Output = Output()
+
+    def error(self, message: str, code: int) -> int:
+        """One line on the error stream; returns `code`."""
+        text = f"graphtheory: {' '.join(message.split())}"
+        self.err.print(text, style="bold red", markup=False, highlight=False, soft_wrap=True)
+        return code
+
+    def say(self, text: str = "") -> None:
+        """One line of the result; none beside JSON."""
+        if not self.output.json:
+            self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A remark on the way."""
+        if not self.output.quiet:
+            stream = self.err if self.output.json else self.out
+            stream.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def result(self, found: Any) -> None:
+        """The whole result in plain values, where JSON is asked for."""
+        if self.output.json:
+            self.out.file.write(as_json(found) + "\n")
+
+    def table(self, table: Table) -> None:
+        """A table; none beside JSON."""
+        if self.output.json:
+            return
+        grid = Grid(title=table.title or None, title_justify="left", title_style="bold")
+        grid.show_header = any(table.columns)
+        for index, name in enumerate(table.columns):
+            grid.add_column(name, justify="left" if index < table.words else "right")
+        for row in table.rows:
+            grid.add_row(*(Text(entry) for entry in row))
+        self.out.print(grid)
+        if table.note:
+            self.say(table.note)
+
+    @property
+    def progress(self) -> bool:
+        """Whether progress is asked for."""
+        return not self.output.quiet
+
+    @contextmanager
+    def steps(self, what: str) -> Iterator[Steps]:
+        """Progress over a number of runs, until the block ends."""
+        with (
+            progress.steps(self.err, what, shown=self.progress) as found,
+            progress.with_epochs(found),
+        ):
+            yield found
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Say what a block is at that takes seconds and has no steps to count."""
+        with progress.working(self.err, what, shown=self.progress):
+            yield
+
+
+def set_aside(screen: Screen, *earlier: Path) -> None:
+    """Give earlier files and folders a number of their own, the same for all."""
+    there = [path for path in earlier if path.exists() or path.is_symlink()]
+    if not there:
+        return
+    number = 1
+    while any(_numbered(path, number).exists() for path in earlier):
+        number += 1
+    for path in there:
+        path.rename(_numbered(path, number))
+    names = " and ".join(str(_numbered(path, number)) for path in there)
+    screen.note(f"Earlier runs are now in {names}; --resume would have gone on with them.")
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}.{number}{path.suffix}")
+
+
+@contextmanager
+def told_on_stop(tell: Callable[[], None]) -> Iterator[None]:
+    """Say where things stand when Ctrl-C or SIGTERM ends the block."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        tell()
+        raise

@@ -1,0 +1,290 @@
+"""Images by name: training images and test images apart, each read when it is asked for.
+
+Nothing is ever downloaded. Raw files are checked against their SHA-256 where it is known, and what
+was read of them is kept in the cache of `datasets.graphs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from graphtheory.lab.datasets import files
+from graphtheory.lab.datasets.catalogue import DatasetInfo, known_seed
+from graphtheory.lab.datasets.image_catalogue import describe as _describe
+from graphtheory.lab.datasets.image_catalogue import is_known, names
+from graphtheory.lab.datasets.image_files import (
+    read_cifar_batch,
+    read_cifar_jpeg,
+    read_cifar_pixels,
+    read_idx,
+)
+from graphtheory.lab.datasets.image_folder import Listing, listed, read_images
+from graphtheory.lab.datasets.processed import processed
+from graphtheory.lab.datasets.splits import stratified
+
+__all__ = [
+    "FolderImages",
+    "ImageSet",
+    "Images",
+    "describe",
+    "is_folder",
+    "load",
+    "names",
+    "validation_split",
+]
+
+_Arrays = tuple[np.ndarray, np.ndarray]
+_GRAY_LEVELS = 16  # of scikit-learn's digits
+
+
+class Images(NamedTuple):
+    """Images and their classes.
+
+    Shapes: pixels uint8 [N, C, H, W], 0..255; y int64 [N].
+    """
+
+    pixels: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """An image set whose files were found; `load` makes it.
+
+    The test images of "digits" are the last 360 of 1,797 and those of "cifar10-lossless4000" the
+    last 800 of 4,000: these two come without a test part of their own.
+
+    Args:
+        info: What is known about it.
+        root: Folder with the raw files.
+        cache: Folder for what was read of them.
+    """
+
+    info: DatasetInfo
+    root: str | PathLike[str] | None = None
+    cache: str | PathLike[str] | None = None
+
+    def training(self) -> Images:
+        """All images that may be trained on or validated with.
+
+        Raises:
+            DamagedFileError: A raw file is truncated or altered.
+        """
+        return self._part("train")
+
+    def test(self) -> Images:
+        """The test images, for a final score and nothing else.
+
+        Raises:
+            DamagedFileError: A raw file is truncated or altered.
+        """
+        return self._part("test")
+
+    @property
+    def sha256(self) -> str | None:
+        """Of a folder of images: of the names and sizes of its files; None of a set by name."""
+        return None
+
+    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Positions of training images to learn from and to validate with; `validation_split`."""
+        return validation_split(y, seed)
+
+    def _part(self, part: str) -> Images:
+        expected = dict(self.info.counts)["images" if part == "train" else "test images"]
+        info = replace(
+            self.info, name=f"{self.info.name}-{part}", counts=(("images", expected),),
+            files=_files_of(_present(self.info, self.root), part),
+        )  # fmt: skip
+
+        def read(private: Path) -> dict[str, Tensor]:
+            pixels, y = _READERS[info.family]([private / info.folder / f for f in info.files], part)
+            files.verify_counts(info, {"images": len(pixels)})
+            pixels = np.ascontiguousarray(pixels)
+            return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
+
+        if info.embedded:
+            return Images(**read(Path()))
+        return Images(**processed(info, self.root, self.cache, read))
+
+    @property
+    def listing(self) -> Listing | None:
+        """Files and names of classes of a folder of images; None of a set by name."""
+        return None
+
+
+@dataclass(frozen=True)
+class FolderImages(ImageSet):
+    """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
+
+    Args:
+        files: What lies there; see `image_folder.listed`.
+        size: Rows and columns that every image is brought to; None leaves them as they are.
+    """
+
+    files: Listing | None = None
+    size: int | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of the names and sizes of all files, hexadecimal."""
+        return self.listing.sha256
+
+    def training(self) -> Images:
+        """All images that may be trained on or validated with."""
+        return self._read(self.listing.train + self.listing.val)
+
+    def test(self) -> Images:
+        """The test images, for a final score and nothing else."""
+        return self._read(self.listing.test)
+
+    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Validation images are those of the folder val, without it drawn by seed."""
+        if not self.listing.val:
+            return super().split(y, seed)
+        return torch.arange(len(y)).tensor_split([len(self.listing.train)])  # type: ignore[return-value]
+
+    @property
+    def listing(self) -> Listing:
+        """What lies there."""
+        assert self.files is not None
+        return self.files
+
+    def _read(self, files: tuple[tuple[Path, int], ...]) -> Images:
+        return Images(**read_images(files, self.size))
+
+
+def is_folder(name: str) -> bool:
+    """Whether an image set is meant by its folder: a folder that is there, and no known name."""
+    return not is_known(name) and Path(name).is_dir()
+
+
+def describe(name: str) -> DatasetInfo:
+    """What is known about an image set, without a look into its files.
+
+    Args:
+        name: One of `names()`, or a folder of images by class.
+
+    Raises:
+        ValueError: If the name is unknown, or the folder has no classes.
+    """
+    return listed(name).info if is_folder(name) else _describe(name)
+
+
+def load(
+    name: str,
+    root: str | PathLike[str] | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    size: int | None = None,
+) -> ImageSet:
+    """Find an image set; its images are read when they are asked for.
+
+    "cifar10" is the published set. "cifar10-jpeg" holds the same images as JPEG of quality 75 and
+    "cifar10-lossless4000" the first 4,000 of them: scores on either are not comparable with those
+    that were published on CIFAR-10.
+
+    Args:
+        name: One of `names()`, whose case does not matter, or a folder of images by class, as
+            torchvision's `ImageFolder` takes them; see `image_folder.listed`.
+        root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
+        cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
+        size: Of a folder of images: the rows and columns that each is brought to, of a square
+            around its middle. None leaves them as they are.
+
+    Raises:
+        ValueError: Unknown name; the message lists the known ones. A size of a set by name, or
+            below 1.
+        FileNotFoundError: Raw files are missing; the message says which, and where they go.
+
+    Example:
+        >>> load("digits").training().pixels.shape
+        torch.Size([1437, 1, 8, 8])
+    """
+    if size is not None and (size < 1 or not is_folder(name)):
+        raise ValueError(
+            f"size: got {size}, expected 1 or more pixels, of a folder of images alone"
+        )
+    if is_folder(name):
+        found = listed(name)
+        return FolderImages(found.info, files=found, size=size)
+    info = describe(name)
+    if not info.embedded:
+        files.locate(_present(info, root), root)
+    return ImageSet(info, root, cache)
+
+
+def validation_split(y: Tensor, seed: int, share: float = 0.1) -> tuple[Tensor, Tensor]:
+    """Positions to train on and to validate with, of each class in equal shares.
+
+    Args:
+        y: Class of each training image.
+        seed: 0 or more.
+        share: For validation, in (0, 1).
+
+    Shapes: y [N] int64; positions int64.
+
+    Example:
+        >>> train, val = validation_split(torch.arange(2).repeat(10), seed=0)
+        >>> len(train), len(val)
+        (18, 2)
+    """
+    generator = Generator().manual_seed(known_seed(seed))
+    split = stratified(y, val=share, test=0.0, generator=generator)
+    return split.train, split.val
+
+
+def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> DatasetInfo:
+    """The same with the unpacked name of each gzipped file that lies there unpacked alone."""
+    folder = Path(root or "") / info.folder
+
+    def name(file: str) -> str:
+        plain = file.removesuffix(".gz")
+        return plain if not (folder / file).is_file() and (folder / plain).is_file() else file
+
+    return replace(info, files=tuple(map(name, info.files)))
+
+
+def _files_of(info: DatasetInfo, part: str) -> tuple[str, ...]:
+    """Those of the files that hold a part; files of both parts say neither in their names."""
+    other = ("t10k", "test_batch") if part == "train" else ("train-", "data_batch")
+    return tuple(file for file in info.files if not file.startswith(other))
+
+
+def _digits(paths: list[Path], part: str) -> _Arrays:
+    from sklearn.datasets import load_digits
+
+    pixels, y = load_digits(return_X_y=True)
+    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    return _cut(images, y, 1437, part)
+
+
+def _idx(paths: list[Path], part: str) -> _Arrays:
+    pixels, y = map(read_idx, paths)
+    return pixels[:, None], y
+
+
+def _pickles(paths: list[Path], part: str) -> _Arrays:
+    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
+    return np.concatenate(pixels), np.concatenate(y)
+
+
+def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> _Arrays:
+    rows = slice(train) if part == "train" else slice(train, None)
+    return pixels[rows], y[rows]
+
+
+_READERS: dict[str, Callable[[list[Path], str], _Arrays]] = {
+    "embedded": _digits,
+    "idx": _idx,
+    "cifar-pickles": _pickles,
+    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
+    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), 3200, part),
+}

@@ -1,0 +1,34 @@
+"""Reports: results as tables, as one page that needs nothing else, and as house rows."""
+
+from graphtheory.lab.bench.summary import (
+    difference_table,
+    differences,
+    rows,
+    score_table,
+    summaries,
+)
+from graphtheory.lab.bench.table import Table, pairs
+from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
+from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
+from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer
+from graphtheory.lab.report.page import Page
+
+__all__ = [
+    "AttentionExplorer",
+    "BenchmarkReport",
+    "Page",
+    "Table",
+    "attention_explorer",
+    "diagnosis_page",
+    "difference_table",
+    "differences",
+    "options",
+    "pairs",
+    "pictures",
+    "reading",
+    "rows",
+    "score_table",
+    "search_table",
+    "summaries",
+    "tables",
+]

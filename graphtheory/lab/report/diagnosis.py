@@ -1,0 +1,219 @@
+"""The report of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphtheory.lab import plot
+from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.report.page import Page
+from graphtheory.lab.report.table import Table, pairs
+
+_MARGINS = ("margin", "normalized margin", "pooled margin")
+_CORE = "core distance by "
+REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
+NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Numbers of a publication about the same graph, to be shown beside those found.
+
+    Attributes:
+        name: Of the publication, as a legend writes it.
+        shares: Discriminative nodes of each class, percent; empty where it prints none.
+        table: Its other numbers beside those found.
+    """
+
+    name: str
+    shares: Sequence[float]
+    table: Table
+
+
+def margin_table(rows: Sequence[Row]) -> Table:
+    """Average margins over the distance, in the rings N_z."""
+    value = {
+        (r.name, r.parameters["moment"], r.parameters["distance"]): r.value
+        for r in rows
+        if r.parameters.get("region") == "ring" and "distance" in r.parameters
+    }
+    moments = dict.fromkeys(moment for _, moment, _ in value)
+    columns = [(name, moment) for moment in moments for name in _MARGINS]
+    columns.append(("reach", next(iter(moments))))  # the same for every moment
+    hops = sorted({z for _, _, z in value})
+    return Table(
+        "Winning margin over the distance",
+        ("z", *(f"{name}, {moment}" for name, moment in columns[:-1]), "reach (%)"),
+        [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops],
+        note="Reach: nodes that have any node at distance z.",
+    )
+
+
+def core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None]:
+    """(moment, region, kind of margin) -> hops where it is largest; None where none is above 0."""
+    above = {
+        (r.parameters["moment"], r.parameters["region"], r.name)
+        for r in rows
+        if r.name in _MARGINS and r.value > 0
+    }
+    places = {
+        (r.parameters["moment"], r.parameters["region"], r.name.removeprefix(_CORE)): int(r.value)
+        for r in rows
+        if r.name.startswith(_CORE)
+    }
+    return {place: hops if place in above else None for place, hops in places.items()}
+
+
+def reading(rows: Sequence[Row]) -> str:
+    """What the margins suggest to try, in a sentence; empty without margins."""
+    found = core_distances(rows)
+    if not found:
+        return ""
+    whole, normalized = (found["covariance", "ring", name] for name in _MARGINS[:2])
+    if whole is None:
+        return (
+            "No distance has more nodes typical of a node's own class than of others, on average: "
+            "an MLP is the model to beat."
+        )
+    share = "" if normalized is None else f", divided by the number of nodes there at {normalized}"
+    if whole == 1:
+        return (
+            f"The winning margin is largest at 1 hop{share}: neighbors tell the class best, so try "
+            "GCN and GAT first."
+        )
+    return (
+        f"The winning margin is largest at {whole} hops{share}: a graph transformer with a bias "
+        "for each distance (gt) may gain over the same without it (gt-plain); bench compares them."
+    )
+
+
+def core_table(rows: Sequence[Row]) -> Table:
+    """Where each margin is largest, in hops."""
+    hops: dict[tuple[str, str], list[str]] = {}
+    for (moment, region, _), largest in core_distances(rows).items():
+        told = "none" if largest is None else str(largest)
+        hops.setdefault((moment, REGIONS[region]), []).append(told)
+    return Table(
+        "Core distance z_m (hops): where the average margin is largest",
+        ("discriminative by", "counted in", *_MARGINS),
+        [(*where, *found) for where, found in hops.items()],
+        words=2,
+        note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalized: divided "
+        "by their number node by node; pooled: sum by sum. "
+        "The first column is the definition of z_m. None: no margin is above 0.",
+    )
+
+
+def positive_table(rows: Sequence[Row]) -> Table:
+    """Nodes whose margin is above 0, under every definition."""
+    shares: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        if row.name == "positive margin":
+            p = row.parameters
+            where = (p["moment"], REGIONS[p["region"]], str(p["distance"]))
+            shares.setdefault(where, {})[p["nodes"]] = f"{row.value:.2f}"
+    return Table(
+        "Nodes with a margin above 0 (%)",
+        ("discriminative by", "counted in", "z", *NODES.values()),
+        [(*where, *(found.get(n, "-") for n in NODES)) for where, found in shares.items()],
+        words=2,
+        note="The last column counts only nodes with a discriminative node there.",
+    )
+
+
+def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
+    """Discriminative nodes of each class, percent, and the printed ones."""
+    series = dict(_share_series(rows, printed))
+    groups = sorted({group for found in series.values() for group in found})
+    return Table(
+        "Discriminative nodes by class (%)",
+        ("definition", *(f"class {group}" for group in groups)),
+        [(n, *(f"{found[g]:.2f}" for g in groups)) for n, found in series.items()],
+    )
+
+
+def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
+    """The tables that the rows have something for, and the printed numbers."""
+    sizes = [(r.name, f"{r.value:,.6g}") for r in rows if r.parameters.keys() == {"dataset"}]
+    out = [pairs("Graph", [(name.replace("_", " "), text) for name, text in sizes])]
+    if any(row.name == "discriminative share" for row in rows):
+        out += [share_table(rows, printed), margin_table(rows)]
+        out += [core_table(rows), positive_table(rows)]
+    return out if printed is None else [*out, printed.table]
+
+
+def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tuple[str, Any, str]]:
+    """(file name, figure, caption) of every picture that the rows have something for."""
+    dataset = rows[0].parameters["dataset"]
+    sizes = [
+        {"group": f"class {r.parameters['group']}", "series": "nodes", "value": r.value}
+        for r in rows
+        if r.name == "class size"
+    ]
+    (mean,) = (row.value for row in rows if row.name == "balance mean")
+    if curve := [_margin(row) for row in rows if _is_curve(row)]:
+        yield (
+            "margin",
+            plot.winning_margin(curve, title=dataset),
+            "Winning margin in N_z over the distance, divided by the number of nodes there: node "
+            "by node (normalized), or sum by sum (pooled).",
+        )
+        shares = [
+            {"group": f"class {group}", "series": name, "value": value}
+            for name, found in _share_series(rows, printed)
+            for group, value in found.items()
+        ]
+        yield (
+            "shares",
+            plot.grouped_bars(shares, label="discriminative nodes (%)", title=dataset),
+            "Nodes whose features tell their class, in each class.",
+        )
+    yield (
+        "balance",
+        plot.grouped_bars(
+            sizes, label="nodes", reference=(f"mean {mean:,.1f}", mean), title=f"{dataset}, balance"
+        ),
+        "Sizes of the classes.",
+    )
+
+
+def diagnosis_page(
+    rows: Sequence[Row], command: str, environment: Environment, printed: Printed | None = None
+) -> Page:
+    """The whole page."""
+    dataset = rows[0].parameters["dataset"]
+    page = Page(
+        f"{dataset}: what the graph offers before training",
+        reading(rows) or "The features are missing: shares and margins are not measured.",
+    )
+    page.section("Pictures")
+    for _, figure, caption in pictures(rows, printed):
+        page.picture(figure, caption)
+    page.section("Tables")
+    for table in tables(rows, printed):
+        page.table(table)
+    page.how_to_reproduce(command, environment)
+    return page
+
+
+def _share_series(
+    rows: Sequence[Row], printed: Printed | None
+) -> Iterator[tuple[str, dict[int, float]]]:
+    own = [row for row in rows if row.name == "discriminative share"]
+    for moment in dict.fromkeys(row.parameters["moment"] for row in own):
+        mine = [row for row in own if row.parameters["moment"] == moment]
+        yield moment, {row.parameters["group"]: row.value for row in mine}
+    if own and printed is not None:
+        yield printed.name, dict(enumerate(printed.shares, 1))
+
+
+def _is_curve(row: Row) -> bool:
+    return row.name in _MARGINS[1:] and row.parameters["region"] == "ring"
+
+
+def _margin(row: Row) -> dict[str, Any]:
+    p = row.parameters
+    series = f"{row.name.removesuffix(' margin')}, {p['moment']}"
+    return {"series": series, "distance": p["distance"], "margin": row.value}

@@ -1,0 +1,187 @@
+"""Train a task and say how well it did."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import nan
+from os import PathLike
+from statistics import median
+from typing import Any
+
+from lightning import Callback
+from torch.utils.data import DataLoader
+
+from graphtheory.lab.signals import prompt_signals
+from graphtheory.lab.train.checkpoint import SafeCheckpointIO
+from graphtheory.lab.train.contract import Source, Task
+from graphtheory.lab.train.folder import Keep, KeepRarely, RunFolder, describe_run
+from graphtheory.lab.train.progress import Listener, Show, Tell, outer_listener
+from graphtheory.lab.train.seeds import borrowed_randomness
+from graphtheory.lab.train.trainer import lean_trainer, quiet_lightning
+from graphtheory.lab.train.under_way import next_place
+from graphtheory.lab.train.unlabeled import Loaded
+from graphtheory.lab.train.watch import EpochRow, Watch
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How well a run did.
+
+    Args:
+        test: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or
+            an error); None where the data have no test part, as `ImageData`.
+        val: Score on the validation part at the best epoch; nan of a task without labels.
+        best_epoch: The first epoch is 1; of a task without labels it is the last one.
+        epochs: How many were run.
+        seconds_per_epoch: Median, evaluation included.
+        peak_mb: MB (10^6 bytes) that training took at its peak; see `PeakMemory`.
+        history: One row an epoch: epoch, train_loss, val_loss, val, test, seconds; without labels
+            epoch, train_loss, seconds. The test column is for drawing curves; nothing is chosen by
+            it.
+    """
+
+    test: float | None
+    val: float
+    best_epoch: int
+    epochs: int
+    seconds_per_epoch: float
+    peak_mb: float
+    history: list[EpochRow] = field(repr=False)
+
+
+def fit(
+    task: Task,
+    datamodule: Source | DataLoader[Any],
+    *,
+    epochs: int = 200,
+    patience: int = 50,
+    out_dir: str | PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | Listener = True,
+    seed: int = 0,
+) -> FitResult:
+    """Train, and report the test score of the epoch with the best validation score.
+
+    Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
+    two epochs the one with the better validation score is better, then the one with the lower
+    validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
+    task that learns without labels, such as `SimCLR`, is not scored: it trains for all epochs and
+    holds the last parameters. The result is a function of the model's parameters, the data and the
+    seeds, on one machine with one number of threads; the caller's random state is left alone.
+
+    With `out_dir` each epoch leaves `last.ckpt`, the one before it `previous.ckpt`, the best one
+    `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
+    reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
+    and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
+    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the epoch under way is lost.
+
+    Args:
+        task: What to train.
+        datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
+            labels `Unlabeled`, or a `DataLoader` of torch; see `Loaded`.
+        epochs: At most this many, at least 1; a resumed run may have more than it began with. With
+            an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
+            at whose end its step size is 0, and a resumed run must have the same number.
+        patience: Stop after this many epochs without a better one, at least 1; not of a task
+            without labels.
+        out_dir: Folder of this run alone, made where it is missing.
+        resume: Go on where `out_dir` stands, from the start where it holds no checkpoint.
+        progress: Show a line on the standard error stream, or a function that is given each epoch's
+            row, without the test score.
+        seed: Of dropout and other draws from global random state, 0 or more.
+
+    Raises:
+        ValueError: An argument out of its range, or labels that the task has no class for.
+        FloatingPointError: A loss that is not finite.
+        CheckpointError: `out_dir` holds a damaged checkpoint or one of another run.
+        FileExistsError: `out_dir` holds a run and `resume` is False.
+        OSError: `out_dir` cannot be written to, has no space, or is in use.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> class Linear(torch.nn.Linear):
+        ...     def forward(self, x, neighborhood):
+        ...         return super().forward(x)
+        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
+        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
+        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> from graphtheory.lab.train import FullGraph, NodeTask
+        >>> task = NodeTask(Linear(4, 2), num_classes=2)
+        >>> fit(task, FullGraph(data), epochs=3, progress=False).epochs
+        3
+    """
+    _check_arguments(epochs, patience, seed, resume and out_dir is None)
+    if isinstance(datamodule, DataLoader):
+        datamodule = Loaded(datamodule)
+    if labeled := task.num_classes is not None:
+        datamodule.check_classes(task.num_classes)
+    watch = Watch(datamodule, seed=seed, patience=patience)
+    callbacks: list[Callback] = [watch]
+    if progress:
+        callbacks.append(Show(watch, epochs) if progress is True else Tell(watch, progress))
+    if (outer := outer_listener(epochs)) is not None:
+        callbacks.append(Tell(watch, outer))
+    checkpoint: RunFolder | None = None
+    if unasked := out_dir is None:
+        out_dir = next_place()
+        resume = out_dir is not None
+    with ExitStack() as around:
+        if out_dir is not None:
+            folder = RunFolder(out_dir, labeled=labeled)
+            if not unasked:
+                around.enter_context(folder.opened(task, resume=resume))
+            run = describe_run(task, datamodule, epochs, seed)
+            if (content := folder.restore(run, watch)) is not None:
+                checkpoint = folder
+                task.load_state_dict(content["state_dict"])
+            if not unasked:
+                folder.rewrite_log(watch.history)
+            keep = KeepRarely if unasked else Keep
+            callbacks.append(keep(folder, watch, run))
+        if len(watch.history) < epochs and not watch.out_of_patience:
+            watch.memory.start()
+            _train(task, datamodule, epochs, callbacks, checkpoint)
+            if unasked:  # the checkpoints of a folder have the figure already
+                watch.memory.update()
+    if watch.best is not None:
+        task.load_state_dict(watch.best_state)
+    task.eval()
+    return _result(watch)
+
+
+def _check_arguments(epochs: int, patience: int, seed: int, resume_nothing: bool) -> None:
+    for name, value, least in (("epochs", epochs, 1), ("patience", patience, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name}: got {value}, expected {least} or more")
+    if resume_nothing:
+        raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
+
+
+def _train(
+    task: Task,
+    data: Source,
+    epochs: int,
+    callbacks: list[Callback],
+    checkpoint: RunFolder | None,
+) -> None:
+    task.train()
+    plugins: list[Any] = [SafeCheckpointIO()]
+    with borrowed_randomness(), quiet_lightning(), prompt_signals():
+        trainer = lean_trainer(epochs, callbacks, plugins)
+        path = None if checkpoint is None else checkpoint.last
+        trainer.fit(task, datamodule=data, ckpt_path=path)
+
+
+def _result(watch: Watch) -> FitResult:
+    best = watch.best or watch.history[-1]
+    return FitResult(
+        test=best.get("test"),
+        val=best.get("val", nan),
+        best_epoch=int(best["epoch"]),
+        epochs=len(watch.history),
+        seconds_per_epoch=median(row["seconds"] for row in watch.history),
+        peak_mb=watch.memory.megabytes,
+        history=watch.history,
+    )

@@ -1,0 +1,223 @@
+"""Train a sequence model to learn in context: prompts of new functions in every step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from graphtheory.lab.train.under_way import UnderWay
+
+Sampler = Callable[[int, int, int, Generator], Any]
+"""``sample(prompts, points, dim, generator)`` -> x [P, n, dim] and y [P, n], or what has both."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A whole number that grows by `add` every `every` steps, from `start` up to `end`.
+
+    Raises:
+        ValueError: If `start` or `every` is below 1, `add` below 0, or `end` below `start`.
+
+    Example:
+        >>> [Ramp(5, 8, add=2, every=10).at(step) for step in (0, 9, 10, 20, 90)]
+        [5, 5, 7, 8, 8]
+    """
+
+    start: int
+    end: int
+    add: int = 1
+    every: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.start < 1 or self.every < 1 or self.add < 0 or self.end < self.start:
+            raise ValueError(f"{self}: expected 1 <= start <= end, add 0 or more, every 1 or more")
+
+    def at(self, step: int) -> int:
+        """The number in step 0, 1 and so on."""
+        return min(self.end, self.start + self.add * (step // self.every))
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """How many coordinates of the inputs are used, the others being 0, and how many points.
+
+    Args:
+        dims: Coordinates; `dims.end` are those of the model.
+        points: Examples of a prompt.
+
+    Source:
+        Garg et al. (2022), What can transformers learn in-context?, appendix A.2: dimensions from 5
+        to 20 by 1 and points from 11 to 41 by 2, every 2,000 steps.
+    """
+
+    dims: Ramp
+    points: Ramp
+
+    def __post_init__(self) -> None:
+        for name in ("dims", "points"):
+            if not isinstance(value := getattr(self, name), Ramp):
+                raise TypeError(f"{name}: got {value!r}, expected Ramp(start, end)")
+
+
+def interleaved(x: Any, y: Any) -> Tensor:
+    """Tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of its token.
+
+    Args:
+        x: Inputs [P, n, d], a tensor or an array.
+        y: Outputs [P, n].
+
+    Returns:
+        Tokens of the default dtype, [P, 2 n, d].
+
+    Raises:
+        ValueError: If the shapes do not fit.
+    """
+    x, y = (torch.as_tensor(part).to(torch.get_default_dtype()) for part in (x, y))
+    if x.dim() != 3 or y.shape != x.shape[:2]:
+        raise ValueError(
+            f"x, y: shapes {tuple(x.shape)} and {tuple(y.shape)}, expected [P, n, d] and [P, n]"
+        )
+    outputs = torch.zeros_like(x)
+    outputs[..., 0] = y
+    return torch.stack([x, outputs], 2).flatten(1, 2)
+
+
+def predictions(model: nn.Module, x: Any, y: Any) -> Tensor:
+    """The model's output at every input, from the examples before it alone, [P, n].
+
+    Args:
+        model: Causal, tokens [P, 2 n, d] -> [P, 2 n, 1], such as ``gpt(..., in_channels=d,
+            out_channels=1)``.
+        x: Inputs [P, n, d], a tensor or an array.
+        y: Outputs [P, n]; that of an input is not seen by its own prediction.
+
+    Raises:
+        ValueError: If shapes do not fit, or the model does not give one number a token.
+    """
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    tokens = interleaved(x, y).to(device)
+    found = model(tokens)
+    if found.shape != (*tokens.shape[:2], 1):
+        raise ValueError(
+            f"model: gives {tuple(found.shape)} for tokens {tuple(tokens.shape)}, expected one "
+            f"number a token: {(*tokens.shape[:2], 1)}"
+        )
+    return found[:, ::2, 0]
+
+
+def train_in_context(
+    model: nn.Module,
+    sample: Sampler,
+    curriculum: Curriculum,
+    *,
+    steps: int,
+    generator: Generator,
+    batch_size: int = 64,
+    lr: float = 1e-4,
+    loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.mse_loss,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
+    checkpoint: str | PathLike[str] | None = None,
+) -> list[float]:
+    r"""Minimize a loss at every position of new prompts by Adam; the losses of all steps.
+
+    .. math:: \frac{1}{P n} \sum_{p, i} \ell(M(x_1, f(x_1), \dots, x_i), f(x_i))
+
+    Args:
+        model: As in `predictions`; trained in place.
+        sample: Draws prompts: of a member of `datasets.prompt_tasks`, see the example, or a
+            function of
+            your own that gives arrays.
+        curriculum: How prompts grow.
+        steps: How many.
+        generator: Source of the prompts.
+        batch_size: Prompts of a step, P.
+        lr: Step size of Adam.
+        loss: Of predictions and outputs, both [P, n].
+        progress: Called after each step with its number and loss.
+        checkpoint: A file that is written about once a minute and at the end. Where it is there,
+            training goes on from it, to the same parameters, bit by bit, as without a break;
+            `steps` may be more than before.
+
+    Raises:
+        ValueError: If a number is out of its range, or prompts have other shapes than asked for.
+        TypeError: If `sample` is no function, or gives anything but x and y.
+        CheckpointError: If `checkpoint` is damaged, or of another model, batch size, step size or
+            curriculum; `sample` and `loss` are functions, which nobody can compare.
+        FloatingPointError: If a loss is not finite.
+
+    Source:
+        Garg et al. (2022), What can transformers learn in-context?, eq. (2).
+
+    Example:
+        >>> from graphtheory.lab.datasets.prompt_tasks import Linear
+        >>> from graphtheory.vision.models import gpt
+        >>> model = gpt(16, depth=1, heads=2, in_channels=3, out_channels=1, length=16)
+        >>> grow = Curriculum(dims=Ramp(1, 3, every=2), points=Ramp(4, 8, every=2))
+        >>> draw = torch.Generator().manual_seed(0)
+        >>> len(train_in_context(model, Linear().prompts, grow, steps=4, generator=draw))
+        4
+    """
+    for name, value in (("steps", steps), ("batch_size", batch_size)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}, expected 1 or more")
+    if not callable(sample):
+        raise TypeError(
+            f"sample: got {type(sample).__name__}, expected a function (prompts, points, dim, "
+            "generator) -> x, y, such as Linear().prompts"
+        )
+    if not isinstance(curriculum, Curriculum):
+        kind = type(curriculum).__name__
+        raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    losses: list[float] = []
+    settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
+    kept: UnderWay | None = None
+    if checkpoint is not None:
+        parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
+        kept = UnderWay(Path(checkpoint), settings, generator, **parts)
+        losses = kept.restore()
+        if len(losses) > steps:
+            raise ValueError(f"steps: got {steps}, but {kept.path} has done {len(losses)}")
+    model.train()
+    for step in range(len(losses), steps):
+        points, dim = curriculum.points.at(step), curriculum.dims.at(step)
+        x, y = _drawn(sample, (batch_size, points, dim), curriculum.dims.end, generator)
+        found = predictions(model, x, y)
+        found_loss = loss(found, y.to(found))
+        if found_loss.numel() != 1:
+            raise ValueError(f"loss: gave shape {tuple(found_loss.shape)}, expected one number")
+        losses.append(float(found_loss.detach()))
+        if not math.isfinite(losses[-1]):
+            raise FloatingPointError(f"step {step}: the loss is {losses[-1]}")
+        optimizer.zero_grad()
+        found_loss.backward()
+        optimizer.step()
+        if kept is not None:
+            kept.keep(losses, last=step == steps - 1)
+        progress(step, losses[-1])
+    model.eval()
+    return losses
+
+
+def _drawn(
+    sample: Sampler, asked: tuple[int, int, int], width: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """Prompts, inputs filled up with zeros to `width` coordinates."""
+    found = sample(*asked, generator)
+    pair = (found.x, found.y) if hasattr(found, "x") else found
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise TypeError(f"sample: gave {type(pair).__name__}, expected x and y")
+    x, y = (torch.as_tensor(part).to(torch.get_default_dtype()) for part in pair)
+    if x.shape != asked or y.shape != asked[:2]:
+        raise ValueError(
+            f"sample: gave x {tuple(x.shape)} and y {tuple(y.shape)}, expected {asked} and "
+            f"{asked[:2]}"
+        )
+    return nn.functional.pad(x, (0, width - x.size(2))), y

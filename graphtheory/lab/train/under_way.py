@@ -1,0 +1,134 @@
+"""The state of a training that is under way: in a file, from which it goes on."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Generator
+
+from graphtheory.lab.train.checkpoint import (
+    CheckpointError,
+    first_difference,
+    read_checkpoint,
+    write_checkpoint,
+)
+from graphtheory.lab.train.contract import shapes
+
+SECONDS = 60.0  # between two writes
+_PLACES: ContextVar[Iterator[Path] | None] = ContextVar("places", default=None)
+
+
+@contextmanager
+def kept_under(folder: Path) -> Iterator[None]:
+    """Each training in the block keeps its state under `folder`, and goes on from what is there.
+
+    The first one has the place 0, the next one 1 and so on, so that a block that is run again has
+    to train in the same order.
+    """
+    token = _PLACES.set(folder / str(number) for number in count())
+    try:
+        yield
+    finally:
+        _PLACES.reset(token)
+
+
+def next_place() -> Path | None:
+    """The place of the next training in a block of `kept_under`; None outside one."""
+    places = _PLACES.get()
+    return None if places is None else next(places)
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """What is written for a training to go on from; where that fails, it is said, and no error."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(
+            f"state of a training was not written, after a break it would start anew: {error}",
+            stacklevel=2,
+        )
+
+
+class Clock:
+    """Says when a minute is over."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() - self._last >= SECONDS
+
+    def restart(self) -> None:
+        """The minute begins now."""
+        self._last = time.monotonic()
+
+
+class _HasState(Protocol):
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
+
+
+class UnderWay:
+    """The state of a training by hand, written to a file about once a minute.
+
+    Args:
+        path: The file; its folder is made where it is missing.
+        settings: What has to be the same for a training to go on, as plain values.
+        generator: Source of what it draws, beside torch's global one.
+        **parts: What has a state, `model` among them, in the order in which it is put back.
+    """
+
+    def __init__(
+        self, path: Path, settings: dict[str, Any], generator: Generator, **parts: _HasState
+    ) -> None:
+        self.path, self._settings, self._clock = path, settings, Clock()
+        self._generator, self._parts = generator, parts
+
+    def keep(self, losses: list[float], *, last: bool) -> None:
+        """Write the state after so many steps if a minute is over, or they were the last."""
+        if not last and not self._clock.due():
+            return
+        drawn = {"prompts": self._generator.get_state(), "others": torch.get_rng_state()}
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        rest = {"settings": self._settings, "losses": losses}
+        write_checkpoint(self.path, state | drawn | rest)
+        self._clock.restart()
+
+    def keep_in_study(self, losses: list[float]) -> None:
+        """The same where nobody asked for the file: a training goes on without, after a warning."""
+        with spared():
+            self.keep(losses, last=False)
+
+    def restore(self) -> list[float]:
+        """Put what the file holds into the parts; the losses so far, none without a file.
+
+        Raises:
+            CheckpointError: Damaged, or of another training; the message says what differs.
+        """
+        if not self.path.exists():
+            return []
+        state = read_checkpoint(self.path)
+        if "losses" not in state or not self._parts.keys() <= state.keys():
+            raise CheckpointError(f"{self.path}: not written by train_in_context or a study")
+        difference = first_difference(
+            state["settings"] | {"model": shapes(state["model"])},
+            self._settings | {"model": shapes(self._parts["model"].state_dict())},
+        )
+        if difference:
+            raise CheckpointError(f"{self.path}: another training: {difference}")
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        self._generator.set_state(state["prompts"])
+        torch.set_rng_state(state["others"])
+        return state["losses"]

@@ -1,0 +1,1 @@
+"""The models that `bench` and `train` know by name."""

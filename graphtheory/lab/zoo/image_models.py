@@ -1,0 +1,214 @@
+"""Networks for small images by name: one width, depth and patch; only the method differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphtheory.patterns import TopK
+from graphtheory.vision.models.reduced_vit import ReducedViT
+from graphtheory.vision.models.resnet import SmallResNet
+from graphtheory.vision.models.stvit import stvit
+from graphtheory.vision.models.swin import swin
+from graphtheory.vision.models.vig import vig
+from graphtheory.vision.models.vit import ViT, vit
+from graphtheory.vision.nn import Fuse, Keep, Merge, PositionEmbedding
+from graphtheory.vision.nn.init import init_for_small, sine_positions
+from graphtheory.vision.nn.reduce import Random, Reducer
+
+_LARGER = (16, 96, 192)  # pixels from which a patch has 4, 8, 16 of them a side
+_HALF, _NEAR = 0.5, 5  # of the patches that kvt attends to, of the first graph of vig
+
+
+@dataclass(frozen=True)
+class ImageNetwork:
+    """Sizes of the networks of this zoo; each reads those that it has.
+
+    Attributes:
+        width: Features of a token, a multiple of `heads`; swin begins with half of them.
+        depth: Blocks; swin and cnn have a number of their own.
+        heads: Of attention; swin has 2 and then 4.
+        patch: Rows and columns of a patch, in pixels; None for 4, of images below 16 pixels 2, from
+            96 pixels on 8 and from 192 on 16.
+        tokens: Semantic tokens of stvit, a square number; None for 16, of 4 x 4 patches or fewer 4.
+        k: Of kvt how many patches a patch attends to, as a number or below 1 as a share; None for
+            half of them. Of vig the neighbors of the first block; None for 5.
+        keep: Share of the patches of evit, tome and random-drop that go on after block 1, and of
+            those after block 2; above 0, at most 1.
+
+    Raises:
+        ValueError: If a size is out of its range.
+    """
+
+    width: int = 64
+    depth: int = 5
+    heads: int = 4
+    patch: int | None = None
+    tokens: int | None = None
+    k: float | None = None
+    keep: float = _HALF
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "patch", "tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: got {value}, expected 1 or more")
+        if self.width % self.heads:
+            raise ValueError(f"width: got {self.width}, expected a multiple of heads={self.heads}")
+        if self.k is not None and (self.k <= 0 or (self.k >= 1 and self.k % 1)):
+            raise ValueError(f"k: got {self.k}, expected a share below 1 or a whole number")
+        if not 0 < self.keep <= 1:
+            raise ValueError(f"keep: got {self.keep}, expected a share above 0, at most 1")
+
+
+@dataclass(frozen=True)
+class ImageKind:
+    """What a network has to know of its images.
+
+    Attributes:
+        size: Rows and columns, in pixels.
+        channels: 1 or 3.
+        classes: C.
+        drop_path: Probability that an image skips the last block in training.
+        network: Sizes of the network.
+    """
+
+    size: int
+    channels: int
+    classes: int
+    drop_path: float = 0.0
+    network: ImageNetwork = ImageNetwork()
+
+    @property
+    def patch(self) -> int:
+        """Rows and columns of a patch, in pixels; see `ImageNetwork`.
+
+        Raises:
+            ValueError: Images that it does not divide.
+        """
+        patch = self.network.patch or 2 ** (1 + sum(self.size >= least for least in _LARGER))
+        if self.size % patch:
+            raise ValueError(f"size: got {self.size} pixels, expected a multiple of {patch}")
+        return patch
+
+    @property
+    def side(self) -> int:
+        """Patches along a side."""
+        return self.size // self.patch
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For constructors of `vision.models.vit` and `vision.models.stvit`."""
+        return {
+            "image_size": self.size, "patch_size": self.patch, "in_channels": self.channels,
+            "out_channels": self.classes, "drop_path": self.drop_path,
+        }  # fmt: skip
+
+
+def _vit(kind: ImageKind, **options: Any) -> ViT:
+    sizes = kind.network
+    return vit(sizes.width, sizes.depth, sizes.heads, **kind.options, **options)
+
+
+def _kvt(kind: ImageKind) -> nn.Module:
+    k = kind.network.k or _HALF
+    return _vit(kind, pattern=TopK(k if k < 1 else int(k)))
+
+
+def _stvit(kind: ImageKind) -> nn.Module:
+    sizes, tokens = kind.network, kind.network.tokens or (16 if kind.side > 4 else 4)
+    return stvit(
+        sizes.width, sizes.depth, sizes.heads, base=1, tokens=tokens, **kind.options
+    )  # fmt: skip
+
+
+def _swin(kind: ImageKind) -> nn.Module:
+    grid = 2 * kind.side  # patches of half the side, merged once
+    window = grid // 2 if grid // 2 <= 7 else 4
+    return swin(
+        kind.network.width // 2, (2, 2), (2, 4), window=window, patch_size=kind.patch // 2,
+        in_channels=kind.channels, out_channels=kind.classes, drop_path=kind.drop_path,
+    )  # fmt: skip
+
+
+def _vig(kind: ImageKind) -> nn.Module:
+    sizes = kind.network
+    return vig(
+        sizes.width, sizes.depth, neighbors=int(sizes.k or _NEAR), head_width=2 * sizes.width,
+        **kind.options,
+    )  # fmt: skip
+
+
+def _reduced(kind: ImageKind, first: Reducer, second: Reducer, **options: Any) -> nn.Module:
+    return ReducedViT(_vit(kind), {1: first, 2: second}, inside=False, **options)
+
+
+def _tome(kind: ImageKind) -> nn.Module:
+    patches, gone = kind.side**2, 1 - kind.network.keep
+    first = int(patches * gone)
+    second = int((patches - first) * gone)
+    return _reduced(kind, Merge(first), Merge(second), proportional=True)
+
+
+def _evit(kind: ImageKind) -> nn.Module:
+    return _reduced(kind, Fuse(kind.network.keep), Fuse(kind.network.keep))
+
+
+def _random_drop(kind: ImageKind) -> nn.Module:
+    keep = kind.network.keep
+    return _reduced(kind, Keep(keep, Random()), Keep(keep, Random()))
+
+
+_BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
+    "vit": _vit, "kvt": _kvt, "stvit": _stvit, "swin": _swin, "evit": _evit, "tome": _tome,
+    "random-drop": _random_drop, "vig": _vig,
+    "cnn": lambda kind: SmallResNet(kind.classes, kind.channels),
+}  # fmt: skip
+NAMES = tuple(_BUILDERS)
+
+
+def build(name: str, kind: ImageKind) -> nn.Module:
+    """A network `model(images [B, C, H, W]) -> [B, classes]`; sizes are those of `kind.network`.
+
+    By default vit is a vision transformer of width 64 with 5 blocks of 4 heads on patches of 4 x 4
+    pixels. Of it, kvt attends to the half of the patches with the largest logits; stvit goes on
+    with 16 semantic tokens after 1 block; evit keeps the half with most attention and a fused
+    token, tome merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's
+    products or a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near
+    patches in blocks of the same width and number, cnn is a residual network of convolutions.
+
+    All but vig and cnn begin with Glorot's weights and, where they learn positions, with sines of
+    the place in place of noise: of the recipes that were tried, what lets them learn in a few
+    epochs.
+
+    Args:
+        name: One of `NAMES`.
+        kind: The images.
+
+    Raises:
+        ValueError: An unknown name, or images that the patch does not divide.
+
+    Example:
+        >>> type(build("stvit", ImageKind(size=28, channels=1, classes=10))).__name__
+        'STViT'
+    """
+    if name not in _BUILDERS:
+        raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
+    model = _BUILDERS[name](kind)
+    if name not in ("vig", "cnn"):  # convolutions with batch norm begin as torch has it
+        begin(model)
+    return model
+
+
+@torch.no_grad()
+def begin(model: nn.Module) -> None:
+    """Weights by width; positions that differ as much as patches, or they are seen as a bag."""
+    init_for_small(model)
+    for part in model.modules():
+        if isinstance(part, PositionEmbedding):
+            grid = part.grid
+            part.table[part.prefix :] = sine_positions(part.table.size(1), grid.height, grid.width)

@@ -1,0 +1,178 @@
+"""`graphtheory reproduce`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from graphtheory.lab.cli.options import Count, Folder, Name, Whole
+from graphtheory.lab.cli.show import (
+    Command,
+    RefusedError,
+    Screen,
+    at_least,
+    data_root,
+    known,
+    refusing,
+    set_aside,
+    told_on_stop,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from graphtheory.papers.figure import DataSets, Figure, Measurements, Report
+
+
+@dataclass(frozen=True)
+class Reproduce(Command):
+    """Run one study again: its rows, its picture, and what was found of its claims.
+
+    Every ID, what it shows and what data it needs: `graphtheory reproduce --list`.
+
+    Try:  graphtheory reproduce fig-3-8 --dataset Cora --root DATA
+    """
+
+    needs = ("graphtheory.papers.index",)
+
+    figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = ""
+    """A figure or table; --list prints them all."""
+    dataset: Name = None
+    """Name of a graph, which `graphtheory datasets` lists; not for figures that draw their own."""
+    root: Folder = None
+    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
+    out: Folder = None
+    """Where the results go; without it runs/ID-DATASET."""
+    seeds: Count = None
+    """How many splits or draws; without it the study's own number."""
+    seed: Whole = 0
+    """The first seed of figures that draw their data; the others take splits from the first on."""
+    quick: bool = False
+    """One seed and few epochs, for a first look."""
+    resume: bool = False
+    """Take finished runs from the .jsonl file there, and go on with networks that were under way;
+    otherwise both are set aside, not lost."""
+    list: bool = False
+    """Print the IDs and stop."""
+
+    def check(self) -> None:
+        """The options alone."""
+        at_least(1, seeds=self.seeds)
+        at_least(0, seed=self.seed)
+        data_root(self.root)
+        if not self.figure and not self.list:
+            raise RefusedError(
+                "ID: got none, expected one that `graphtheory reproduce --list` prints"
+            )
+
+    def run(self, screen: Screen) -> None:
+        """Train, print, write."""
+        if self.list:
+            _print_list(screen)
+            return
+        root = data_root(self.root)
+        from graphtheory.papers.index import figures
+
+        every = figures()
+        figure = every[known("ID", self.figure, tuple(every), "graphtheory reproduce --list")]
+        dataset = self._dataset(figure)
+        self._refuse(figure)
+        with refusing():
+            if figure.data:
+                with screen.working(f"reading {dataset}"):
+                    _load(dataset, root, figure.data)
+            grid = figure.settings(
+                dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
+            )
+        out, kept = self._folder(figure.id, dataset)
+        rows = self._measure(screen, figure, grid, kept)
+        report = figure.report(grid, rows)
+        _write(screen, out, kept.stem, report, {"grid": repr(grid), "rows": rows})
+
+    def _dataset(self, figure: Figure) -> str:
+        """Name of the data set as the catalogue spells it; "" of a figure that draws its data."""
+        from graphtheory.lab.datasets import graphs, image_sets
+        from graphtheory.lab.datasets.catalogue import key
+
+        data = figure.data
+        if data is None:
+            return ""
+        dataset = self.dataset or data.default
+        names = (image_sets if data.images else graphs).names()
+        spelled = {key(name): name for name in names}
+        if data.only and key(dataset) not in map(key, data.only):
+            raise RefusedError(f"--dataset: {figure.id} has no {dataset}, expected {data}")
+        return spelled.get(key(dataset), dataset)
+
+    def _refuse(self, figure: Figure) -> None:
+        """Options that the figure has no use for."""
+        if self.seeds is not None and not figure.random:
+            raise RefusedError(f"--seeds: got {self.seeds}, but {figure.id} draws nothing")
+        if self.seeds is not None and self.quick:
+            raise RefusedError(f"--seeds: got {self.seeds}, but --quick has a number of its own")
+        if self.dataset is not None and figure.data is None:
+            raise RefusedError(f"--dataset: got {self.dataset}, but {figure.id} draws its data")
+        if self.seed and figure.data is not None:
+            raise RefusedError(f"--seed: got {self.seed}, but {figure.id} takes splits from 0 on")
+
+    def _folder(self, figure: str, dataset: str) -> tuple[Path, Path]:
+        """Where the results go, and the file of finished cells there."""
+        from graphtheory.lab.datasets.catalogue import key
+
+        name = "-".join(filter(None, (figure, key(dataset))))
+        out = self.out or Path(f"runs/{name}")
+        return out, out / f"{name}.jsonl"
+
+    def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
+        from graphtheory.lab.train.folder import locked
+        from graphtheory.papers.grid import under_way
+
+        def tell() -> None:
+            screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
+
+        with refusing():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with locked(kept.parent, f".{kept.stem}.lock"):
+                if not self.resume:
+                    set_aside(screen, kept, under_way(kept))
+                with told_on_stop(tell), screen.steps("run") as steps:
+                    return grid.measure(figure.run, steps, kept=kept)
+
+
+def _load(dataset: str, root: Path | None, data: DataSets) -> None:
+    """Load the data set, which raises where it cannot be loaded."""
+    from graphtheory.lab.datasets import graphs, image_sets
+
+    (data.read or (image_sets if data.images else graphs).load)(dataset, root)
+
+
+def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:
+    """Print the report and write its files."""
+    from graphtheory.lab.bench.rows import Environment, write_csv
+    from graphtheory.lab.plot import save
+
+    screen.table(report.table)
+    screen.say(report.verdict)
+    here = Environment.here()
+    write_csv(out / f"{name}.csv", report.rows, here)
+    about = {"command": screen.command, "environment": asdict(here), "verdict": report.verdict}
+    write_json(out / f"{name}.json", about | found)
+    screen.result({"folder": out, **about, **found})
+    if report.picture is not None:
+        save(report.picture, out / f"{name}.png")
+    drawn = ", the picture" if report.picture is not None else ""
+    screen.say(f"Written to {out}: {name}.csv, {name}.json, {name}.jsonl{drawn}.")
+
+
+def _print_list(screen: Screen) -> None:
+    from graphtheory.lab.bench.table import Table
+    from graphtheory.papers.index import figures
+
+    rows = [
+        (name, figure.summary, str(figure.data or "draws its own"))
+        for name, figure in figures().items()
+    ]
+    screen.result([dict(zip(("id", "summary", "data"), row, strict=True)) for row in rows])
+    screen.table(Table("Figures and tables", ("ID", "what it shows", "data"), rows, words=3))

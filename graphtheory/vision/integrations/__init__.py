@@ -1,0 +1,1 @@
+"""Models of Hugging Face transformers and timm, computed by `ops`."""

@@ -1,0 +1,219 @@
+"""k-NN attention and token reduction in models of Hugging Face transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import sdpa_mask
+from transformers.utils import output_capturing
+
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.hf_layers import HFLayers
+from graphtheory.vision.integrations.hf_reduce import Reduce, ReductionHooks, install, uninstall
+from graphtheory.vision.integrations.hf_saved import NEAREST, from_pretrained, saves
+from graphtheory.vision.integrations.hf_semantic import Semantic, SemanticHooks
+from graphtheory.vision.integrations.hf_swin import SwinHooks, attend_windows, swin2_attention
+from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
+from graphtheory.vision.nn.reduce import Reducer
+
+What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer]
+
+__all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
+
+# Options of attention layers that change the result and are not supported.
+_UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What `apply` did to a model; `print` shows it.
+
+    Attributes:
+        what: The pattern of attention, or the rule that reduces tokens.
+        parts: Class of each submodel with its own config, and its attention before.
+    """
+
+    what: TopK | Reduce | Semantic
+    parts: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        kind = "attention" if isinstance(self.what, TopK) else "tokens"
+        return "\n".join([f"{kind}: {self.what}", *(f"{n}: was {old}" for n, old in self.parts)])
+
+
+def apply(model: nn.Module, what: What) -> Applied:
+    """Patch a model of `transformers` in place: k-NN attention or token reduction.
+
+    The model keeps its class, weights and mode. Dropout draws other random numbers. Attention
+    weights are returned with ``output_attentions=True`` for `eager` attention and `TopK`. A second
+    call with a `TopK` replaces the first, and a second token reduction the first; one of each may
+    be applied.
+
+    `TopK` works with every model that uses `AttentionInterface`: ViT, DeiT, Swin, DINOv2, CLIP,
+    GPT-2 and others, and with Swin v2. It changes the attention implementation in the config, so
+    models that share a config change together. Padding and later tokens that the model masks are
+    never chosen and have no influence; a fraction counts only tokens that are not masked. A row
+    without any gives zeros.
+
+    `Keep`, `Fuse`, `Merge`, `Reduce` and `Semantic` work with ViT, DeiT, ViT-MSN, I-JEPA, BEiT,
+    DINOv2, DINOv3 ViT, the encoder of ViT-MAE (not `Semantic`) and the vision towers of CLIP,
+    MetaCLIP 2 and SigLIP; `Semantic` also with Swin, which continues with its whole grid. Class,
+    distillation and register tokens are kept. Heads that need every token are refused, unless
+    ``Reduce(..., restore=True)`` gives merged ones back. A single rule is applied in every layer,
+    a list one by one, ``{4: Keep(0.7), 7: Keep(0.7)}`` in layers 4 and 7, always between attention
+    and MLP, as in `ReducedViT`; `hf_reduce.trace` maps old tokens to new ones. Merged tokens
+    count in attention by the number of tokens they represent. Where attention depends on positions
+    (BEiT, DINOv3), a merged token has that of the token at whose place it lies; fused and semantic
+    ones have none, as the class token.
+
+    Args:
+        model: A model for any task, such as `ViTForImageClassification`.
+        what: Such as ``TopK(0.5)``; ``TopK(1.0)``, ``Keep(1.0)`` and ``Merge(0)`` do not change the
+            outputs.
+
+    Returns:
+        What was changed; `undo` restores the model.
+
+    Raises:
+        TypeError: If `model` is not of `transformers`, or `what` is none of the above.
+        ValueError: If the model is not supported, with the reason; it is not changed then. In a
+            forward pass: if an option is not supported, such as a soft cap, sinks or the position
+            bias of T5; with token reduction, a mask.
+
+    Example:
+        >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
+        >>> model = ViTModel(ViTConfig())  # doctest: +SKIP
+        >>> print(apply(model, TopK(0.5)))  # doctest: +SKIP
+        attention: TopK(k=0.5)
+        ViTModel: was sdpa
+        >>> undo(model)  # doctest: +SKIP
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(f"model: got {type(model).__name__}, expected a model of transformers")
+    if isinstance(what, (Reducer, Mapping, list, tuple)):
+        what = Reduce(what)
+    if isinstance(what, TopK):
+        return _apply_topk(model, what)
+    if not isinstance(what, (Reduce, Semantic)):
+        expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
+        raise TypeError(f"what: got {type(what).__name__}, {expected}")
+    if isinstance(what, Reduce):
+        install(model, ReductionHooks(HFLayers(model, bool(what.restore)), what))
+    elif model.config.model_type == "swin":
+        install(model, SwinHooks(model, what))
+    else:
+        install(model, SemanticHooks(HFLayers(model), what))
+    saves(model)
+    return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """The `TopK` applied to a model, stored on it so that copies and pickles keep it."""
+
+    pattern: TopK
+    before: tuple[tuple[Any, str], ...]  # every config, and its attention before
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _register(self.pattern)
+
+
+def undo(model: nn.Module) -> None:
+    """Restore the attention and the tokens that a model had before `apply`.
+
+    Raises:
+        ValueError: If nothing was applied to this model.
+    """
+    nearest = vars(model).pop(NEAREST, None)
+    if not uninstall(model) and nearest is None:
+        raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
+    for config, kind in () if nearest is None else nearest.before:
+        config._attn_implementation_internal = kind
+    for layer in () if nearest is None else swin2_attention(model):
+        del layer.forward
+    saves(model)
+
+
+def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
+    parts = list(_parts(model))
+    for part in parts:
+        if not part._can_set_attn_implementation() and part.config.model_type != "swinv2":
+            raise ValueError(
+                f"model: its {type(part).__name__} does not find its attention in the registry of "
+                "transformers (AttentionInterface), expected one that does"
+            )
+    earlier = getattr(model, NEAREST, None)
+    before = tuple((p.config, p.config._attn_implementation) for p in parts)
+    before = before if earlier is None else earlier.before
+    name = _register(pattern)
+    setattr(model, NEAREST, _Nearest(pattern, before))
+    for part in parts:
+        if part.config.model_type != "swinv2":
+            part.config._attn_implementation_internal = name
+    for layer in swin2_attention(model):
+        layer.forward = partial(attend_windows, layer, pattern=pattern)
+    saves(model)
+    names = (type(part).__name__ for part in parts)
+    return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
+
+
+def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
+    """The model and its submodels that have another config."""
+    seen: set[int] = set()
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and id(part.config) not in seen:
+            seen.add(id(part.config))
+            yield part
+
+
+def _register(pattern: TopK) -> str:
+    """Register the pattern in both registries and return its name."""
+    name = f"graphtheory_topk_{pattern.k}"
+    AttentionInterface.register(name, partial(topk_attention_forward, pattern=pattern))
+    AttentionMaskInterface.register(name, sdpa_mask)
+    return name
+
+
+def topk_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    pattern: TopK,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """k-NN attention as a function for `AttentionInterface`.
+
+    Arguments, shapes and results as in `nearest.nearest_attention`, under the names of
+    `transformers`. Where `is_causal` is None the layer says it; weights are returned if requested.
+
+    Raises:
+        ValueError: If an option is not supported.
+    """
+    for name in _UNSUPPORTED:
+        if options.get(name) is not None:
+            raise ValueError(f"{name}: given, but k-nearest attention does not support it")
+    is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
+    windowed = hasattr(module, "relative_position_bias")
+    return nearest_attention(
+        query, key, value, attention_mask, pattern, causal=bool(is_causal), scale=scaling,
+        dropout=dropout, masked_from=SWIN_MASKED if windowed else None,
+        with_weights=_wants_weights(options),
+    )  # fmt: skip
+
+
+def _wants_weights(options: dict[str, Any]) -> bool:
+    """Whether attention weights are requested, by keyword or by an output collector."""
+    collected = output_capturing._active_collector.get() or ()
+    return bool(options.get("output_attentions")) or any("attentions" in key for key in collected)

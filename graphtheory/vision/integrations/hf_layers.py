@@ -1,0 +1,206 @@
+"""Access to the layers of vision models of Hugging Face transformers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from graphtheory.vision.integrations.token_layers import Ask, Layers, Positions
+
+# Tokens before the patches by `model_type` of a vision tower, or the option that counts them.
+_PREFIX: dict[str, int | str] = {
+    "vit": 1, "deit": 2, "vit_msn": 1, "vit_mae": 1, "ijepa": 0, "beit": 1, "dinov2": 1,
+    "dinov2_with_registers": "num_register_tokens", "dinov3_vit": "num_register_tokens",
+    "clip_vision_model": 1, "metaclip_2_vision_model": 1, "siglip_vision_model": 0,
+}  # fmt: skip
+_WITH_TEXT = ("clip", "metaclip_2", "siglip")  # towers of these are reduced
+_EXPECTED = (
+    "expected ViT, DeiT, ViT-MSN, ViT-MAE, I-JEPA, BEiT, DINOv2, DINOv3 ViT, CLIP, MetaCLIP 2 or "
+    "SigLIP"
+)
+_AVERAGING = ("Dinov2", "CLIP", "MetaClip2", "Siglip", "IJepa")  # their ForImageClassification
+# Attention implementations that add a float mask to the logits.
+_ADDING = ("sdpa", "eager", "graphtheory_")
+
+
+class HFLayers(Layers):
+    """`Layers` of a model of transformers.
+
+    Args:
+        model: A model with a vision tower of `_PREFIX`.
+        restored: Whether every token is there again after the last layer.
+
+    Raises:
+        ValueError: If the model is another one or needs every token, or its structure is that of
+            another version of transformers; the message says why.
+    """
+
+    def __init__(self, model: PreTrainedModel, restored: bool = False) -> None:
+        self.base = _tower(model, restored)
+        config, name = self.base.config, type(model).__name__
+        self.layers = list(_layers_of(self.base, name))
+        before = _PREFIX[config.model_type]
+        self.prefix = before if isinstance(before, int) else 1 + getattr(config, before)
+        self.embedding, self.dim = self.base.embeddings, config.hidden_size
+        patch = config.patch_size
+        self.patch = (patch, patch) if isinstance(patch, int) else tuple(patch)
+        # SigLIP's head asks all tokens by attention, to which a merged one is one of many, too.
+        asks_all = hasattr(getattr(self.base, "head", None), "probe")
+        self.averages = (
+            asks_all
+            or getattr(config, "use_mean_pooling", False)
+            or (name.endswith("ForImageClassification") and name.startswith(_AVERAGING))
+        )
+        if config.model_type == "vit_mae":
+            self.grid_reason = "its patches are shuffled and some are left out"
+        if not self.knows(self.layers[0], *self._example()):
+            raise ValueError(f"model: {name} is not built as in transformers 5.23")
+
+    def knows(self, layer: Any, tokens: int, options: Any = None) -> bool:  # type: ignore[override]
+        """As in `Layers`, with the options of a layer."""
+        return super().knows(layer, tokens, **({"attention_mask": None} | (options or {})))
+
+    def _example(self) -> tuple[int, dict[str, Any]]:
+        """Tokens of an image of 2 x 2 patches, and the options that a layer takes with them."""
+        tokens, attention = self.prefix + 4, self.attention(self.layers[0])
+        options: dict[str, Any] = {}
+        if hasattr(self.base, "rope_embeddings"):
+            angle = torch.arange(4.0)[:, None].expand(4, attention.head_dim)
+            like = attention.q_proj.weight
+            options["position_embeddings"] = (angle.cos().to(like), angle.sin().to(like))
+        if hasattr(self.layers[0], "relative_position_bias"):
+            options["resolution"] = (2 * self.patch[0], 2 * self.patch[1])
+        return tokens, options
+
+    def scale(self, layer: Any) -> float:
+        """Factor of the dot products."""
+        return _scaling(self.attention(layer))
+
+    def attend(self, attention: Any, x: Tensor, ask: Ask) -> tuple[Tensor, Tensor | None]:
+        """Attention with the function that the config names; output and weights."""
+        sources = x if ask.sources is None else ask.sources
+        query, key = ask.turned(heads(attention, x, 0), heads(attention, sources, 1))
+        if ask.parts is not None:
+            ask.parts.extend((query, key))
+        mask = ask.mask(query)
+        kind = attention.config._attn_implementation
+        if mask is not None and not kind.startswith(_ADDING):
+            raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
+        value = heads(attention, sources, 2)
+        return attend_and_project(attention, query, key, value, mask, **ask.positions.options)
+
+    def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
+        """Relative position biases of BEiT, rotary embeddings of DINOv3."""
+        options = dict(options)
+        mask = args[0] if args else options.pop("attention_mask", None)
+        # Otherwise a mask of nothing, which transformers makes under torch.export: see `guard`.
+        bias = None if getattr(self.base, "shared_position_bias", None) is None else mask
+        wide = options.pop("interpolate_pos_encoding", False)
+        height, width = options.pop("resolution", None) or (0, 0)
+        table = getattr(layer, "relative_position_bias", None)
+        if table is not None:
+            side = (height // self.patch[0], width // self.patch[1])
+            own = table(side, wide, dim_size=side[0] * side[1] + self.prefix)
+            bias = own if bias is None else own + bias
+        turn = options.pop("position_embeddings", None)
+        if turn is not None:
+            first = turn[0].new_ones(self.prefix, turn[0].size(-1))
+            turn = (torch.cat([first, turn[0]]), torch.cat([0 * first, turn[1]]))
+        return Positions(bias, turn, options)
+
+    def guard(self) -> RemovableHandle:
+        """Refuse a mask that the caller of the model gives."""
+        return self.base.register_forward_pre_hook(_refuse_mask, with_kwargs=True)
+
+    def checkpointed(self, layer: Any, step: Callable[..., Any], *tensors: Tensor) -> Any:
+        """``step(*tensors)``, by the function of ``gradient_checkpointing_enable`` if it is on."""
+        if layer.training and getattr(layer, "gradient_checkpointing", False):
+            return layer._gradient_checkpointing_func(step, *tensors)
+        return step(*tensors)
+
+
+def _refuse_mask(tower: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    named = zip(list(signature(tower.forward).parameters), args, strict=False)
+    if (dict(named) | options).get("attention_mask") is not None:
+        raise ValueError("attention_mask: given, expected none where tokens get fewer")
+
+
+def heads(attention: Any, x: Tensor, part: int) -> Tensor:
+    """Query, key or value (part 0, 1, 2) of tokens x, [B, heads, T, head_dim]."""
+    mapped = (attention.q_proj, attention.k_proj, attention.v_proj)[part](x)
+    return mapped.unflatten(2, (-1, attention.head_dim)).transpose(1, 2)
+
+
+def attend_and_project(
+    attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Output of the attention function that the config names, and its weights."""
+    eager = sys.modules[type(attention).__module__].eager_attention_forward
+    attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
+    rate = getattr(attention, "attention_dropout", getattr(attention, "dropout", 0.0))
+    out, weights = attend(
+        attention, query, key, value, mask, scaling=_scaling(attention),
+        dropout=rate if attention.training else 0.0, **options,
+    )  # fmt: skip
+    project = attention.o_proj if hasattr(attention, "o_proj") else attention.out_proj
+    return project(out.flatten(2)), weights
+
+
+def _scaling(attention: Any) -> float:
+    return attention.scaling if hasattr(attention, "scaling") else attention.scale
+
+
+def _tower(model: PreTrainedModel, restored: bool) -> Any:
+    """The vision tower of a model, if its heads do not need every token."""
+    kind, name = model.config.model_type, type(model).__name__
+    if "swin" in kind:
+        raise ValueError(
+            f"model: {name} attends in windows of a whole grid, adds a bias per relative "
+            "position and merges 2 x 2 neighbors, so no token may be missing; expected a ViT or "
+            "DeiT. TopK can be applied to it, and to a Swin Semantic, which gives all tokens back"
+        )
+    if kind == "siglip2" or kind.startswith("siglip2_"):
+        raise ValueError(
+            f"model: {name} pads images to a common number of patches and its head masks the "
+            "padding by place, so no token may be missing; expected SigLIP"
+        )
+    if "text" in kind:
+        raise ValueError(f"model: {name} reads text, whose tokens cannot be spared; {_EXPECTED}")
+    if kind not in (*_PREFIX, *_WITH_TEXT):
+        raise ValueError(f"model: got {name} of model_type {kind!r}, {_EXPECTED}")
+    if name.endswith(("Backbone", "ForSemanticSegmentation")):
+        raise ValueError(
+            f"model: {name} makes maps of the tokens of several layers, so every token is needed "
+            "in each; expected a model that reads the class token or a pooled one"
+        )
+    if name.endswith(("ForMaskedImageModeling", "ForPreTraining")) and not restored:
+        raise ValueError(
+            f"model: {name} predicts every patch, so it needs every token at the end; expected "
+            "Reduce(Merge(...), restore=True), which gives them back"
+        )
+    for part in model.modules():
+        known = isinstance(part, PreTrainedModel) and part.config.model_type in _PREFIX
+        if known and hasattr(part, "embeddings"):
+            return part
+    raise ValueError(f"model: {name} has no vision tower; {_EXPECTED}")
+
+
+def _layers_of(tower: Any, name: str) -> nn.ModuleList:
+    found = [
+        layers
+        for where in (tower, getattr(tower, "encoder", None), getattr(tower, "model", None))
+        for key in ("layers", "layer")
+        if isinstance(layers := getattr(where, key, None), nn.ModuleList)
+    ]
+    if not found:
+        raise ValueError(f"model: {name} is not built as in transformers 5.23")
+    return found[0]

@@ -1,0 +1,167 @@
+"""k-NN attention in timm's models and in the code that DeiT and Swin were released with.
+
+timm is not imported: attention is recognized by its attributes and its outputs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.modes import evaluating
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
+from graphtheory.vision.integrations.token_layers import computes
+
+PATTERN = "_nearest"  # attribute of a layer: its `TopK`
+_RECORD = "_recorded_weights"  # attribute of a layer: list that collects its weights
+_FULL = TopK(1.0)
+_TABLE = "relative_position_bias_table"
+_ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
+
+
+def attention_layers(model: nn.Module) -> dict[str, Any]:
+    """All attention modules of a model by name.
+
+    Raises:
+        ValueError: If a module with a map `qkv` computes something else, or there is none.
+    """
+    found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
+    for name, layer in found.items():
+        if not _is_known_attention(layer):
+            raise ValueError(
+                f"model: its {name} ({type(layer).__name__}) is no softmax attention of a qkv map "
+                "and a proj map to all tokens, as in timm's VisionTransformer and SwinTransformer"
+            )
+    if not found:
+        kind = type(model).__name__
+        raise ValueError(f"model: {kind} has no attention with a linear map qkv, expected some")
+    return found
+
+
+def set_pattern(layer: Any, pattern: TopK) -> None:
+    """Make a layer attend to the keys that the pattern chooses."""
+    setattr(layer, PATTERN, pattern)
+    if "forward" not in vars(
+        layer
+    ):  # else it is patched for semantic tokens, which use the pattern
+        layer.forward = partial(attend, layer)
+
+
+def remove_pattern(layer: Any) -> bool:
+    """Make a layer attend to all keys again; return whether it had a pattern."""
+    if vars(layer).pop(PATTERN, None) is None:
+        return False
+    made = vars(layer).get("forward")
+    if isinstance(made, partial) and made.func is attend:
+        del layer.forward
+    return True
+
+
+def attend(
+    layer: Any,
+    x: Tensor,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+) -> Tensor:
+    """Forward pass of a layer, restricted to its pattern if it has one.
+
+    Args:
+        layer: One of `attention_layers`.
+        x: Tokens of each image, or of each window.
+        mask: In timm's Swin the mask of the windows of one image [windows, N, N]; else as
+            `attn_mask`.
+        is_causal: Whether tokens attend to no later ones.
+        attn_mask: Bool (True: attend) or added to the logits.
+
+    Shapes: x [B, N, C], attn_mask broadcast to [B, heads, N, N] -> [B, N, C].
+    """
+    if x.dim() != 3:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [B, N, C]")
+    mask = _mask(layer, mask if attn_mask is None else attn_mask, x)
+    return attend_and_project(layer, *heads(layer, x), mask, causal=is_causal)
+
+
+def heads(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value [B, heads, N, D] of tokens [B, N, C]."""
+    qkv = layer.qkv(x).unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    query, key, value = qkv.unbind(0)
+    return _apply(layer, "q_norm", query), _apply(layer, "k_norm", key), value
+
+
+def attend_and_project(
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
+    *, causal: bool = False,
+) -> Tensor:  # fmt: skip
+    """Attention output of a layer after its projection, [B, T, C]."""
+    drop, recorded = _get(layer, "attn_drop"), _get(layer, _RECORD)
+    out, weights = nearest_attention(
+        query, key, value, mask, _get(layer, PATTERN) or _FULL, causal=causal, scale=layer.scale,
+        dropout=drop.p if drop is not None and layer.training else 0.0,
+        masked_from=SWIN_MASKED if hasattr(layer, _TABLE) else None,
+        with_weights=recorded is not None,
+    )  # fmt: skip
+    if recorded is not None:
+        recorded.append(weights)
+    return _apply(layer, "proj_drop", layer.proj(_apply(layer, "norm", out.flatten(2))))
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
+    """Attention weights [B, heads, T, S] of every layer, in evaluation mode; in Swin by window.
+
+    Args:
+        model: A model of timm, patched or not; its mode is restored afterwards.
+        inputs: Inputs of the model.
+
+    Raises:
+        ValueError: If the model has attention of an unknown kind.
+    """
+    layers, found = attention_layers(model).values(), list[Tensor]()
+    plain = [layer for layer in layers if "forward" not in vars(layer)]
+    for layer in layers:
+        setattr(layer, _RECORD, found)
+    for layer in plain:
+        layer.forward = partial(attend, layer)
+    try:
+        with evaluating(model):
+            model(*inputs)
+    finally:
+        for layer in plain:
+            del layer.forward
+        for layer in layers:
+            delattr(layer, _RECORD)
+    return found
+
+
+def _is_known_attention(layer: Any) -> bool:
+    if any(_get(layer, name) is None for name in ("proj", "num_heads", "scale")):
+        return False
+    if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
+        return False
+    tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
+    return computes(layer, attend, layer.qkv.weight, tokens, layer.qkv.in_features)
+
+
+def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """The mask plus Swin's bias by relative position, [B or 1, heads, N, N]."""
+    if not hasattr(layer, _TABLE):
+        return mask
+    index = layer.relative_position_index
+    bias = getattr(layer, _TABLE)[index.flatten()].view(*index.shape, -1).permute(2, 0, 1)[None]
+    return bias if mask is None else bias + mask.repeat(len(x) // len(mask), 1, 1)[:, None]
+
+
+def _get(layer: Any, name: str) -> Any:
+    return getattr(layer, name, None)
+
+
+def _apply(layer: Any, name: str, x: Tensor) -> Tensor:
+    part = _get(layer, name)
+    return x if part is None else part(x)

@@ -1,0 +1,129 @@
+"""Load state dicts of the published ViG and Pyramid ViG into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Grid
+from graphtheory.vision.integrations.weights import Rules, fitted_state, refuse_foreign
+from graphtheory.vision.models import ViG
+from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
+from graphtheory.vision.nn.grapher import GraphStage
+from graphtheory.vision.nn.nearest import resized_similarity
+
+_RULES: Rules = (
+    (r"pos_embed", "position.table"),
+    (r"stem\.convs\.(.*)", r"stem.layers.\1"),
+    (r"prediction\.([01])\.(.*)", r"head.output.\1.\2"),
+    (r"prediction\.4\.(.*)", r"head.output.3.\1"),
+)
+_PART_RULES: Rules = (  # behind "backbone.7." and behind "stages.1." or "stages.1.blocks.0."
+    (r"conv\.(.*)", r"coarser.layers.\1"),
+    (r"0\.fc1\.(.*)", r"grapher.before.\1"),
+    (r"0\.graph_conv\.gconv\.nn\.(.*)", r"grapher.message.mix.\1"),
+    (r"0\.fc2\.(.*)", r"grapher.after.\1"),
+    (r"1\.fc1\.([01])\.(.*)", r"mlp.\1.\2"),
+    (r"1\.fc2\.0\.(.*)", r"mlp.3.\1"),
+    (r"1\.fc2\.1\.(.*)", r"mlp.4.\1"),
+)
+_ROUNDING = 1e-3  # between two tables of places, of which one may have been in half precision
+
+
+def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
+    """Load a published state dict of ViG (vig_ti, vig_s, vig_b) or Pyramid ViG (pvig_ti to pvig_b).
+
+    The fixed tables of places of Pyramid ViG, `relative_pos`, are compared with those that the
+    model computes. The number of neighbors is not in a state dict: the published one is the default
+    of the models.
+
+    Args:
+        model: `models.vig_tiny()`, `vig_small()` or `vig_base()`;
+            ``models.pyramid_vig_tiny(resized_places=True)`` or its kin. With max-relative messages
+            and as many classes as the state has.
+        state: Of "vig_ti_224_gelu", "pvig_ti_224_gelu" and their kin, as
+            ``torch.load(file, weights_only=True)`` gives it.
+
+    Raises:
+        TypeError: If the model is no ViG, or the state no state dict.
+        ValueError: If names are missing or left over, shapes differ, or tables of places do; the
+            message lists the first ones. If the model has other messages, or places of sources that
+            are not resized. The model is not changed then.
+
+    Source:
+        Names of huawei-noah/Efficient-AI-Backbones, vig_pytorch.
+    """
+    if not isinstance(model, ViG):
+        raise TypeError(f"model: got {type(model).__name__}, expected a ViG")
+    refuse_foreign(state)
+    names, places = _published(model)
+    for part in model.modules():
+        if isinstance(part, Grapher):
+            _check(part)
+    rules = [
+        (rf"backbone\.{i}\.{theirs}", f"{name}.{ours}")
+        for i, name in enumerate(names)
+        for theirs, ours in _PART_RULES
+    ]
+    learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
+    fitted = fitted_state(model, learned, (*_RULES, *rules))
+    wrong = [name for name, own in places.items() if name in state and not own.fits(state[name])]
+    if wrong:
+        raise ValueError(f"state: other places than those of the model in {', '.join(wrong)}")
+    model.load_state_dict(fitted)
+
+
+class _Places(NamedTuple):
+    """Whose places a published table has."""
+
+    grapher: Grapher
+    grid: Grid
+
+    def fits(self, table: Tensor) -> bool:
+        """Whether the table, of distances, has the similarities of the model."""
+        reduce, dim = self.grapher.reduce, self.grapher.message.dim
+        own = -resized_similarity(self.grid, reduce, dim, table.device)[None]
+        same_shape = table.shape == own.shape
+        return same_shape and torch.allclose(table.float(), own, rtol=0, atol=_ROUNDING)
+
+
+def _published(model: ViG) -> tuple[list[str], dict[str, _Places]]:
+    """Our names of the entries of their `backbone`, and their tables of places."""
+    names: list[str] = []
+    places: dict[str, _Places] = {}
+    grid = model.position.grid
+    for s, stage in enumerate(model.stages):
+        assert isinstance(stage, GraphStage)
+        if stage.coarser is not None:
+            names.append(f"stages.{s}")
+            grid = Grid(1, -(-grid.height // 2), -(-grid.width // 2))
+        for b, block in enumerate(stage.blocks):
+            assert isinstance(block, GraphBlock)
+            if block.grapher.with_place:
+                places[f"backbone.{len(names)}.0.relative_pos"] = _Places(block.grapher, grid)
+            names.append(f"stages.{s}.blocks.{b}")
+    return names, places
+
+
+def _check(grapher: Grapher) -> None:
+    """That it computes what the published one of the same shapes does."""
+    if not isinstance(grapher.message, MaxRelative):
+        given = type(grapher.message).__name__
+        raise ValueError(f"model: its messages are {given}, expected MaxRelative as published")
+    if grapher.with_place and grapher.reduce > 1 and not grapher.resized_places:
+        raise ValueError(
+            "model: other places of sources than published, expected a pyramid_vig(..., "
+            "resized_places=True)"
+        )
+
+
+def _on_nodes(name: str, tensor: Tensor) -> Tensor:
+    """The map of positions as rows, and a convolution of one pixel as a matrix."""
+    if not isinstance(tensor, Tensor) or tensor.dim() != 4:
+        return tensor
+    if name == "pos_embed":  # [1, dim, rows, columns]
+        return tensor[0].flatten(1).t()
+    return tensor[..., 0, 0] if tensor.shape[2:] == (1, 1) else tensor

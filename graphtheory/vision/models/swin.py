@@ -1,0 +1,283 @@
+"""The shifted-window transformer: a patch attends within its window, and a shift cuts others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid, Neighborhood, Windows
+from graphtheory.nn.attention import Attention, AttentionMap, record_calls
+from graphtheory.nn.bias import BucketBias
+from graphtheory.nn.blocks import Block
+from graphtheory.vision.models.readout import MeanToken
+from graphtheory.vision.models.vit import depth_rates
+from graphtheory.vision.nn.init import init_transformer
+from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding, from_map, to_map
+from graphtheory.vision.nn.token_sets import token_windows
+
+
+class PatchMerging(nn.Module):
+    """2 x 2 patches become one of twice the width; a missing row or column counts as zeros.
+
+    Args:
+        dim: Features of a patch.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> [B * ceil(h / 2) * ceil(w / 2), 2 dim] and its grid.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm, self.reduction = nn.LayerNorm(4 * dim), nn.Linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        """Merged patches, and the grid on which they lie."""
+        maps = nn.functional.pad(to_map(x, grid), (0, grid.width % 2, 0, grid.height % 2))
+        parts = [maps[:, :, row::2, column::2] for column in range(2) for row in range(2)]
+        x, grid = from_map(torch.cat(parts, 1))
+        return self.reduction(self.norm(x)), grid
+
+
+class Rearranged(nn.Module):
+    """A part whose attention counts nodes in another order than the part that it is in."""
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw what only this kind of part has; nothing here."""
+
+    def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
+        """What makes a map on nodes of the map of each of its attention layers, in order."""
+        raise NotImplementedError
+
+
+def maps_on_nodes(model: nn.Module, images: Tensor) -> list[AttentionMap]:
+    """`nn.attention_maps`, with nodes as they count outside of parts that are `Rearranged`."""
+    waiting: deque[Callable[[AttentionMap], AttentionMap]] = deque()
+
+    def note(part: Any, *args: Any, **options: Any) -> AttentionMap | None:
+        if isinstance(part, Rearranged):
+            waiting.extendleft(reversed(part.on_nodes(*args)))
+            return None
+        found = AttentionMap(args[1], part.weights(*args, **options))
+        return waiting.popleft()(found) if waiting else found
+
+    found = record_calls(model, (Attention, Rearranged), note, images)
+    return [each for each in found if each is not None]
+
+
+def _of_windows(windows: Windows, found: AttentionMap) -> AttentionMap:
+    nodes = windows.on_nodes()
+    assert nodes.perm is not None
+    rows = Neighborhood(nodes.indptr, nodes.indices, nodes.num_src, validate=False)
+    return AttentionMap(rows, found.weights[nodes.perm])
+
+
+class SwinStage(Rearranged):
+    """Blocks on one grid, every second one on shifted windows, then a merging of patches.
+
+    Args:
+        blocks: Their attention has a `BucketBias` of (2 * window - 1) ** 2 relative positions.
+        window: Rows and columns of a window; a grid that is not larger is not shifted.
+        merge: What follows the blocks, or None.
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], window: int, merge: PatchMerging | None = None
+    ) -> None:
+        super().__init__()
+        self.blocks, self.window, self.merge = nn.ModuleList(blocks), window, merge
+
+    def windows(self, grid: Grid, device: torch.device) -> list[Windows]:
+        """The windows of each block."""
+        shift = self.window // 2 if min(grid.height, grid.width) > self.window else 0
+        shifts = [shift * (i % 2) for i in range(len(self.blocks))]
+        return [token_windows(grid, self.window, s, device) for s in shifts]
+
+    def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
+        """Of places in windows nodes row by row."""
+        return [partial(_of_windows, found) for found in self.windows(grid, x.device)]
+
+    def forward(
+        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        """Patches [B * h * w, dim], and the grid on which they lie."""
+        for block, found in zip(self.blocks, self.windows(grid, x.device), strict=True):
+            x = block(
+                x[found.order], found.neighborhood, relation=found.relative,
+                images=grid.count, generator=generator,
+            )[found.place]  # fmt: skip
+        return (x, grid) if self.merge is None else self.merge(x, grid)
+
+
+class Staged(nn.Module):
+    """Base of networks of images: nodes of patches, stages on ever coarser grids, one vector.
+
+    Subclasses set `stages`, `norm` and `head` and define `start`.
+    """
+
+    stages: nn.ModuleList
+    norm: nn.LayerNorm
+    head: nn.Module
+
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """The nodes [B * h * w, dim] of the first stage, and the grid on which they lie."""
+        raise NotImplementedError
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights anew; positions, relative or not, begin at 0."""
+        init_transformer(self, generator)
+        for part in self.modules():
+            if isinstance(part, BucketBias):
+                part.reset_parameters()
+            elif isinstance(part, Rearranged):
+                part.reset_parameters(generator)
+
+    def features(
+        self, images: Tensor, *, generator: torch.Generator | None = None
+    ) -> list[tuple[Tensor, Grid]]:
+        """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
+        x, grid = self.start(images)
+        found = []
+        for stage in self.stages:
+            x, grid = stage(x, grid, generator)
+            found.append((x, grid))
+        return found
+
+    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Normalized nodes [B, T, dim] of the last grid."""
+        x, grid = self.features(images, generator=generator)[-1]
+        return self.norm(x).view(grid.count, grid.size, -1)
+
+    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """One vector an image; `generator` is the source of stochastic depth and dropout."""
+        return self.head(self.tokens(images, generator=generator))
+
+    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
+        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
+
+        Patches are nodes of the layer's grid, image by image, row by row; semantic tokens count
+        window by window (`dumbbell.token_order`), those of an image before its patches where both
+        send.
+        """
+        return maps_on_nodes(self, images)
+
+
+class Swin(Staged):
+    """Patches, stages of windowed attention on ever coarser grids, the mean patch.
+
+    `swin` and the named constructors put the parts together.
+
+    Args:
+        patch: Makes nodes of images.
+        stages: First to last; the width doubles from one to the next.
+        head: Takes the normalized patches [B, T, dim] of the last grid.
+        position: Learned positions of the first grid, or None.
+        eps: Of the last norm.
+
+    Shapes:
+        images [B, C, H, W] of any size, if `patch` pads -> what `head` gives.
+
+    Source:
+        Liu et al. (2021), Swin Transformer. Differs: a grid that the window does not divide has
+        smaller windows at its border, where the released code attends to zeros; a window that is
+        wider than the grid needs no table of its own; no dropout of features.
+
+    Example:
+        >>> model = swin_pico(out_channels=10)
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        patch: PatchEmbedding,
+        stages: Sequence[SwinStage],
+        head: nn.Module,
+        *,
+        position: PositionEmbedding | None = None,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.patch, self.position = patch, position
+        self.stages, self.head = nn.ModuleList(stages), head
+        self.norm = nn.LayerNorm(patch.dim * 2 ** (len(stages) - 1), eps)
+        self.reset_parameters()
+
+    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """Patches with their positions, and their grid."""
+        x, grid = self.patch(images)
+        if self.position is not None:
+            x = x + self.position(grid).repeat(grid.count, 1)
+        return x, grid
+
+
+def window_block(
+    dim: int, heads: int, window: int, *, drop_path: float = 0.0, mlp_ratio: float = 4.0,
+    eps: float = 1e-5, **attention: Any,
+) -> Block:  # fmt: skip
+    """A `Block` with a bias by relative position; `Attention` takes the other options."""
+    bias = BucketBias((2 * window - 1) ** 2, heads)
+    layer = Attention(dim, heads, bias=bias, **attention)
+    return Block(layer, drop_path=drop_path, mlp_ratio=mlp_ratio, eps=eps)
+
+
+def swin(
+    dim: int,
+    depths: Sequence[int],
+    heads: Sequence[int],
+    *,
+    out_channels: int = 1000,
+    window: int = 7,
+    patch_size: int = 4,
+    in_channels: int = 3,
+    drop_path: float = 0.2,
+    **block: Any,
+) -> Swin:
+    """A shifted-window transformer.
+
+    Args:
+        dim: Features of a patch in the first stage; they double from one to the next.
+        depths: Blocks of each stage.
+        heads: Attention heads of the blocks of each stage.
+        out_channels: Classes.
+        window: Rows and columns of a window, in patches.
+        patch_size: Rows and columns of a patch, in pixels.
+        in_channels: Channels of an image.
+        drop_path: Probability that an image skips the last block; earlier ones have less.
+        block: Options of `window_block`, such as ``dropout=0.1``.
+
+    Raises:
+        ValueError: Not as many heads as depths.
+    """
+    if len(heads) != len(depths):
+        raise ValueError(f"heads: {len(heads)} stages, expected {len(depths)} as many as depths")
+    rates, last = depth_rates(drop_path, sum(depths)), len(depths) - 1
+    first, stages = list(accumulate(depths, initial=0)), []
+    for i, depth in enumerate(depths):
+        make = partial(window_block, dim * 2**i, heads[i], window, **block)
+        own = [make(drop_path=p) for p in rates[first[i] : first[i] + depth]]
+        stages.append(SwinStage(own, window, PatchMerging(dim * 2**i) if i < last else None))
+    patch = PatchEmbedding(dim, patch_size, in_channels, pad=True, norm=True)
+    return Swin(patch, stages, MeanToken(nn.Linear(dim * 2**last, out_channels)))
+
+
+swin_tiny = partial(swin, 96, (2, 2, 6, 2), (3, 6, 12, 24))
+"""Swin-T for 224 pixels: width 96, blocks 2, 2, 6, 2. Options as in `swin`."""
+swin_small = partial(swin, 96, (2, 2, 18, 2), (3, 6, 12, 24), drop_path=0.3)
+"""Swin-S for 224 pixels: width 96, blocks 2, 2, 18, 2. Options as in `swin`."""
+swin_base = partial(swin, 128, (2, 2, 18, 2), (4, 8, 16, 32), drop_path=0.5)
+"""Swin-B for 224 pixels: width 128, blocks 2, 2, 18, 2. Options as in `swin`."""
+_small = partial(swin, window=4, patch_size=2, drop_path=0.1)
+swin_pico = partial(_small, 32, (2, 2), (2, 4))
+"""For 32 pixels, patches of 2, windows of 4: width 32, blocks 2, 2. Options as in `swin`.
+
+For 28 pixels ``window=7`` divides both grids."""
+swin_nano = partial(_small, 48, (2, 4, 2), (3, 6, 12))
+"""`swin_pico` of width 48 with blocks 2, 4, 2."""
+swin_micro = partial(_small, 64, (2, 6, 2), (2, 4, 8))
+"""`swin_pico` of width 64 with blocks 2, 6, 2."""

@@ -1,0 +1,233 @@
+"""The first centers of semantic tokens: a few nodes in place of all patches of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid
+from graphtheory.vision.nn.init import draw_parameter
+from graphtheory.vision.nn.patch import from_map, to_map
+
+
+class Centers(nn.Module):
+    """The first centers P of the semantic tokens of an image; a kind of them defines `pool`.
+
+    Args:
+        tokens: M, centers of an image.
+        side: g, if the centers lie on a grid of g x g; None if they have no such places.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> [B * M, dim], image by image.
+
+    Raises:
+        ValueError: No token; not as many nodes as the grid has; more tokens than it has patches.
+    """
+
+    def __init__(self, tokens: int, side: int | None = None) -> None:
+        super().__init__()
+        if tokens < 1:
+            raise ValueError(f"tokens: got {tokens}, expected at least 1")
+        self.tokens, self.side = tokens, side
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw anew what is neither a linear map nor a convolution."""
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim] of the patches x [B, h * w, dim]."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers as nodes."""
+        if x.dim() != 2 or x.size(0) != grid.num_nodes:
+            expected = f"expected [{grid.num_nodes}, dim] for {grid}"
+            raise ValueError(f"x: shape {tuple(x.shape)}, {expected}")
+        if self.tokens > grid.size:
+            raise ValueError(
+                f"tokens: {self.tokens} semantic tokens of {grid.size} patches, expected no more"
+            )
+        return self.pool(x.view(grid.count, grid.size, -1), grid).flatten(0, 1)
+
+
+class OnGrid(Centers):
+    """Centers on a grid. Args: side, g, for g * g centers."""
+
+    side: int
+
+    def __init__(self, side: int) -> None:
+        if side < 1:
+            raise ValueError(f"side: got {side}, expected at least 1 row and column of centers")
+        super().__init__(side**2, side)
+
+
+class AveragePool(OnGrid):
+    """The mean of each bin; bin i of n patches is [floor(i n / g), ceil((i + 1) n / g)).
+
+    Args:
+        side: g, for g * g centers.
+
+    Example:
+        >>> AveragePool(2)(torch.arange(9.0)[:, None], Grid(1, 3, 3)).flatten().tolist()
+        [2.0, 3.0, 5.0, 6.0]
+    """
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim]."""
+        maps = nn.functional.adaptive_avg_pool2d(to_map(x.flatten(0, 1), grid), self.side)
+        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+
+
+class MaxPool(OnGrid):
+    """The largest entry, feature by feature, of each bin of `AveragePool`. Arguments as there."""
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim]."""
+        maps = nn.functional.adaptive_max_pool2d(to_map(x.flatten(0, 1), grid), self.side)
+        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+
+
+class MaskPool(OnGrid):
+    r"""Intra-window pooling: a center is the mean of its window under learned weights.
+
+    .. math:: p = \sum_{i \in W} x_i \operatorname{softmax}_{i \in W}
+        \big(w^\top \operatorname{GELU}(\operatorname{LN}(\operatorname{DWConv}(x)_i))\big)
+
+    A side of n patches is cut into g windows of k = ceil(n / g), with k g - n zeros around them, on
+    both ends alike and the odd one behind. Zeros enter the convolution, which sees one window
+    alone, and no weight goes to them. Where that would leave a window empty, the windows are the
+    bins of `AveragePool`.
+
+    Args:
+        side: g, for g * g centers.
+        dim: Features of a patch.
+        eps: Of the norm.
+
+    Source:
+        Chang et al. (2023), Making vision transformers efficient from a token sparsification view,
+        section 3.2, and the authors' own lines for 14 x 14 patches and 16 centers. Differs: those
+        add -100 to the logits of padding; the learned offset between windows was never published
+        and is left out.
+
+    Example:
+        >>> MaskPool(4, dim=8)(torch.randn(2 * 196, 8), Grid(2, 14, 14)).shape
+        torch.Size([32, 8])
+    """
+
+    overlap = False
+
+    def __init__(self, side: int, dim: int, *, eps: float = 1e-6) -> None:
+        super().__init__(side)
+        self.depthwise = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
+        self.norm, self.score = nn.LayerNorm(dim, eps), nn.Linear(dim, 1, bias=False)
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim]."""
+        cut = (grid.height, grid.width, self.side, self.overlap)
+        # A trace of torch.export may neither fill nor use the cache.
+        windows_of = _windows.__wrapped__ if torch.compiler.is_exporting() else _windows
+        place = windows_of(*cut, x.device)  # [M, k, k]
+        with_zero = nn.functional.pad(x, (0, 0, 0, 1))
+        windows = with_zero.index_select(1, place.flatten()).view(-1, *place.shape[1:], x.size(2))
+        logits = self.logits(windows).view(grid.count, self.tokens, -1)
+        weights = logits.masked_fill((place == grid.size).flatten(1), -torch.inf).softmax(2)
+        return (weights.view(-1, 1, weights.size(2)) @ windows.flatten(1, 2)).view(
+            grid.count, self.tokens, -1
+        )
+
+    def logits(self, windows: Tensor) -> Tensor:
+        """One number [W, k, k] for each place of windows [W, k, k, dim]."""
+        seen = self.depthwise(windows.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.score(nn.functional.gelu(self.norm(seen))).squeeze(3)
+
+
+class OverlapPool(MaskPool):
+    """`MaskPool` of overlapping windows: stride floor(n / g), and as wide as covers all patches.
+
+    Of 14 patches a side and 25 centers: windows of 6 that share 4, as in the same supplement, table
+    8. Arguments as in `MaskPool`.
+
+    Raises:
+        ValueError: A grid with fewer patches on a side than centers.
+    """
+
+    overlap = True
+
+
+class MultiScale(Centers):
+    """The centers of several kinds, one after the other.
+
+    Args:
+        parts: Such as 3 x 3 and 4 x 4 of `AveragePool`, in the same supplement, table 8.
+
+    Raises:
+        ValueError: No part.
+    """
+
+    def __init__(self, parts: Sequence[Centers]) -> None:
+        if not parts:
+            raise ValueError("parts: none, expected at least one kind of centers")
+        super().__init__(sum(part.tokens for part in parts))
+        self.parts = nn.ModuleList(parts)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Those of the parts."""
+        for part in self.parts:
+            assert isinstance(part, Centers)
+            part.reset_parameters(generator)
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim]."""
+        found = [part(x.flatten(0, 1), grid) for part in self.parts]
+        return torch.cat([p.view(grid.count, -1, x.size(2)) for p in found], 1)
+
+
+class LearnedCenters(Centers):
+    """Centers that do not look at the image: the same learned vectors for all.
+
+    Args:
+        tokens: M.
+        dim: Features of a patch.
+    """
+
+    def __init__(self, tokens: int, dim: int) -> None:
+        super().__init__(tokens)
+        self.table = nn.Parameter(torch.zeros(tokens, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the vectors anew."""
+        draw_parameter(self.table, generator)
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        """Centers [B, M, dim]."""
+        return self.table.expand(grid.count, -1, -1)
+
+
+def _cut(length: int, parts: int, overlap: bool) -> Tensor:
+    """Places of `parts` windows in a row of `length`, [parts, k]; -1 is padding."""
+    window, first = torch.arange(parts), -(-length // parts)
+    missing = first * parts - length
+    if overlap and length < parts:
+        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centers")
+    if overlap:
+        stride = length // parts
+        return (window * stride)[:, None] + torch.arange(length - (parts - 1) * stride)
+    if -(-missing // 2) < first:
+        place = torch.arange(first * parts).view(parts, first) - missing // 2
+        return place.masked_fill((place < 0) | (place >= length), -1)
+    start, end = window * length // parts, -(-(window + 1) * length // parts)
+    place = start[:, None] + torch.arange(int((end - start).max()))
+    return place.masked_fill(place >= end[:, None], -1)
+
+
+@lru_cache(maxsize=32)
+def _windows(height: int, width: int, side: int, overlap: bool, device: torch.device) -> Tensor:
+    """The patch at each place of each window, [side ** 2, k, k]; height * width is padding."""
+    with torch.inference_mode(False):
+        row = _cut(height, side, overlap)[:, None, :, None]
+        column = _cut(width, side, overlap)[None, :, None, :]
+        place = (row * width + column).masked_fill((row < 0) | (column < 0), height * width)
+        return place.flatten(0, 1).to(device)

@@ -1,0 +1,58 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from graphtheory.lab.bench import problem
+from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
+
+Listen = Callable[..., list[tuple[NodeTrial, int]]]
+
+
+def nearly(rows: Any) -> Any:
+    """Equal to rows whose floats are the same but for rounding.
+
+    BLAS sums in an order that depends on where in memory a matrix lies, so a second run in the same
+    process need not give the same bits.
+    """
+    match rows:
+        case dict():
+            return {name: nearly(value) for name, value in rows.items()}
+        case list() | tuple():
+            return type(rows)(nearly(value) for value in rows)
+        case float():
+            return pytest.approx(rows, rel=1e-3, abs=1e-5)
+    return rows
+
+
+@pytest.fixture
+def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
+    """`listen(module)` is a list that every training the module asks for is added to."""
+
+    def to(module: ModuleType = problem) -> list[tuple[NodeTrial, int]]:
+        heard: list[tuple[NodeTrial, int]] = []
+
+        def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> Outcome:
+            heard.append((trial, seed))
+            return run_trial(trial, data, seed=seed, **options)
+
+        monkeypatch.setattr(module, "run_trial", told)
+        return heard
+
+    return to
+
+
+@pytest.fixture
+def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
+    """What a search on the karate club may choose from here; a few epochs, two splits."""
+    space = Space(
+        epochs=3,
+        patience=3,
+        search_seeds=2,
+        shared={"residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2)},
+        extra={"gt": {"heads": (1, 2), "bias_lr": (None, 0.05)}},
+    )
+    monkeypatch.setattr(problem, "node_space", lambda _: space)
+    return space

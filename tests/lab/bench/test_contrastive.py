@@ -1,0 +1,61 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphtheory.lab.bench.contrastive import (
+    GRAPH,
+    IMAGE_HEADS,
+    MLP,
+    TRANSFORMER,
+    ContrastiveRecipe,
+    make_head,
+    prepare,
+    recipe_for,
+)
+from graphtheory.lab.train import fit
+
+SMALL = ContrastiveRecipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
+
+
+def count(head: torch.nn.Module) -> int:
+    return sum(p.numel() for p in head.parameters())
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_an_mlp_has_the_parameters_of_the_transformer(depth: int) -> None:
+    recipe = ContrastiveRecipe(depth=depth)
+    ours, theirs = (make_head(replace(recipe, head=h), 128) for h in (TRANSFORMER, MLP))
+    assert abs(count(theirs) / count(ours) - 1) < 0.01
+    assert all(
+        make_head(replace(recipe, head=h), 128)(torch.randn(3, 128)).shape == (3, 128)
+        for h in IMAGE_HEADS
+    )
+    with pytest.raises(ValueError, match="head: got 'deep'"):
+        make_head(replace(recipe, head="deep"), 8)
+
+
+def test_a_run_is_a_function_of_its_seed_and_leaves_test_images_out() -> None:
+    pytest.importorskip("kornia", reason="kornia is not installed")
+    one, other = prepare(SMALL, 1), prepare(SMALL, 1)
+    assert torch.equal(one.data.samples, other.data.samples) and 1285 < len(one.data.samples) < 1300
+    runs = [fit(run.task, run.data, epochs=1, progress=False) for run in (one, other)]
+    losses = [run.history[0]["train_loss"] for run in runs]
+    assert losses[0] == losses[1] and one.score() == other.score()
+    assert all(0 <= score <= 1 for score in one.score())
+    assert len(one.embed()[1]) == 360
+    assert not torch.equal(prepare(SMALL, 2).data.samples, one.data.samples)
+
+
+@pytest.mark.parametrize("head", ["transformer", "none", "dgi"])
+def test_nodes_of_a_graph_are_learned_alike(head: str) -> None:
+    recipe = replace(GRAPH, dataset="karate", head=head, width=8, depth=2, heads=2, epochs=3)
+    run = prepare(replace(recipe, batch_size=16), 0)
+    before = run.score()
+    assert fit(run.task, run.data, epochs=3, progress=False).epochs == 3
+    assert run.data.count == 1 and all(0 <= s <= 1 for s in (*before, *run.score()))
+
+
+def test_recipes_by_name() -> None:
+    assert not recipe_for("digits", None).graph and recipe_for("Cora", None).graph
+    assert recipe_for("MNIST", None).dataset == "mnist"

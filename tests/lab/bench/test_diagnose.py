@@ -1,0 +1,126 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphtheory.lab.bench.diagnose import Diagnosis
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.datasets import graphs
+
+# A path 0 - 1 - 2 - 3 whose ends carry the features of the two classes; node 3 has class 0, and
+# edges are stored in one direction only.
+PATH = Data(
+    x=torch.eye(3)[[0, 0, 1, 0]],
+    y=torch.tensor([0, 0, 1, 0]),
+    edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+)
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "load", lambda *args, **options: PATH)
+
+
+def value(rows: list[Row], name: str, **parameters: Any) -> float:
+    (row,) = (r for r in rows if r.name == name and parameters.items() <= r.parameters.items())
+    return row.value
+
+
+def test_numbers_of_a_path(on_path: None) -> None:
+    rows = Diagnosis("karate", max_distance=3).run()
+    assert [value(rows, name) for name in ("nodes", "edges", "classes", "features")] == [4, 3, 2, 3]
+    where = {"moment": "uncentered", "region": "ring"}
+    assert [value(rows, "discriminative share", moment="uncentered", group=c) for c in (1, 2)] == [
+        100, 100,
+    ]  # fmt: skip
+    # Own class minus the other: node 0 has 1, node 1 has 1 - 1, node 2 has 0 - 2, node 3 has -1.
+    assert value(rows, "margin", **where, distance=1) == pytest.approx((1 + 0 - 2 - 1) / 4)
+    # Divided by 1, 2, 2, 1 neighbors; pooled: the sums.
+    assert value(rows, "normalized margin", **where, distance=1) == pytest.approx(-1 / 4)
+    assert value(rows, "pooled margin", **where, distance=1) == pytest.approx(-2 / 6)
+    assert value(rows, "reach", **where, distance=3) == 50
+    # At distance 3 nodes 0 and 3 see each other.
+    assert value(rows, "margin", **where, distance=3) == pytest.approx(2 / 4)
+    assert value(rows, "core distance by margin", **where) == 3
+    assert value(rows, "positive margin", **where, distance=3, nodes="all") == 50
+    assert value(rows, "positive margin", **where, distance=3, nodes="hearing") == 100
+    # With itself: 2, 2 - 1, 1 - 2, 1 - 1.
+    ball = where | {"region": "ball"}
+    assert value(rows, "margin", **ball, distance=1) == pytest.approx((2 + 1 - 1 + 0) / 4)
+
+
+def test_directed_distances_follow_the_edges(on_path: None) -> None:
+    rows = Diagnosis("karate", max_distance=2, directed=True).run()
+    where = {"moment": "uncentered", "region": "ring"}
+    assert value(rows, "reach", **where, distance=1) == 75  # nothing reaches node 0
+    # Node 1 hears 0, node 2 hears 1, node 3 hears 2.
+    assert value(rows, "margin", **where, distance=1) == pytest.approx((1 - 1 - 1) / 4)
+    assert value(rows, "edges") == 3
+
+
+def test_balance_and_sizes(on_path: None) -> None:
+    rows = Diagnosis("karate", max_distance=1).run()
+    assert [value(rows, "class size", group=c) for c in (1, 2)] == [3, 1]
+    assert value(rows, "balance mean") == 2
+    assert value(rows, "balance largest_gap") == 1
+    assert value(rows, "balance bound") == 20
+
+
+def test_unlabeled_nodes_count_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = PATH.clone()
+    half.y = torch.tensor([0, -1, 1, 0])
+    monkeypatch.setattr(graphs, "load", lambda *args, **options: half)
+    rows = Diagnosis("karate", max_distance=3).run()
+    where = {"moment": "uncentered", "region": "ring"}
+    assert value(rows, "reach", **where, distance=3) == pytest.approx(200 / 3)
+    # Node 2 hears 3 of the other class, node 3 hears 2 of the other.
+    assert value(rows, "margin", **where, distance=1) == pytest.approx(-2 / 3)
+
+
+def test_features_of_unlabeled_nodes_shape_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = PATH.clone()
+    crowd.x = torch.cat([PATH.x, torch.eye(3)[[2] * 9]])
+    crowd.y = torch.cat([PATH.y, torch.full((9,), -1)])
+    monkeypatch.setattr(graphs, "load", lambda *args, **options: crowd)
+    rows = Diagnosis("karate", max_distance=1).run()
+    assert value(rows, "discriminative share", moment="uncentered", group=1) == 100
+
+
+def test_moments_can_be_chosen(on_path: None) -> None:
+    rows = Diagnosis("karate", max_distance=1, moments=("covariance",)).run()
+    assert {r.parameters["moment"] for r in rows if "moment" in r.parameters} == {"covariance"}
+
+
+def test_the_synthetic_graph_depends_on_its_seed() -> None:
+    first, same, other = (
+        Diagnosis("core-neighborhood", max_distance=1, seed=s).run() for s in (0, 0, 1)
+    )
+    assert first == same != other
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean 'karate'"):
+        Diagnosis("karte").run()
+
+
+def test_only_pubmed_goes_without_features(data_root: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="raw files are missing"):
+        Diagnosis("CiteSeer", data_root).run()
+
+
+def test_cora_under_both_definitions(data_root: Path) -> None:
+    rows = Diagnosis("Cora", data_root).run()
+    shares = {
+        m: [
+            r.value
+            for r in rows
+            if r.name == "discriminative share" and r.parameters["moment"] == m
+        ]
+        for m in ("uncentered", "covariance")
+    }
+    assert shares["uncentered"][0] == pytest.approx(82.05, abs=0.01)
+    assert max(shares["covariance"]) < 60
+    where = {"moment": "uncentered", "region": "ring"}
+    assert value(rows, "core distance by normalized margin", **where) == 1

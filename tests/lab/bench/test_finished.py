@@ -1,0 +1,146 @@
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.lab.bench import node_benchmark as module
+from graphtheory.lab.bench.finished import Finished
+from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns, Run
+
+SETTINGS = {"dataset": "karate", "epochs": 3, "model": "gt", "seed": 0}
+RUN = Run("gt", 0, 0.5, 0.25, 10, 0.1, 1.0, 1, [{"epoch": 1, "val": 0.25}], {"bias": [[1.0]]})
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> FinishedRuns:
+    return FinishedRuns(tmp_path / "new/runs.jsonl")
+
+
+@pytest.fixture
+def benchmark(record: FinishedRuns, monkeypatch: pytest.MonkeyPatch) -> Benchmark:
+    """Two models on two seeds whose training is replaced by counting."""
+
+    def trained(self: Benchmark, model: str, seed: int) -> Run:
+        return replace(RUN, model=model, seed=seed)
+
+    monkeypatch.setattr(Benchmark, "_trained", trained)
+    return Benchmark("karate", ("gt", "mlp"), 2, epochs=3, record=record)
+
+
+def path_of(record: FinishedRuns) -> Path:
+    assert record.path is not None
+    return record.path
+
+
+def test_a_run_comes_back_as_it_was(record: FinishedRuns) -> None:
+    record.add(SETTINGS, RUN)
+    for again in (record, FinishedRuns(path_of(record))):
+        assert again.find(SETTINGS) == RUN and list(again) == [RUN] and len(again) == 1
+        assert again.find(SETTINGS | {"seed": 1}) is None
+        assert again.find(SETTINGS | {"model": "mlp"}) is None
+
+
+def test_other_settings_are_refused(record: FinishedRuns) -> None:
+    record.add(SETTINGS, RUN)
+    with pytest.raises(ValueError, match="gt, seed 0 under other settings: epochs 3 there, 4 here"):
+        record.find(SETTINGS | {"epochs": 4})
+
+
+def test_without_names_all_settings_name_a_run(tmp_path: Path) -> None:
+    finished: Finished[list[int]] = Finished(tmp_path / "rows.jsonl")
+    finished.add({"width": 4, "shape": (1, 2)}, [3])
+    for again in (finished, Finished(finished.path)):
+        assert again.find({"shape": [1, 2], "width": 4}) == [3]
+        assert again.find({"shape": (1, 2), "width": 8}) is None
+
+
+@pytest.mark.parametrize("lost", [1, 20, 1000])
+def test_a_line_without_its_end_is_dropped(record: FinishedRuns, lost: int) -> None:
+    record.add(SETTINGS, RUN)
+    record.add(SETTINGS | {"seed": 1}, replace(RUN, seed=1))
+    whole = path_of(record).read_bytes()
+    half = len(whole) // 2
+    path_of(record).write_bytes(whole[: max(half, len(whole) - lost)])
+    again = FinishedRuns(path_of(record))
+    assert again.find(SETTINGS) == RUN
+    assert again.find(SETTINGS | {"seed": 1}) is None
+    again.add(SETTINGS | {"seed": 1}, replace(RUN, seed=1))
+    assert path_of(record).read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", ["[1]\n", "no JSON\n", '{"run": {}}\n', "1\n"])
+def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl is no finished run"):
+        FinishedRuns(path)
+
+
+def test_each_run_is_on_the_disk_before_the_next(
+    benchmark: Benchmark, record: FinishedRuns
+) -> None:
+    seen: list[int] = []
+
+    def count(run: Run) -> None:
+        seen.append(len(path_of(record).read_text().splitlines()))
+
+    rows = replace(benchmark, finished=count).run()
+    assert seen == [1, 2, 3, 4]
+    assert [json.loads(n)["run"] for n in path_of(record).read_text().splitlines()] == [
+        asdict(row) for row in rows
+    ]
+
+
+def test_what_is_known_is_not_run_again(benchmark: Benchmark) -> None:
+    first = benchmark.run()
+    told: list[Run] = []
+    assert benchmark.count_known() == 4
+    more = replace(benchmark, seeds=3, finished=told.append)
+    assert [(r.model, r.seed) for r in more.run()][:4] == [(r.model, r.seed) for r in first]
+    assert [(r.model, r.seed) for r in told] == [("gt", 2), ("mlp", 2)]
+    with pytest.raises(ValueError, match="other settings"):
+        replace(benchmark, epochs=4).count_known()
+
+
+def test_settings_are_plain_values(benchmark: Benchmark) -> None:
+    settings = benchmark.settings("gt")
+    assert json.dumps(settings)
+    assert (settings["dataset"], settings["epochs"], settings["model"]) == ("karate", 3, "gt")
+
+
+def test_memory_goes_back_where_the_system_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    class Library:
+        def malloc_trim(self, kept: int) -> None:
+            asked.append(kept)
+
+    monkeypatch.setattr(module.ctypes, "CDLL", lambda name: Library())
+    module._give_memory_back()
+    monkeypatch.setattr(module.ctypes, "CDLL", lambda name: object())  # musl, macOS
+    module._give_memory_back()
+    assert asked == [0]
+
+
+def test_a_value_is_the_same_before_and_after_a_resume(tmp_path: Path) -> None:
+    path, value = tmp_path / "runs.jsonl", [{"pair": (1, 2), 1: "one"}]
+    first = Finished(path)
+    first.add({"seed": 0}, value)
+    assert (
+        first.find({"seed": 0})
+        == Finished(path).find({"seed": 0})
+        == [{"pair": [1, 2], "1": "one"}]
+    )
+
+
+def test_a_changed_digit_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    Finished(path).add({"width": 4}, [{"error": 0.25}])
+    text = path.read_text()
+    path.write_text(text.replace("0.25", "0.35"))
+    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
+        Finished(path)
+    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
+    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]

@@ -1,0 +1,285 @@
+"""Benchmarks and searches on sets of graphs, and on the user's own data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphtheory
+from graphtheory.lab.bench import fingerprints
+from graphtheory.lab.bench.graph_problem import GraphProblem, named_problem
+from graphtheory.lab.bench.graph_spaces import EXTRA, SHARED, graph_space, make_graph_trial
+from graphtheory.lab.bench.graph_trial import GraphTrial
+from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.own import OwnGraphs, as_problem
+from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.problem import CONSTANT
+from graphtheory.lab.bench.search import Search, SearchLog, best
+from graphtheory.lab.bench.trial import constant_score
+from graphtheory.lab.datasets.own_graphs import graph_set
+from graphtheory.lab.report import BenchmarkReport
+from graphtheory.lab.train.score import SCORES
+from graphtheory.lab.zoo import graph_models as graph_zoo
+
+SHORT: dict[str, Any] = {"seeds": 1, "epochs": 2, "progress": False}
+
+
+def ring(nodes: int, y: torch.Tensor, **more: Any) -> Data:
+    here = torch.arange(nodes)
+    edges = torch.stack([here, (here + 1) % nodes])
+    x = torch.cat([torch.ones(nodes, 1), y.float().view(-1)[:1].expand(nodes, 1)], 1)
+    return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1), y=y, **more)
+
+
+def classes(count: int = 30) -> list[Data]:
+    return [ring(4 + i % 3, torch.tensor([i % 2])) for i in range(count)]
+
+
+def values(count: int = 30) -> list[Data]:
+    return [ring(4 + i % 3, torch.tensor([[0.1 * i + 0.05]])) for i in range(count)]
+
+
+def graph() -> Data:
+    here = torch.arange(20)
+    return Data(x=torch.eye(20), y=here // 10, edge_index=torch.stack([here, (here + 1) % 20]))
+
+
+def test_every_network_runs_on_a_set_of_graphs() -> None:
+    runs = Benchmark(OwnGraphs(classes()), graph_zoo.NAMES, 1, epochs=2).run()
+    assert [run.model for run in runs] == list(graph_zoo.NAMES)
+    assert all(0 <= run.test <= 1 and run.parameters > 0 and len(run.history) == 2 for run in runs)
+
+
+def test_a_run_is_the_same_again_and_is_taken_up_from_its_record(tmp_path: Path) -> None:
+    record = FinishedRuns(tmp_path / "runs.jsonl")
+    first = Benchmark(OwnGraphs(values()), ("gt", "gine"), 2, epochs=2, record=record).run()
+    again = Benchmark(OwnGraphs(values()), ("gine", "gt"), 2, epochs=2).run()
+    scores = {(run.model, run.seed): (run.test, run.val) for run in first}
+    assert scores == {(run.model, run.seed): (run.test, run.val) for run in again}
+    assert len({score for score in scores.values()}) == 4
+    known = FinishedRuns(tmp_path / "runs.jsonl")
+    more = Benchmark(OwnGraphs(values()), ("gt", "gine"), 2, epochs=2, record=known)
+    assert more.count_known() == 4
+    other = Benchmark(OwnGraphs(values(29)), ("gt",), 1, epochs=2, record=known)
+    with pytest.raises(ValueError, match="under other settings"):
+        other.count_known()
+
+
+def test_a_search_chooses_the_lowest_error_and_goes_on(tmp_path: Path) -> None:
+    problem, log = OwnGraphs(values()), tmp_path / "search.jsonl"
+    short = graph_space(2000, 10**9)
+    problem.space = lambda model: short  # type: ignore[method-assign,assignment]
+    judged = Search(problem, ("gine", "mlp"), budget=2, log=log).run()
+    assert best(judged, problem.measure)["gine"].val == min(j.val for j in judged[:2])
+    assert Search(problem, ("gine", "mlp"), budget=2, log=log).run() == judged
+    assert len(SearchLog(log)) == 4 and judged[0].dataset == problem.key
+    assert all(isinstance(j.trial, GraphTrial) for j in SearchLog(log))
+
+
+@pytest.mark.parametrize("model", graph_zoo.NAMES)
+def test_the_space_is_one_for_all_sets_and_candidates_are_shared(model: str) -> None:
+    space = graph_space(500, 15_000)
+    trials = space.candidates(model, 6)
+    assert len({repr(t) for t in trials}) == 6
+    for trial, other in zip(trials, space.candidates("gt", 6), strict=True):
+        assert GraphTrial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
+        for option in ("hidden", "layers", "dropout", "norm", "readout"):
+            assert getattr(trial.network, option) == getattr(other.network, option)
+        assert trial.nodes_per_batch == other.nodes_per_batch
+    assert (space.epochs, space.search_seeds) == (100, 2)
+    assert graph_space(20_000, 1_600_000).epochs == 30
+
+
+def test_plain_transformer_has_the_axes_of_the_encoded_one() -> None:
+    encoded = dict(EXTRA["gt"])
+    assert encoded.pop("num_buckets") and encoded.pop("value_encoding")
+    assert encoded == EXTRA["gt-plain"] and not set(EXTRA["gt"]) & set(SHARED)
+    with pytest.raises(ValueError, match="options: unknown 'depth'"):
+        make_graph_trial("gt", depth=3)
+
+
+def test_own_nodes_by_mask_or_by_random_split() -> None:
+    data = graph()
+    first, second = (OwnNodes(data).data(seed).test_mask for seed in (0, 1))
+    assert int(first.sum()) == 4 and not torch.equal(first, second)
+    masks = torch.eye(20, dtype=torch.bool)
+    data.train_mask, data.val_mask, data.test_mask = masks[:, :2], masks[:, 2:4], masks[:, 4:6]
+    given = OwnNodes(data)
+    assert given.split == "given"
+    assert [int(given.data(s).test_mask.nonzero()) for s in (0, 1, 2)] == [4, 5, 4]
+    del data.val_mask
+    with pytest.raises(ValueError, match="val_mask is missing, expected all three masks or none"):
+        OwnNodes(data)
+    data.y = torch.rand(20)
+    with pytest.raises(ValueError, match=r"data.y: got torch.float32 \[20\], expected whole"):
+        OwnNodes(data)
+
+
+def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
+    found = graphtheory.bench(values(), ("gine", "mlp"), out=tmp_path / "r", **SHORT)
+    text = str(found)
+    assert text.splitlines()[0] == "graphs, split random-80-10-10"
+    assert "RMSE (lower is better)" in text and "mlp - gine" in text
+    assert "defaults, not tuned" in text and found._repr_html_().startswith("<pre>")
+    assert [run.model for run in found.runs] == ["gine", "mlp"]
+    assert found.rows()[0].name == "test rmse"
+    written = {file.name for file in (tmp_path / "r").iterdir()}
+    assert written == {"runs.jsonl", "results.json", "results.csv"}
+    nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
+    assert "Test accuracy (%)" in str(nodes)
+    tuned = graphtheory.bench(classes(), ("mlp",), task="graph", budget=2, **SHORT)
+    assert "not tuned" not in str(tuned)
+    assert {row.parameters["options"] for row in tuned.rows()} == {"best of 2 on validation"}
+    with pytest.raises(ValueError, match="budget: got 1, expected 0 or 2 and more"):
+        graphtheory.bench(classes(), ("mlp",), task="graph", budget=1, **SHORT)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "expected"),
+    [
+        (3, {}, "data: got int, expected a name, a PyG Data or a list"),
+        ([1], {}, "data: got a list of"),
+        (classes(), {"task": "node"}, "task: got 'node', but a list of 30 graphs"),
+        ("karate", {"task": "regression"}, "task: got 'regression', but karate"),
+        (classes(), {"task": "links"}, "task: got 'links', expected node, graph or multiclass"),
+        (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
+        (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
+        (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
+        (graph(), {"split": (0.8, 0.1, 0.1)}, "split: got"),
+        (graph(), {"task": "multiclass"}, "task: got 'multiclass', expected 'node' for one graph"),
+        ("csl", {"task": "regression"}, "task: got 'regression', expected 'multiclass', that of"),
+        ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
+        ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
+        (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a problem has"),
+        (graph_set(classes())[:20], {}, "data: 20 indexed graphs of graphs, whose split is of the"),
+    ],
+)
+def test_what_cannot_be_benchmarked_is_refused(data: Any, options: Any, expected: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=expected):
+        as_problem(data, **options)
+
+
+def test_part_of_a_set_has_a_split_of_its_own_and_molecules_their_smiles() -> None:
+    graphs = [Data(**one.to_dict(), smiles="C" * (i + 1)) for i, one in enumerate(classes())]
+    whole = graph_set(graphs, split=(range(10), range(10, 20), range(20, 30)))
+    part = as_problem(whole[torch.arange(29, -1, -1)], split=(0.8, 0.1, 0.1)).graphs(0)
+    assert part.smiles == whole.smiles[::-1] and part.split == "random-80-10-10"
+    assert as_problem(whole).graphs(0).test_index.tolist() == list(range(20, 30))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"seeds": 2.5}, "seeds: got 2.5, expected a whole number"),
+        ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
+        ({"models": "gt"}, "models: got 'gt', expected a list of names, such as"),
+    ],
+)
+def test_arguments_of_bench_that_cannot_be_used(options: Any, expected: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=expected):
+        graphtheory.bench(classes(), **options)
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="model: got 'gat', expected one of gt, gt-plain, gine"):
+        graphtheory.bench(classes(), ("gat",), **SHORT)
+    with pytest.raises(ValueError, match="model: ecfp reads molecules, and graphs has no SMILES"):
+        graphtheory.bench(classes(), ("ecfp",), **SHORT)
+
+
+@pytest.mark.parametrize("readout", ["mean", "token"])
+def test_a_report_shows_where_a_graph_transformer_looks(readout: str, tmp_path: Path) -> None:
+    options = {"readout": readout, "num_buckets": 3, "nodes_per_batch": 8, "heads": 2}
+    found = graphtheory.bench(values(), ("gt", "gt-plain", "mlp"), options=options, **SHORT)
+    gt, plain, mlp = (run.extra for run in found.runs)
+    assert np.shape(gt["bias"]) == (4, 3, 2) and "bias" not in plain
+    assert "attention_mass" not in mlp
+    sizes = torch.tensor([4 + i % 3 for i in OwnGraphs(values()).graphs(0).val_index.tolist()])
+    more = int(readout == "token")
+    for rows in (gt["attention_mass"], plain["attention_mass"]):
+        assert {(row["layer"], row["distance"]) for row in rows} == {
+            (layer, z) for layer in range(1, 5) for z in range(int(sizes.max()) // 2 + 1)
+        }
+        total = sum(row["mass"] for row in rows if row["layer"] == 1)
+        assert total < 0.99 if more else total == pytest.approx(1)
+        itself = next(row["uniform"] for row in rows if row["distance"] == 0)
+        expected = (sizes / (sizes + more)).sum() / (sizes + more).sum()
+        assert itself == pytest.approx(float(expected))
+    BenchmarkReport(**vars(found)).save(tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What distance is worth" in page and "Attention of gt" in page
+
+
+def test_what_scores_no_better_than_a_constant_is_found() -> None:
+    problem = OwnGraphs(values(), metric="rmse")
+    trial = make_graph_trial("mlp", lr=1e-9, hidden=8, heads=1)
+    outcome = problem.run(trial, seed=0, epochs=1, patience=1)
+    train = torch.cat([g.y for g in (problem.own[i] for i in problem.graphs(0).train_index)])
+    test = torch.cat([g.y for g in (problem.own[i] for i in problem.graphs(0).test_index)])
+    errors = [float((test - c).square().mean().sqrt()) for c in (train.mean(), train.median())]
+    assert outcome.constant == pytest.approx(min(errors))
+    worse = float(outcome.constant or 0) + 1
+    fit = type(outcome.fit)(**{**vars(outcome.fit), "test": worse})
+    flat = type(outcome)(fit, None, None, 1, outcome.constant)
+    assert problem.findings(flat) == {CONSTANT: outcome.constant}
+    fit = type(outcome.fit)(**{**vars(outcome.fit), "test": 0.0})
+    assert problem.findings(type(outcome)(fit, None, None, 1, outcome.constant)) == {}
+
+
+def test_a_constant_is_scored_on_nodes_that_have_a_class() -> None:
+    train, test = torch.tensor([1, 1, -1, -1, -1, 0]), torch.tensor([-1, -1, -1, 1, 1, 1, 0])
+    assert constant_score(SCORES["accuracy"], "multiclass", train, test, 2) == 0.75
+
+
+@pytest.mark.parametrize("name", ["neighbors-match-2", "ring-transfer", "infection", "csl"])
+def test_sets_with_labels_of_nodes_or_of_graphs(
+    name: str,
+) -> None:
+    problem = named_problem(name)
+    assert isinstance(problem, GraphProblem)
+    found = problem.graphs(0)
+    few = 4 if name == "infection" else 40  # of 500 nodes each
+    parts = (found.train_index[:few], found.val_index[:few], found.test_index[:few])
+    found.train_index, found.val_index, found.test_index = parts
+    runs = Benchmark(problem, problem.compared, 1, epochs=1).run()
+    assert [run.model for run in runs] == list(graph_zoo.COMPARED)
+    assert all(0 <= run.test <= 1 and run.epochs == 1 for run in runs)
+    labels = torch.cat([found[int(i)].y for i in found.test_index])
+    assert (found.level == "node") == (len(labels) > len(found.test_index))
+    assert (labels < 0).any() == (name in ("neighbors-match-2", "ring-transfer"))
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel", "multiclass"])
+def test_fingerprints_are_paired_by_seed(kind: str) -> None:
+    pytest.importorskip("rdkit")
+    names = ["C" * n + end for n in range(1, 9) for end in ("", "O", "N", "Cl", "c1ccccc1")]
+    acid = torch.tensor([float(name.endswith("O")) for name in names])
+    size = torch.tensor([float(len(name)) for name in names])
+    y = {
+        "regression": size[:, None], "multiclass": acid.long()[:, None],
+        "multilabel": torch.stack([acid, (size > 4).float()], 1),
+    }[kind]  # fmt: skip
+    if kind == "multilabel":
+        y[::7, 1] = float("nan")
+    rows = [row if kind == "multiclass" else row[None] for row in y]
+    graphs = [ring(4, row, smiles=name) for row, name in zip(rows, names, strict=True)]
+    fixed = (list(range(24)), list(range(24, 32)), list(range(32, 40)))
+    problem = OwnGraphs(graphs, split=fixed)
+    trial = fingerprints.FingerprintTrial(max_iter=20, min_samples_leaf=2, max_features=0.5)
+    first, again, other = (problem.run(trial, seed=s, epochs=1, patience=1) for s in (0, 0, 1))
+    assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
+    if kind == "regression":  # shares of few molecules tie
+        assert first.fit.test != other.fit.test
+    assert first.constant is not None and problem.measure.better(first.fit.test, first.constant)
+    assert SearchLog().read(SearchLog().line({}, _judged(trial)))[1].trial == trial
+    assert len(fingerprints.space(graph_space(10, 10)).candidates("ecfp", 5)) == 5
+
+
+def _judged(trial: Any) -> Any:
+    from graphtheory.lab.bench.search import Judged
+
+    return Judged("k", trial, 0.5, 1, 1.0, 1, 1, 1)

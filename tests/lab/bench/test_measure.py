@@ -1,0 +1,112 @@
+import math
+from typing import Any
+
+import pytest
+
+from graphtheory.lab.bench.measure import MEASURES, measure_of
+from graphtheory.lab.bench.node_benchmark import Run
+from graphtheory.lab.bench.problem import CONSTANT
+from graphtheory.lab.bench.search import Judged, SearchLog, best
+from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.summary import (
+    Difference,
+    best_of,
+    difference_table,
+    differences,
+    reading,
+    rows,
+    score_table,
+    summaries,
+    unlearned,
+)
+from graphtheory.lab.train.score import SCORES
+
+RMSE = measure_of("rmse", "log mol/L")
+
+
+def run(model: str, seed: int, test: float, **extra: Any) -> Run:
+    return Run(model, seed, test, test, 10, 0.1, 1.0, 1, [], extra)
+
+
+ERRORS = [run("gt", 0, 0.8), run("gine", 0, 1.0), run("gt", 1, 0.9), run("gine", 1, 0.85)]
+
+
+def test_every_score_of_training_is_known_with_its_direction() -> None:
+    assert {n: m.higher_is_better for n, m in MEASURES.items()} == {
+        n: s.higher_is_better for n, s in SCORES.items()
+    }
+    with pytest.raises(ValueError, match="metric: got 'r2', expected one of accuracy"):
+        measure_of("r2")
+
+
+@pytest.mark.parametrize(
+    ("score", "spread", "shown"),
+    [(0.8512, 0.0123, "0.8512 ± 0.0123"), (0.0712, math.nan, "0.07120"),
+     (123.4, 5.0, "123.4 ± 5.0"), (0.0, math.nan, "0.0000")],
+)  # fmt: skip
+def test_errors_have_four_digits_in_their_own_unit(score: float, spread: float, shown: str) -> None:
+    assert RMSE.shown(score, spread) == shown
+
+
+def test_of_errors_the_lowest_is_best_everywhere() -> None:
+    assert best_of(summaries(ERRORS), RMSE).model == "gt"
+    (found,) = differences(ERRORS, "gt", RMSE)
+    assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
+    table = difference_table([found], "gt", measure=RMSE)
+    assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.0750")
+    assert table.columns[1] == "RMSE log mol/L ± s.e." and "Positive: gt is better" in table.note
+    low, high = (
+        Judged("k", make_trial("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
+        for h, v in ((8, 0.5), (16, 0.7))
+    )
+    assert best([high, low], RMSE)["gt"] == low and best([high, low])["gt"] == high  # fmt: skip
+
+
+def test_rows_of_errors_have_the_unit_of_the_target() -> None:
+    found = {(r.name, r.parameters["model"]): r for r in rows(ERRORS, "gt", RMSE)}
+    assert found["test rmse", "gt"].unit == "log mol/L"
+    gap = found["paired difference of test rmse, model - gt", "gine"]
+    assert gap.value == pytest.approx(0.075) and gap.unit == "log mol/L"
+    assert rows(ERRORS, "gt", "mae")[0].unit == "unit of the target"
+
+
+def test_the_note_says_which_direction_is_better() -> None:
+    note = score_table(summaries(ERRORS), RMSE).note
+    assert note.startswith("Test RMSE (log mol/L, lower is better) at the epoch")
+
+
+def test_a_model_that_learned_nothing_is_marked() -> None:
+    runs = [run("gt", 0, 0.5), run("mlp", 0, 0.3, **{CONSTANT: 0.3}), run("mlp", 1, 0.4)]
+    flat = unlearned(runs)
+    assert flat == {"mlp": "1 of 2"}
+    table = score_table(summaries(runs), "accuracy", unlearned=flat)
+    assert [row[0] for row in table.rows] == ["gt", "mlp (!)"]
+    assert "Learned nothing, no better than one constant prediction for all: mlp on 1 of 2" in (
+        table.note
+    )
+    marked = {
+        r.parameters["model"]
+        for r in rows(runs, "gt", "accuracy")
+        if "learned nothing" in r.parameters
+    }
+    assert marked == {"mlp"}  # fmt: skip
+
+
+def test_a_diverged_candidate_is_the_worst_and_comes_back_from_its_line() -> None:
+    lost = Judged("k", make_trial("gt"), RMSE.worst, 1, 1.0, 1, 1, 1)
+    line = SearchLog().line({}, lost)
+    assert line["val"] is None and SearchLog().read(line)[1].val == math.inf
+
+
+@pytest.mark.parametrize(
+    ("seeds", "difference", "error", "read"),
+    [
+        (2, 12.0, 1.0, "no"), (2, 13.0, 1.0, "ahead"), (5, -2.7, 1.0, "no"),
+        (10, -2.3, 1.0, "behind"), (2, 0.5, 0.0, "no"), (5, 0.5, 0.0, "ahead"),
+        (5, 0.0, 0.0, "no"), (1, 1.0, math.nan, "one seed"),
+    ],
+)  # fmt: skip
+def test_few_seeds_need_a_larger_difference(
+    seeds: int, difference: float, error: float, read: str
+) -> None:
+    assert reading(Difference("gcn", difference, error, seeds, seeds)) == read

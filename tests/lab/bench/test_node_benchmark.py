@@ -1,0 +1,117 @@
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+
+from graphtheory import Neighborhood
+from graphtheory.lab.bench.node_benchmark import Benchmark, Run
+from graphtheory.lab.bench.trial import load, run_trial
+from graphtheory.lab.zoo import node_models as zoo
+
+SMALL = Benchmark("karate", models=("gt", "mlp"), seeds=2, epochs=4)
+MEASURED = ("seconds_per_epoch", "peak_mb")
+
+
+def without_clock(run: Run) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(run).items() if name not in MEASURED}
+    values["history"] = [{k: v for k, v in row.items() if k != "seconds"} for row in run.history]
+    return values
+
+
+def losses(history: list[dict[str, float]]) -> list[tuple[float, float]]:
+    return [(row["train_loss"], row["val_loss"]) for row in history]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Run]:
+    return SMALL.run()
+
+
+def test_one_row_a_model_and_seed(rows: list[Run]) -> None:
+    assert [(r.seed, r.model) for r in rows] == [(0, "gt"), (0, "mlp"), (1, "gt"), (1, "mlp")]
+
+
+def test_rows_are_complete(rows: list[Run]) -> None:
+    for run in rows:
+        assert 0 <= run.test <= 1 and 0 <= run.val <= 1
+        assert run.parameters > 0 and run.seconds_per_epoch > 0 and run.peak_mb >= 0
+        assert run.epochs == len(run.history) == 4
+        assert [row["epoch"] for row in run.history] == [1, 2, 3, 4]
+        assert set(run.history[0]) >= {"epoch", "train_loss", "val_loss", "val", "test"}
+
+
+def test_the_score_is_that_of_the_best_validation(rows: list[Run]) -> None:
+    for run in rows:
+        best = max(run.history, key=lambda row: (row["val"], -row["val_loss"]))
+        assert (run.val, run.test) == (best["val"], best["test"])
+
+
+def test_bitwise_the_same_again_and_in_any_order(rows: list[Run]) -> None:
+    torch.rand(7)  # a caller who draws in between
+    again = replace(SMALL, models=("mlp", "gt")).run()
+    by_pair = {(r.model, r.seed): without_clock(r) for r in again}
+    for run in rows:
+        assert by_pair[run.model, run.seed] == without_clock(run)
+
+
+def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> None:
+    for run in rows:
+        trial, epochs, patience = SMALL.trial(run.model)
+        data = load("karate", None, None, run.seed, **trial.inputs)
+        outcome = run_trial(trial, data, seed=run.seed, epochs=epochs, patience=patience)
+        assert losses(outcome.fit.history) == losses(run.history)
+        assert outcome.parameters == run.parameters
+    assert losses(rows[0].history) != losses(rows[2].history)
+
+
+def test_findings_on_a_transformer(rows: list[Run]) -> None:
+    encoded = rows[0]
+    trial, _, _ = SMALL.trial("gt")
+    data = load("karate", None, None, 0, **trial.inputs)
+    graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
+    nb = zoo.pattern_of("gt", trial.network)(graph)
+    bias = torch.tensor(encoded.extra["bias"])
+    assert bias.shape == (trial.network.layers, trial.network.num_buckets, trial.network.heads)
+    for layer in range(1, trial.network.layers + 1):
+        mass = [r for r in encoded.extra["attention_mass"] if r["layer"] == layer]
+        assert sum(r["mass"] for r in mass) == pytest.approx(1, abs=1e-5)
+        assert [r["distance"] for r in mass] == nb.distance.unique().tolist()
+    assert rows[1].extra == {}
+
+
+def test_without_encoding_there_is_no_bias_to_report() -> None:
+    (run,) = replace(SMALL, models=("gt-plain",), seeds=1, epochs=1).run()
+    assert set(run.extra) == {"attention_mass"}
+
+
+def test_every_network_runs() -> None:
+    rows = replace(SMALL, models=zoo.NAMES, seeds=1, epochs=2).run()
+    assert [r.model for r in rows] == list(zoo.NAMES)
+
+
+def test_own_epochs_and_patience_count() -> None:
+    assert Benchmark("karate", epochs=7, patience=3).trial("gt")[1:] == (7, 3)
+    _, epochs, patience = Benchmark("karate").trial("gt")
+    assert Benchmark("karate", epochs=7).trial("gt")[1:] == (7, patience)
+    assert epochs > 7
+    with pytest.raises(ValueError, match="epochs: got 0, expected 1 or more"):
+        replace(SMALL, epochs=0).run()
+
+
+def test_progress_counts_runs() -> None:
+    told: list[tuple[str, int, int]] = []
+    replace(SMALL, epochs=1).run(lambda *args: told.append(args))
+    assert told == [("gt", 0, 4), ("mlp", 1, 4), ("gt", 2, 4), ("mlp", 3, 4)]
+
+
+def test_training_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    replace(SMALL, seeds=1, epochs=2).run()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(ValueError, match="name: unknown data set 'atlantis'"):
+        replace(SMALL, dataset="atlantis").run()
+    with pytest.raises(ValueError, match="model: got 'sag'"):
+        replace(SMALL, models=("sag",)).run()

@@ -1,0 +1,202 @@
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from graphtheory.lab.bench import problem
+from graphtheory.lab.bench.search import Judged, Search, SearchLog, best
+from graphtheory.lab.bench.spaces import Space, make_trial
+from graphtheory.lab.bench.trial import NodeTrial, Outcome, load, run_trial
+from tests.lab.bench.conftest import Listen
+
+pytestmark = pytest.mark.usefixtures("small_space")
+MODELS = ("gt", "mlp")
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "made when needed" / "search.jsonl"
+
+
+@pytest.fixture
+def runs(listen: Listen) -> list[tuple[NodeTrial, int]]:
+    """Every training that a search asks for."""
+    return listen()
+
+
+def judged(model: str, val: float, **options: Any) -> Judged:
+    return Judged("karate", make_trial(model, **options), val, 10, 1.0, 1, 60, 20)
+
+
+def without_clock(log: list[Judged]) -> list[Judged]:
+    return [replace(j, seconds=0.0) for j in log]
+
+
+def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Space) -> None:
+    found = Search("Karate", MODELS, budget=2).run()
+    assert [j.trial for j in found] == [
+        *small_space.candidates("gt", 2),
+        *small_space.candidates("mlp", 2),
+    ]
+    for j in found:
+        outcomes = [
+            run_trial(j.trial, load("karate", None, None, s), seed=s, epochs=3, patience=3)
+            for s in range(2)
+        ]
+        assert j.val == mean(o.fit.val for o in outcomes)
+        assert j.parameters == outcomes[0].parameters
+        assert j.seconds > 0
+
+
+def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
+    first = Search("karate", MODELS, budget=2, log=log).run()
+    assert len(runs) == 2 * 2 * 2  # models, candidates, splits
+    more = Search("karate", MODELS, budget=4, log=log).run()
+    assert len(runs) == len(set(runs)) == 2 * 4 * 2
+    assert [more[0], more[1], more[4], more[5]] == first
+    assert Search("Karate", MODELS, budget=4, log=log).run() == more
+    assert len(runs) == 2 * 4 * 2
+    assert sorted(map(str, list(SearchLog(log)))) == sorted(map(str, more))
+
+
+def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
+    def stop_in_the_third(model: str, done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    task = Search("karate", MODELS, budget=2, log=log)
+    with pytest.raises(KeyboardInterrupt):
+        task.run(stop_in_the_third)
+    assert len(list(SearchLog(log))) == 2
+    resumed = task.run()
+    assert len(runs) == 8
+    fresh = Search("karate", MODELS, budget=2).run()
+    assert without_clock(resumed) == without_clock(fresh)
+
+
+def test_lines_of_another_data_set_or_split_do_not_count(
+    log: Path, runs: list[tuple[NodeTrial, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(problem.NodeProblem, "facts", problem.NodeProblem("karate").facts)
+    monkeypatch.setattr(problem.NodeProblem, "scales_rows", False)
+    task = Search("karate", ("mlp",), budget=1, log=log)
+    task.run()
+    (line,) = list(SearchLog(log))
+    log.write_text(json.dumps(asdict(replace(line, dataset="cora"))) + "\n")
+    task.run()
+    assert len(runs) == 4
+    log.write_text(json.dumps(asdict(replace(line, split="random-20"))) + "\n")
+    task.run()
+    assert len(runs) == 6
+    other = problem.NodeProblem("karate", "random-20")
+    assert Search(other, ("mlp",), 1, log=log).run()[0].val == line.val
+    assert len(runs) == 6
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line[: len(line) // 2],
+        lambda line: "",
+        lambda line: "null",
+        lambda line: "[1, 2]",
+        lambda line: "{}",
+        lambda line: line.replace('"lr"', '"step"'),
+        lambda line: line.replace('"val"', '"score"'),
+        lambda line: line.replace('"hidden"', '"width"'),
+        lambda line: line.replace('"trial": {', '"trial": 3, "was": {'),
+        lambda line: "\x00\xff",
+    ],
+    ids=["cut", "empty", "null", "list", "object", "lr", "val", "hidden", "no trial", "binary"],
+)
+def test_a_broken_line_is_named(log: Path, damage: Any) -> None:
+    Search("karate", ("mlp",), budget=2, log=log).run()
+    lines = log.read_text().splitlines()
+    lines[1] = damage(lines[1])
+    log.write_text("\n".join(lines) + "\n", encoding="latin-1")
+    with pytest.raises(ValueError, match=r"line 2 of .*search\.jsonl is no finished run"):
+        Search("karate", ("mlp",), budget=2, log=log).run()
+
+
+def test_a_last_line_that_was_cut_short_is_tried_again(log: Path) -> None:
+    first = Search("karate", ("mlp",), budget=2, log=log).run()
+    whole = log.read_text()
+    log.write_text(whole[:-30])
+    again = Search("karate", ("mlp",), budget=2, log=log).run()
+    assert [j.val for j in again] == [j.val for j in first]
+    assert len(list(SearchLog(log))) == 2 and again[0] == first[0]
+
+
+def test_no_log_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Search("karate", ("mlp",), budget=1).run()
+    assert list(tmp_path.iterdir()) == []
+    assert list(SearchLog(None)) == list(SearchLog(tmp_path / "none")) == []
+
+
+def test_line_of_text_and_back() -> None:
+    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
+    for judged_on in (line, replace(line, split="public")):
+        text = json.dumps(SearchLog().line({}, judged_on))
+        assert SearchLog().read(json.loads(text))[1] == judged_on
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("search-*.jsonl")), ids=lambda p: p.stem)
+def test_committed_logs_are_read(file: Path) -> None:
+    log = SearchLog(file)
+    assert len(list(log)) == len(log) > 0
+    errors = "molesol" in file.stem  # the others hold rates
+    assert all(0 <= candidate.val <= (4 if errors else 1) for candidate in log)
+
+
+def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:
+    low, first, second = (judged("gt", v, hidden=h) for v, h in ((0.5, 8), (0.7, 16), (0.7, 32)))
+    other = judged("mlp", 0.1)
+    assert best([low, first, second, other]) == {"gt": first, "mlp": other}
+    assert best([second, first, low])["gt"] == second
+    assert best([]) == {}
+
+
+def test_test_scores_neither_choose_nor_stand_in_the_log(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
+
+    def scored(*args: Any, **options: Any) -> Outcome:
+        outcome = run_trial(*args, **options)
+        val, test = next(scores)
+        return replace(outcome, fit=replace(outcome.fit, val=val, test=test))
+
+    monkeypatch.setattr(problem, "run_trial", scored)
+    found = Search("karate", ("mlp",), budget=2, log=log).run()
+    assert best(found)["mlp"] == found[1]
+    assert "test" not in log.read_text() and "123456" not in log.read_text()
+    for line in log.read_text().splitlines():
+        known = {"dataset", "trial", "val", "parameters", "seconds", "split"}
+        known |= {"seeds", "epochs", "patience", "sha256"}
+        assert set(json.loads(line)) == known
+
+
+def test_progress_counts_candidates() -> None:
+    told = []
+    Search("karate", MODELS, budget=2).run(lambda *args: told.append(args))
+    assert told == [("gt", 0, 4), ("gt", 1, 4), ("mlp", 2, 4), ("mlp", 3, 4)]
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
+        Search("karate", ("sag",), budget=1).run()
+
+
+def test_a_longer_search_is_a_new_question(
+    log: Path, small_space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Search("karate", ("mlp",), budget=1, log=log).run()
+    longer = replace(small_space, epochs=4)
+    monkeypatch.setattr(problem, "node_space", lambda _: longer)
+    assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
+    assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4

@@ -1,0 +1,1016 @@
+"""The command line: what it writes, what it says, how it ends."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch_geometric.data import Data
+
+from graphtheory.lab.bench import problem
+from graphtheory.lab.bench.rows import FIELDS
+from graphtheory.lab.cli import main, script
+from graphtheory.lab.cli.bench import Bench
+from graphtheory.lab.cli.main import _COMMANDS
+from graphtheory.lab.cli.show import Output, said
+from graphtheory.lab.cli.train import Train
+from graphtheory.lab.cli.tune import Tune
+from graphtheory.lab.zoo import image_models as image_zoo
+from graphtheory.lab.zoo import node_models as zoo
+from graphtheory.papers.topology.diagnosis import SAMPLERS
+
+Run = Callable[..., tuple[int, str, str]]
+KARATE = ("--dataset", "karate", "--epochs", "3")
+SAMPLED = ("diagnose", "--dataset", "karate", "--sampling")
+BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small benchmark, kept by the name "b"."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(list(BENCH)) == 0
+    return folder / "b"
+
+
+@pytest.fixture
+def copied(run: Run, finished: Path, tmp_path: Path) -> Path:
+    """A copy of that benchmark where `run` works."""
+    return Path(shutil.copytree(finished, tmp_path / "b"))
+
+
+def refused(result: tuple[int, str, str]) -> str:
+    """The one line of a refusal; before it may stand what took seconds, such as "reading ..."."""
+    code, _, err = result
+    *before, last = err.splitlines(keepends=True)
+    waits = r".* \.\.\.(  \(.*\))?\n"  # with the time so far after ten seconds
+    assert code == 2 and all(re.fullmatch(waits, line) for line in before), err
+    assert last.startswith("graphtheory: ") and last.endswith("\n") and "Traceback" not in err
+    return last
+
+
+# Help ---------------------------------------------------------------------------------------------
+
+
+def test_help_is_quick_to_import_and_names_every_command() -> None:
+    code = (
+        "import sys; from graphtheory.lab.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as leaving: print('left', leaving.code)\n"
+        "print('heavy', {'lightning', 'torch_geometric', 'matplotlib', 'sklearn', 'torchmetrics'}"
+        " & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "left 0" in said.stdout and "heavy set()" in said.stdout
+    for word in (*_COMMANDS, "GRAPHTHEORY_DATA", "--version", "Exit codes"):
+        assert word in said.stdout
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_help_of_a_command_teaches(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert f"graphtheory {name}" in out
+    assert "Try:  graphtheory" in out  # a line to copy
+    for option in (*fields(_COMMANDS[name]), *fields(Output)):
+        if option.name != "output" and "Positional" not in str(option.type):
+            assert f"--{option.name.replace('_', '-')}" in out
+
+
+def test_help_is_wrapped_at_the_width_of_the_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # each paragraph and each option is one line
+    out = run("train", "--help")[1]
+    assert out == run("train", "--help")[1]  # asking changes nothing
+    assert "first test image. With --explorer, on graphs," in out
+    assert "Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph" in out
+    assert "Data (a class for each node) or of a list of Data" in out
+
+
+def test_the_line_to_copy_is_a_command_line() -> None:
+    for name, kind in _COMMANDS.items():
+        example = re.search(r"Try:  graphtheory (.*)", kind.__doc__ or "")
+        assert example is not None and example[1].split()[0] == name
+        known = {
+            f"--{option.name.replace('_', '-')}" for option in (*fields(kind), *fields(Output))
+        }
+        assert {w for w in example[1].split() if w.startswith("--")} <= known
+
+
+def test_version(run: Run) -> None:
+    assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    assert Bench().models == Tune().models == zoo.COMPARED
+    assert Train().model in zoo.NAMES
+    helped = (Train.__module__, Bench.__module__)
+    for module in helped:
+        text = Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8")
+        assert all(name in text for name in zoo.NAMES + image_zoo.NAMES)
+
+
+# Wrong usage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bnech",), "bench"),
+        (("bench", "--seds", "3"), "--seeds"),
+        (("bench", "--seeds", "many"), "--seeds"),
+        (("train", "--resume", "yes"), "yes"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_is_known(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    code, out, err = run(*words)
+    assert code == 2
+    assert expected in err and "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ("train", "--dataset", "karte"),
+            r"--dataset: unknown data set 'karte', expected a name .*did you mean 'karate'\?",
+        ),
+        (("bench", "--dataset", "karte"), "did you mean 'karate'"),
+        (("tune", "--dataset", "karte"), "did you mean 'karate'"),
+        (("diagnose", "--dataset", "karte"), "did you mean 'karate'"),
+        (
+            ("train", "--model", "gtt"),
+            r"--model: unknown name 'gtt'; did you mean 'gt'\? known: gt",
+        ),
+        (("bench", "--models", "gt,gc"), r"--models: unknown name 'gc'; .*known: gt, gt-plain"),
+        (("bench", "--models", ","), "--models: no name"),
+        (
+            ("train", "--dataset", "mnist"),
+            "--model: gt reads graphs and mnist holds images; for images there are vit, kvt",
+        ),
+        (
+            ("train", "--dataset", "Cora", "--model", "vit"),
+            "--model: vit reads images and Cora is a graph; for graphs there are gt, gt-plain",
+        ),
+        (("bench", "--dataset", "digits", "--models", "vit,gt"), "one kind of network at a time"),
+        (("train", "--dataset", "mnits", "--model", "vit"), r"did you mean 'mnist'\?"),
+        (("train", "--dataset", "mnist", "--model", "vit"), "--root: mnist does not come with"),
+        (
+            ("train", "--dataset", "cifar10", "--model", "vit", "--root", "."),
+            r"6 of 6 raw files .*data_batch_1.*cifar-10-batches-py",
+        ),
+        (
+            ("train", "--dataset", "digits", "--model", "vit", "--patience", "3"),
+            "--patience: not for images",
+        ),
+        (("bench", "--dataset", "digits", "--models", "vit", "--distances", "1"), "--distances"),
+        (
+            ("train", "--dataset", "digits", "--model", "vit", "--split", "public"),
+            "--split: digits has random-90-10",
+        ),
+        (("train", "--dataset", "karate", "--split", "public"), "split: karate has random-60"),
+        (("bench", "--dataset", "ENZYMES"), "--root: ENZYMES does not come with the package"),
+        (
+            ("bench", "--dataset", "ENZYMES", "--models", "gat"),
+            "--models: gat reads graphs and ENZYMES is a set of graphs; for sets of graphs there",
+        ),
+        (
+            ("bench", "--dataset", "Cora", "--models", "gine"),
+            "--models: gine reads sets of graphs and Cora is a graph; for graphs there are gt",
+        ),
+        (("train", "--dataset", "Cora"), "--root: Cora does not come with the package"),
+        (("train", "--dataset", "Cora", "--root", "nowhere"), "--root: nowhere is not a folder"),
+        (("train", "--dataset", "Cora", "--root", "."), "8 of 8 raw files are missing"),
+        (("diagnose", "--dataset", "Cora", "--root", "."), "raw files are missing"),
+        (("diagnose", "--dataset", "mnist"), "--dataset: mnist holds images, expected one graph"),
+        (
+            ("diagnose", "--dataset", "ENZYMES", "--sampling", "ladies"),
+            "--dataset: ENZYMES is a set of graphs, expected one graph",
+        ),
+        (("train", "--epochs", "0"), "--epochs: got 0, expected 1 or more"),
+        (("train", "--seed", "-1"), "--seed: got -1, expected 0 or more"),
+        (("bench", "--seeds", "0"), "--seeds: got 0"),
+        (("bench", "--patience", "0"), "--patience: got 0"),
+        (("tune", "--budget", "0"), "--budget: got 0"),
+        (("tune", "--dataset", "karate", "--models", ""), "--models: no name"),
+        (
+            ("bench", "--dataset", "karate", "--distances", "255"),
+            "--distances: got 255, expected 254",
+        ),
+        (
+            ("bench", "--dataset", "karate", "--search-log", "none"),
+            "--search-log: there is no file none",
+        ),
+        (
+            ("train", "--dataset", "karate", "--seed", str(2**63)),
+            r"--seed: got 9223372036854775808",
+        ),
+        (
+            (*SAMPLED, "fastgnc"),
+            r"--sampling: unknown name 'fastgnc'; did you mean 'fastgcn'\? known: degree-groups,",
+        ),
+        (
+            ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--share", "2"),
+            "--share: got 2",
+        ),
+        (
+            ("diagnose", "--dataset", "karate", "--sampling", "ladies", "--draws", "1"),
+            "--draws: got 1",
+        ),
+        (
+            (*SAMPLED, "degree-groups", "--p-star", "much"),
+            "--p-star: got 'much', expected numbers",
+        ),
+        (
+            (*SAMPLED, "degree-groups", "--p-star", "1,1"),
+            "--p-star: 2 values, expected one for each of 3 groups",
+        ),
+        (("diagnose", "--dataset", "karate", "--max-distance", "0"), "--max-distance: got 0"),
+        (
+            ("diagnose", "--dataset", "karate", "--max-distance", "300"),
+            "--max-distance: got 300, expected 253",
+        ),
+    ],
+)
+def test_bad_input_is_2_and_one_line(run: Run, words: tuple[str, ...], expected: str) -> None:
+    assert re.search(expected, refused(run(*words)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "--epochs", "0"),
+        ("train", "--task", "contrast"),
+        ("bench", "--seeds", "0"),
+        ("bench", "--data", "none.pt"),
+        ("tune", "--budget", "0"),
+        ("diagnose", "--max-distance", "0"),
+        ("diagnose", "--root", "nowhere"),
+        ("reproduce", "--seeds", "0"),
+        ("reproduce", "ID"),
+    ],
+    ids=" ".join,
+)
+def test_what_the_options_alone_show_is_refused_before_torch_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "import_module", None)
+    shown = words if words[1] != "ID" else words[:1]
+    assert words[1] in refused(run(*shown))
+
+
+@pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
+def test_an_unknown_data_set_is_refused_before_the_rest_is_loaded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "import_module", None)
+    assert "did you mean 'karate'" in refused(run(name, "--dataset", "karte"))
+
+
+@pytest.mark.parametrize("name", ["train", "bench", "tune", "diagnose"])
+def test_an_output_folder_that_is_a_file_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "taken").write_text("")
+    line = refused(run(name, "--dataset", "karate", "--out", "taken"))
+    assert "taken" in line
+
+
+def test_a_folder_of_the_environment_that_is_not_there(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_DATA", "gone")
+    assert "$GRAPHTHEORY_DATA: gone is not a folder" in refused(run("train", *KARATE))
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_loss_that_is_not_finite_is_1_and_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = FloatingPointError("epoch 1: training loss nan")
+    monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
+    assert run("train", *KARATE)[::2] == (1, "graphtheory: epoch 1: training loss nan\n")
+
+
+def test_a_bug_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheory.lab.train.fit", failing(KeyError("a bug")))
+    with pytest.raises(KeyError, match="a bug"):
+        run("train", *KARATE)
+
+
+def test_ctrl_c_is_130_and_says_where_the_checkpoint_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphtheory.lab.train.fit", failing(KeyboardInterrupt()))
+    code, out, err = run("train", *KARATE, "--out", "here")
+    assert (code, err) == (130, "graphtheory: interrupted\n")
+    assert "Checkpoint in here; --resume goes on" in out
+
+
+# train --------------------------------------------------------------------------------------------
+
+
+def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("train", *KARATE, "--model", "gt", "--seed", "1")
+    assert code == 0
+    folder = tmp_path / "runs/train-karate-gt-random-60-20-20-1"
+    files = {"last.ckpt", "best.ckpt", "history.csv", "result.json", "report.html"}
+    assert files <= {file.name for file in folder.iterdir()}
+    assert "best epoch" in out and "parameters" in out and str(folder.name) in out
+    kept = json.loads((folder / "result.json").read_text())
+    assert kept["result"]["epochs"] == 3
+    assert kept["command"].startswith("graphtheory train --dataset karate")
+
+    again = ("train", *KARATE[:2], "--model", "gt", "--seed", "1", "--epochs", "5")
+    assert "add --resume" in refused(run(*again))
+    assert run(*again, "--resume")[0] == 0
+    longer = json.loads((folder / "result.json").read_text())
+    rows = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in kept["result"]["history"]]
+        for kept in (kept, longer)
+    ]
+    assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
+
+
+def test_a_checkpoint_of_another_model_is_refused(run: Run) -> None:
+    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
+    line = refused(run("train", *KARATE, "--model", "gcn", "--out", "one", "--resume"))
+    assert "checkpoint of another run" in line
+
+
+def test_a_damaged_checkpoint_is_refused(run: Run, tmp_path: Path) -> None:
+    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
+    (tmp_path / "one/last.ckpt").write_bytes(b"PK")
+    assert "last.ckpt" in refused(
+        run("train", *KARATE, "--model", "mlp", "--out", "one", "--resume")
+    )
+
+
+# bench --------------------------------------------------------------------------------------------
+
+
+def test_bench_writes_everything(finished: Path) -> None:
+    names = {file.name for file in finished.iterdir()}
+    assert names == {
+        "runs.jsonl", "distances.jsonl", "results.json", "results.csv", "report.html",
+    }  # fmt: skip
+    found = json.loads((finished / "results.json").read_text())
+    assert [(r["model"], r["seed"]) for r in found["runs"]] == [
+        ("gt", 0), ("mlp", 0), ("gt", 1), ("mlp", 1),
+    ]  # fmt: skip
+    assert found["settings"]["models"]["gt"]["epochs"] == 3
+    assert found["environment"]["versions"]["torch"]
+    assert {row["kind"] for row in found["distance_study"]} == {"b", "model", "control", "majority"}
+    with (finished / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == FIELDS
+    scores = {r["parameters"]: float(r["value"]) for r in rows if r["name"] == "test accuracy"}
+    tests = [r["test"] for r in found["runs"] if r["model"] == "gt"]
+    where = "dataset=karate; split=random-60-20-20; model=gt; options=defaults, not tuned"
+    (score,) = (value for name, value in scores.items() if name.startswith(where))
+    assert score == pytest.approx(sum(tests) / 2)
+    report = (finished / "report.html").read_text(encoding="utf-8")
+    assert report.count("<img") == 6 and not re.search(r"https?://", report)
+    assert "graphtheory bench --dataset karate --epochs 3" in report
+
+
+def test_bench_says_what_it_finds(copied: Path, run: Run) -> None:
+    code, out, err = run(*BENCH, "--resume")
+    assert code == 0
+    assert "4 of 4 runs are known from earlier." in out
+    assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
+    assert "run 1/4" not in err  # nothing was trained
+
+
+def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
+    before = (copied / "runs.jsonl").read_text()
+    more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
+    code, out, err = run(*more, "--out", "b", "--resume")
+    assert code == 0 and "2 of 6 runs are known" in out
+    assert len(re.findall(r"^run \d/6 .*: test", err, flags=re.MULTILINE)) == 4
+    after = (copied / "runs.jsonl").read_text()
+    assert after.startswith(before) and len(after.splitlines()) == 8
+
+
+def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
+    file = copied / "runs.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-40])
+    code, out, _ = run(*BENCH, "--resume")
+    assert code == 0 and "3 of 4 runs are known" in out
+    keep = ("model", "seed", "test", "val")
+    runs = [json.loads(line)["run"] for line in file.read_text().splitlines()]
+    first = [json.loads(line)["run"] for line in whole.splitlines()]
+    assert [[r[k] for k in keep] for r in runs] == [[r[k] for k in keep] for r in first]
+
+
+def test_runs_under_other_settings_are_refused(copied: Path, run: Run) -> None:
+    line = refused(run(*BENCH, "--resume", "--epochs", "4"))
+    assert "holds model gt, seed 0 under other settings: epochs 3 there, 4 here" in line
+
+
+def test_a_file_that_is_no_record_is_refused(copied: Path, run: Run) -> None:
+    (copied / "runs.jsonl").write_text("[1]\n")
+    assert "is no finished run" in refused(run(*BENCH, "--resume"))
+
+
+def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
+    before = (copied / "runs.jsonl").read_text()
+    (copied / "runs.1.jsonl").write_text("older")
+    code, out, _ = run(
+        "bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b"
+    )
+    assert code == 0 and "Earlier runs are now in b/runs.2.jsonl" in out
+    assert (copied / "runs.2.jsonl").read_text() == before
+    assert (copied / "runs.1.jsonl").read_text() == "older"
+    assert len((copied / "runs.jsonl").read_text().splitlines()) == 1
+
+
+def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = problem.run_trial
+    calls = iter(range(2))
+
+    def until_interrupted(*args: Any, **options: Any) -> Any:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return trained(*args, **options)
+
+    monkeypatch.setattr(problem, "run_trial", until_interrupted)
+    code, out, err = run(*BENCH)
+    assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
+    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
+    monkeypatch.setattr(problem, "run_trial", trained)
+    code, out, _ = run(*BENCH, "--resume")
+    assert code == 0 and "2 of 4 runs are known" in out
+    assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
+    words = ["bench", *KARATE, "--models", "mlp", "--seeds", "1000", "--out", "b"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphtheory.lab.cli", *words],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "b/runs.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "runs are in b/runs.jsonl" in out and "Traceback" not in err
+
+
+# sets of graphs, and own data -------------------------------------------------------------------
+
+
+@pytest.fixture
+def molecules(tmp_path: Path) -> str:
+    """A file with twenty small graphs that have a value each."""
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graphs = [
+        Data(x=torch.full((3, 2), 0.1 * i), edge_index=edges, y=torch.tensor([[0.3 * i]]))
+        for i in range(20)
+    ]
+    torch.save(graphs, tmp_path / "mine.pt")
+    return "mine.pt"
+
+
+def test_bench_train_and_tune_on_the_users_own_graphs(
+    run: Run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
+    code, out, err = run(*words, "1")
+    assert code == 0 and "mine, split random-80-10-10" in out and "lower is better" in out
+    assert "mlp - gine" in out and "Positive: gine is better" in out and "run 2/2" in err
+    folder = tmp_path / "runs/bench-mine"
+    names = {file.name for file in folder.iterdir()}
+    assert names == {"runs.jsonl", "results.json", "results.csv", "report.html"}
+    assert "lower is better" in (folder / "report.html").read_text(encoding="utf-8")
+    code, out, err = run(*words, "2", "--resume")
+    assert code == 0 and "2 of 4 runs are known" in out
+    code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
+    assert code == 0 and re.search(r"RMSE: test \d\.\d+, validation \d\.\d+, best epoch", out)
+    assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
+    from graphtheory.lab.bench import graph_spaces
+
+    monkeypatch.setattr(graph_spaces, "_MOST", 2)
+    monkeypatch.setattr(graph_spaces, "_LEAST", 2)
+    words = ("tune", "--data", molecules, "--models", "gine,mlp", "--budget", "1")
+    code, out, err = run(*words)
+    assert code == 0 and "candidate 2/2  mlp" in err and "nodes_per_batch=" in out
+    (key,) = json.loads((tmp_path / "runs/tune-mine/tuned.json").read_text())
+    assert key.startswith("mine-")
+
+
+def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
+    by_hand = ("--data", molecules, "--epochs", "1", "--set", "walk=4,readout=token,lr=0.002")
+    words = ("bench", *by_hand, "--models", "gt,gcn", "--seeds", "1", "--out", "b")
+    told = "walk=4, readout=token, lr=0.002 (gcn ignores readout=token)"
+    code, out, _ = run(*words)
+    assert code == 0 and f"Set by hand: {told}." in out and f"Options set by hand: {told}." in out
+    page = (tmp_path / "b/report.html").read_text("utf-8")
+    assert told in page and "set by hand: walk=4, lr=0.002; others default" in page
+    assert "2 of 2 runs are known" in run(*words, "--resume")[1]
+    other = (*words[:6], "walk=5", *words[7:])
+    assert "under other settings: network" in refused(run(*other, "--resume"))
+    code, out, _ = run("train", *by_hand, "--model", "gt", "--out", "t")
+    assert code == 0 and "Set by hand: walk=4, readout=token, lr=0.002." in out
+    kept = json.loads((tmp_path / "t/result.json").read_text())
+    assert kept["options"]["network"]["walk"] == 4 and kept["options"]["optimizer"]["lr"] == 0.002
+    assert kept["set_by_hand"] == "walk=4, readout=token, lr=0.002"
+    other = ("train", *by_hand[:-1], "walk=4,readout=token,lr=0.003", "--model", "gt", "--out", "t")
+    assert "another run" in refused(run(*other, "--resume"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--set", "walk=3"), "--set: unknown 'walk', expected some of activation, att"),
+        (("train", "--set", "hidden=x"), "hidden: got 'x', expected a whole number"),
+        (("train", "--set", "hidden"), "--set: got 'hidden', expected NAME=VALUE such as"),
+        (("bench", "--models", "vit", "--set", "hidden=1"), "--set: unknown 'hidden', expected"),
+        (("train", "--model", "vit", "--set", "depth=0"), "depth: got 0, expected 1 or more"),
+        (("train", "--task", "contrastive", "--set", "walk=1"), "--set: unknown 'walk'"),
+    ],
+)
+def test_options_by_hand_that_cannot_be_used(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--data", "none.pt"), "there is no file none.pt"),
+        (("bench", "--data", "mine.pt", "--models", "gat"), "model: got 'gat', expected one of gt"),
+        (("bench", "--data", "mine.pt", "--models", "ecfp"), "ecfp reads molecules, and mine has"),
+        (("bench", "--data", "mine.pt", "--split", "public"), "--split: got public, expected none"),
+        (("bench", "--data", "mine.pt", "--kind", "ranking"), "task: got 'ranking', expected node"),
+        (("bench", "--data", "mine.pt", "--metric", "ap"), "metric: got 'ap', a regression task"),
+        (("bench", "--kind", "regression"), "--kind: got regression, expected none without --data"),
+        (("train", "--metric", "f1"), "--metric: got f1, expected none without --data"),
+        (("bench", "--data", "mine.pt", "--distances", "2"), "--distances: got 2, only for"),
+        (("train", "--data", "mine.pt", "--task", "contrastive"), "--data: got mine.pt"),
+        (("tune", "--dataset", "mnist", "--models", "vit"), "holds images, whose recipe is fixed"),
+    ],
+)
+def test_own_data_that_cannot_be_used(
+    run: Run, molecules: str, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
+NAN = float("nan")
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "labels": ({"y": torch.tensor([[0.1, 0.2]])}, "y is float32 [1, 2], expected float [1, 1] as"),
+    "no-label": ({"y": torch.tensor([[NAN]])}, "y is NaN, so that no label is left"),
+    "no-nodes": ({"x": torch.zeros(0, 2)}, "graph 5 has no nodes"),
+    "edge-attr": ({"edge_attr": torch.rand(4, 3)}, "edge_attr is float32 [4, 3], expected 2 colu"),
+    "width": ({"x": torch.rand(3, 3)}, "x is float32 [3, 3], expected 2 columns of float32 as in"),
+    "nan": ({"x": torch.full((3, 2), NAN)}, "graph 5: x holds nan, expected finite numbers"),
+    "smiles": ({"smiles": "no molecule"}, "cannot read the SMILES of graph 5, 'no molecule'"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -> None:
+    import graphtheory
+
+    change, expected = BAD[what]
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graphs = [
+        Data(
+            x=torch.full((3, 2), 0.1 * i), edge_index=edges, edge_attr=torch.ones(4, 2),
+            y=torch.tensor([[0.3 * i + 0.1]]), smiles="C" * (i + 1),
+        )
+        for i in range(20)
+    ]  # fmt: skip
+    for name, value in change.items():
+        graphs[5][name] = value
+    models = ("mlp", "ecfp") if what == "smiles" else ("mlp",)
+    if what == "smiles":
+        pytest.importorskip("rdkit")
+    torch.save(graphs, tmp_path / "bad.pt")
+    said = refused(run("bench", "--data", "bad.pt", "--models", ",".join(models)))
+    assert expected in said and "graph 5" in said and not (tmp_path / "runs").exists()
+    if what != "smiles":
+        assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        graphtheory.bench(graphs, models, seeds=1, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"y": torch.arange(8) % 3}, "data.x: got 9 rows beside 8 labels, expected one for each"),
+        (
+            {"y": torch.rand(9)},
+            "data.y: got torch.float32 [9], expected whole numbers [N], a class",
+        ),
+        ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1 among 0 nodes with one"),
+        ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
+        ({"x": None}, "data.x: got None beside 9 labels"),
+        ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),
+    ],
+)
+def test_a_bad_graph_with_classes_of_nodes(
+    run: Run, tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    made = {
+        "x": torch.rand(9, 2), "y": torch.arange(9) % 3, "edge_index": torch.tensor([[0], [1]]),
+    } | change  # fmt: skip
+    torch.save(Data(**made), tmp_path / "bad.pt")
+    assert expected in refused(run("bench", "--data", "bad.pt", "--models", "mlp"))
+    assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
+
+
+def test_python_and_the_command_line_give_the_same_numbers(
+    run: Run, tmp_path: Path, molecules: str
+) -> None:
+    import graphtheory
+    from graphtheory.lab.datasets.own_graphs import read_graph_file
+
+    threads = str(torch.get_num_threads())  # sums of two threads round in another order
+    words = ("--models", "gt,gine", "--seeds", "2", "--epochs", "2", "--threads", threads)
+    assert run("bench", "--data", molecules, *words, "--out", "b")[0] == 0
+    written = json.loads((tmp_path / "b/results.json").read_text())
+    graphs = read_graph_file(molecules)
+    found = graphtheory.bench(graphs, ("gt", "gine"), seeds=2, epochs=2, progress=False)
+    for one, other in zip(found.runs, written["runs"], strict=True):
+        assert (one.model, one.seed) == (other["model"], other["seed"])
+        assert (one.test, one.val) == (other["test"], other["val"])
+    against = [d["difference"] for d in written["differences"]["others"]]
+    assert [d.difference for d in found.differences()] == against
+
+
+def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: Path) -> None:
+    words = ("bench", "--dataset", "ogbg-molesol", "--epochs", "1", "--seeds", "1", "--out", "m")
+    code, out, _ = run(*words, "--models", "mlp,gcn", "--root", str(data_root))
+    assert code == 0 and "ogbg-molesol, split scaffold" in out
+    assert "Test RMSE (lower is better)" in out
+
+
+# images ------------------------------------------------------------------------------------------
+
+
+def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    words = ("train", "--dataset", "digits", "--model", "stvit", "--epochs", "2")
+    code, out, _ = run(*words)
+    assert code == 0 and "GMACs an image" in out and "data scikit-learn's digits" in out
+    folder = tmp_path / "runs/train-digits-stvit-random-90-10-0"
+    kept = json.loads((folder / "result.json").read_text())
+    assert {"test", "val", "gmacs", "parameters", "seconds_per_epoch"} <= kept["result"].keys()
+    assert kept["data"] == "scikit-learn's digits" and kept["options"]["model"] == "stvit"
+    with (folder / "predictions.csv").open() as file:
+        right = [row["class"] == row["predicted"] for row in csv.DictReader(file)]
+    assert sum(right) / len(right) == pytest.approx(kept["result"]["test"])
+    drawn = {path.name for path in (folder / "pictures").iterdir()}
+    assert drawn == {"semantic-attention.png", "assignment.png"}
+    assert "add --resume" in refused(run(*words))
+    assert run(*words, "--resume")[0] == 0
+    again = json.loads((folder / "result.json").read_text())
+    assert again["result"]["test"] == kept["result"]["test"]
+    other = refused(run(*words[:-1], "3", "--resume"))
+    assert "another run" in other and "epochs=2" in other
+
+
+def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    from sklearn.datasets import load_digits
+
+    pixels, y = load_digits(return_X_y=True)
+    for i in range(120):
+        folder = tmp_path / f"own/{y[i] % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray((pixels[i] * 15).astype("uint8").reshape(8, 8))
+        image.save(folder / f"{i}.png")
+    words = ("train", "--dataset", "own", "--epochs", "1", "--set")
+    code, out, _ = run(*words, "k=0.25,depth=3,width=32,lr=0.001,batch_size=16", "--model", "kvt")
+    assert code == 0 and "Set by hand: k=0.25, depth=3, width=32, lr=0.001, batch_size=16." in out
+    assert "own, 96 + 24 images of 2 classes" in out
+    folder = tmp_path / "runs/train-own-kvt-random-90-10-0"
+    kept = json.loads((folder / "result.json").read_text())["options"]
+    assert kept["network"]["k"] == 0.25 and kept["recipe"]["lr"] == 0.001
+    page = (folder / "report.html").read_text()
+    assert "The patches that the class token attends to" in page and "most often taken for" in page
+    words = ("bench", "--dataset", "own", "--models", "cnn,stvit", "--seeds", "1", "--epochs", "1")
+    code, out, _ = run(*words, "--set", "tokens=4,depth=4", "--image-size", "12")
+    assert code == 0 and "tokens=4, depth=4 (cnn ignores tokens, depth)" in out
+    assert "unknown 'tokes'" in refused(run(*words, "--set", "tokes=4", "--out", "x"))
+    assert "runs.jsonl holds" in refused(run(*words, "--resume"))
+    words = ("train", "--task", "contrastive", "--dataset", "own", "--head", "mlp", "--epochs", "1")
+    code, out, _ = run(*words, "--set", "temperature=0.5,batch_size=32")
+    assert code == 0 and "temperature 0.5" in out
+    page = (tmp_path / "runs/contrastive-own-cnn-mlp-0/report.html").read_text()
+    assert "cnn with mlp head on own, without labels" in page and "1-nearest neighbor" in page
+    assert "only for a folder" in refused(run("train", *KARATE, "--image-size", "8"))
+
+
+def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    words = ("bench", "--dataset", "digits", "--models", "cnn,stvit", "--epochs", "1")
+    code, out, _ = run(*words, "--seeds", "1")
+    assert code == 0 and "cnn - stvit" in out and "MMACs" in out
+    folder = tmp_path / "runs/bench-digits-images"
+    assert {"report.html", "results.csv", "runs.jsonl", "cnn-0"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert (folder / "stvit-0/predictions.csv").exists()
+    code, out, err = run(*words[:4], "cnn", *words[5:], "--seeds", "2", "--resume")
+    assert code == 0 and "1 of 2 runs are known" in out and "run 2/2" in err
+
+
+# tune, diagnose, datasets -------------------------------------------------------------------------
+
+
+def test_tune_keeps_a_log_and_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.lab.bench import problem
+    from graphtheory.lab.bench.spaces import Space
+
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
+    code, out, err = run(*words, "1")
+    assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
+    first = (tmp_path / "t/search.jsonl").read_text()
+    assert len(first.splitlines()) == 2
+    assert run(*words, "2")[0] == 0
+    longer = (tmp_path / "t/search.jsonl").read_text()
+    assert longer.startswith(first) and len(longer.splitlines()) == 4
+    assert set(json.loads((tmp_path / "t/tuned.json").read_text())["karate"]) == {"mlp", "gcn"}
+    bench = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--no-kept", "--seeds", "1")
+    assert run(*bench, "--distances", "0", "--budget", "2", "--out", "t")[0] == 0
+    assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
+
+
+def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
+    assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
+    folder = tmp_path / "runs/diagnose-karate"
+    assert {file.name for file in folder.iterdir()} == {
+        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "shares.png", "balance.png",
+    }  # fmt: skip
+    found = json.loads((folder / "diagnosis.json").read_text())
+    assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
+
+
+def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:
+    words = ("--sampling", "degree-groups", "--p-star", "1,0.5,0.25", "--draws", "3")
+    code, out, _ = run("diagnose", "--dataset", "Karate", *words)
+    assert code == 0 and "norm of A*, closed form" in out and "loses most" in out
+    folder = tmp_path / "runs/diagnose-karate-degree-groups"
+    written = {file.name for file in folder.iterdir()}
+    assert written == {"report.html", "sampling.json", "sampling.csv", "influence.png"}
+    page = (folder / "report.html").read_text()
+    assert "norm of A*, closed form" in page and "data:image/svg+xml" in page
+    rows = json.loads((folder / "sampling.json").read_text())["rows"]
+    kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
+    assert kept == pytest.approx([1, 0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((*SAMPLED, "graphsage", "--share", "0.3"), "--share: got 0.3, expected none with --sampl"),
+        ((*SAMPLED, "uniform", "--p-star", "1,1,1"), "--p-star: got 1,1,1, expected none with"),
+        ((*SAMPLED, "uniform", "--neighbors", "5"), "--neighbors: got 5, expected none with"),
+        ((*SAMPLED, "graphsage", "--neighbors", "0"), "--neighbors: got 0, expected 1 or more"),
+        ((*SAMPLED, "uniform", "--directed"), "--directed: got True, expected none with"),
+        ((*SAMPLED, "uniform", "--max-distance", "3"), "--max-distance: got 3, expected none with"),
+        (("diagnose", "--share", "0.0"), "--share: got 0.0, expected none without --sampling"),
+        (("diagnose", "--p-star", "1,1,1"), "--p-star: got 1,1,1, expected none without"),
+        (("diagnose", "--groups", "2"), "--groups: got 2, expected none without --sampling"),
+        (("diagnose", "--draws", "3"), "--draws: got 3, expected none without --sampling"),
+    ],
+)
+def test_diagnose_refuses_options_that_would_do_nothing(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(run(*words))
+
+
+def test_diagnose_draws_as_many_neighbors_as_asked(run: Run, tmp_path: Path) -> None:
+    off = []
+    for count in ("2", "8"):
+        words = ("--neighbors", count, "--draws", "3", "--out", count)
+        assert run(*SAMPLED, "graphsage", *words)[0] == 0
+        rows = json.loads((tmp_path / count / "sampling.json").read_text())["rows"]
+        off += [r["value"] for r in rows if r["name"] == "norm of A^s - A*"]
+    assert off[0] > off[1] > 0  # the more are drawn, the closer
+
+
+def test_help_names_every_sampler(run: Run) -> None:
+    out = run("diagnose", "--help")[1]
+    assert all(name in out for name in SAMPLERS)
+
+
+def test_diagnose_sets_the_printed_numbers_beside(run: Run, data_root: Path) -> None:
+    code, out, _ = run("diagnose", "--dataset", "cora", "--root", str(data_root))
+    assert code == 0
+    assert re.search(r"B\.8 +│ class sizes, largest gap \(nodes\) +│ +431\.14 │ +431\.14", out)
+
+
+def test_diagnose_without_features_says_so(run: Run, data_root: Path) -> None:
+    if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
+        pytest.skip("PubMed's features are at hand")
+    code, out, _ = run("diagnose", "--dataset", "PubMed", "--root", str(data_root))
+    assert code == 0 and "not measured" in out and "44324" in out
+
+
+def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("datasets")
+    assert code == 0
+    assert "Planetoid/Cora/raw" in out and "embedded" in out and "600 graphs" in out
+    assert "set GRAPHTHEORY_DATA" in out
+    assert "60,000 + 10,000 images" in out and "MNIST/raw" in out
+    (tmp_path / "MUSAE_Facebook").mkdir()
+    (tmp_path / "MUSAE_Facebook/facebook_pagepage.npz").write_text("")
+    _, out, _ = run("datasets", "--root", str(tmp_path))
+    assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
+
+
+def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
+    run: Run, tmp_path: Path, two_threads: None
+) -> None:
+    words = ("bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out")
+    assert run(*words, "one")[0] == run(*words, "two", "--threads", "2")[0] == 0
+    for name, expected in (("one", ", 1 of "), ("two", ", 2 of ")):
+        found = json.loads((tmp_path / name / "results.json").read_text())
+        assert expected in found["environment"]["device"]
+    assert torch.get_num_threads() == 2
+    assert "--threads: got 0" in refused(run("train", *KARATE, "--threads", "0"))
+
+
+# Doctor -------------------------------------------------------------------------------------------
+
+
+def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
+    assert "pip install '.[EXTRA]'" in out
+
+
+def test_doctor_prints_one_json_document(run: Run) -> None:
+    code, out, err = run("doctor", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["backends"]["reference"].startswith("could run it")
+    assert found["backends"]["blocks"].startswith("runs attention on complete")
+    assert torch.cuda.is_available() or "expected cuda" in found["backends"]["triton_csr"]
+    assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
+
+
+def test_a_short_search_before_a_benchmark(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.lab.bench import problem
+    from graphtheory.lab.bench.spaces import Space
+
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
+    words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", *quick, "--out", "b")
+    assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
+    kept = ("bench", "--dataset", "core-distance", "--models", "mlp", *quick)
+    assert "not tuned" not in run(*kept, "--out", "k")[1]
+    assert "defaults, not tuned: mlp" in run(*kept, "--out", "n", "--no-kept")[1]
+    code, out, err = run(*words, "--budget", "2")
+    assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
+    assert "1 seed. Options: best of 2 on validation." in " ".join(out.split())
+    tried = [json.loads(line) for line in (tmp_path / "b/search.jsonl").read_text().splitlines()]
+    written = json.loads((tmp_path / "b/results.json").read_text())
+    for model in ("mlp", "gcn"):
+        best = max((t for t in tried if t["trial"]["model"] == model), key=lambda t: t["val"])
+        used = written["settings"]["models"][model]
+        assert used["network"]["hidden"] == best["trial"]["network"]["hidden"]
+        assert used["optimizer"]["lr"] == best["trial"]["optimizer"]["lr"]
+    assert "candidate" in run(*words, "--budget", "2", "--resume")[2]
+    assert len((tmp_path / "b/search.jsonl").read_text().splitlines()) == 4
+    assert "--budget: got 2" in refused(run(*words, "--budget", "2", "--set", "lr=0.1"))
+    assert "--budget: got 1, expected 2 or more" in refused(run(*words, "--budget", "1"))
+    assert used["options"] == "best of 2 on validation"
+    log = tmp_path / "b/search.jsonl"
+    log.write_text(log.read_text().replace('"epochs": 2', '"epochs": 3', 1))
+    assert "does not match its own digest" in refused(run(*words, "--budget", "2"))
+    images = ("bench", "--dataset", "digits", "--models", "cnn", "--budget", "2")
+    assert "not for images" in refused(run(*images))
+
+
+def test_a_full_disk_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    code, _, err = run("bench", "--dataset", "karate", "--models", "mlp", "--epochs", "1", "-q")
+    assert code == 1 and "No space left on device" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX system")
+def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
+    program = (
+        "import sys; from graphtheory.lab.cli.main import main; sys.exit(main(['bench', '-h']))"
+    )
+    there, here = os.pipe()
+    os.close(there)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=here, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(here)
+    assert done.stderr == ""
+
+
+def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "main", lambda: 130)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            script()
+        assert ended.value.code == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_folder_in_use_is_told_by_the_option() -> None:
+    error = OSError(11, "out_dir: another run is using it", "runs/a")
+    assert said(error) == "--out: another run is using it: runs/a"
+    assert said(OSError(2, "No such file", "out_dir/a")) == "No such file: out_dir/a"
+    assert said(OSError("out_dir cannot be written to")) == "--out cannot be written to"
+
+
+def test_resume_says_where_there_is_nothing_to_go_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
+    assert main(words) == 0
+    assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
+    assert main(words) == 0
+    assert "No checkpoint" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("bench", "--dataste", "Cora"), "option: unknown name '--dataste'; did you mean '--dat"),
+        (("bench", "Cora"), "argument: unknown name 'Cora'; expected one that `graphtheory bench"),
+        (("bench", "--outpt", "a"), "option: unknown name '--outpt'; did you mean '--out'?"),
+        (("reproduce", "--figur", "a"), "option: unknown name '--figur'; expected one that"),
+        (("--dataset", "Cora"), "command: unknown name '--dataset'"),
+        (("train", "--seed", "x"), "Error parsing --seed: got 'x', expected a whole number"),
+        (("bench", "--seeds", "1.5"), "Error parsing --seeds: got '1.5', expected a whole number"),
+        (("diagnose", "--share", "half"), "Error parsing --share: got 'half', expected a number"),
+    ],
+)
+def test_a_wrong_word_is_told_in_words(run: Run, words: tuple[str, ...], expected: str) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "") and expected in err
+
+
+def test_a_command_that_there_is_none_of_is_told_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["trian"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("graphtheory: command: unknown name 'trian'; did you mean 'train'? ")
+
+
+def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code in (0, None)
+    assert "graphtheory bench" in capsys.readouterr().out

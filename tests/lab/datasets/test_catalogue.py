@@ -1,0 +1,57 @@
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from graphtheory.lab.datasets.catalogue import describe, known_seed, names
+
+
+def test_names_are_found_in_any_case() -> None:
+    assert len({name.lower() for name in names()}) == len(names()) >= 25
+    for name in names():
+        assert describe(name) == describe(name.upper()) == describe(name.replace("-", "_"))
+        assert describe(name).name == name
+    assert names() == [
+        n for n in names() if n in {*names("node"), *names("graph"), *names("pairs")}
+    ]
+    assert not {*names("node")} & {*names("graph")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("Coar", "Cora"), ("pubmd", "PubMed"), ("minesweper", "minesweeper"), ("actors", "Actor")],
+)
+def test_unknown_names_get_the_nearest(wrong: str, right: str) -> None:
+    with pytest.raises(ValueError, match=f"{wrong!r}, expected .*; did you mean {right!r}"):
+        describe(wrong)
+
+
+def test_a_name_like_no_other_gets_the_list() -> None:
+    with pytest.raises(ValueError, match=r"'xyzzyx', expected one of digits, karate"):
+        describe("xyzzyx")
+
+
+def test_every_entry_is_complete_and_frozen() -> None:
+    for info in map(describe, names()):
+        assert info.citation and info.default_split == info.splits[0]
+        known = {"accuracy", "rocauc", "ap", "mae", "rmse", "f1"}
+        assert info.metric in known and (info.task == "node" or info.features)
+        assert info.embedded or (info.folder and info.files and info.source)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            info.name = "other"  # type: ignore[misc]
+
+
+def test_seeds() -> None:
+    assert known_seed(3) == 3
+    for wrong in (-1, 1.0, True, "0", None):
+        with pytest.raises(ValueError, match=r"seed: got .*, expected a whole number"):
+            known_seed(wrong)  # type: ignore[arg-type]
+
+
+def test_names_and_descriptions_need_no_torch_geometric() -> None:
+    script = (
+        "import sys; from graphtheory.data import catalogue; catalogue.describe('Cora');"
+        "sys.exit('torch_geometric' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,184 @@
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.datasets import MoleculeNet
+
+from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.graph_sets import load_graphs
+
+OGB_PARTS = ("edge", "node-feat", "edge-feat", "graph-label", "num-node-list", "num-edge-list")
+
+
+def write_tudataset(root: Path, name: str, *, labels: str = "graph_labels", **more: str) -> None:
+    """Two triangles, a path of three and two nodes without an edge; ids from 1."""
+    folder = root / f"TUDataset/{name}/raw"
+    folder.mkdir(parents=True)
+    triangles = [(a + s, b + s) for s in (1, 4) for a in range(3) for b in range(3) if a != b]
+    path = [(7, 8), (8, 7), (8, 9), (9, 8)]
+    files = {
+        "A": "\n".join(f"{a}, {b}" for a, b in triangles + path),
+        "graph_indicator": "\n".join(str(g) for g in (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5)),
+        labels: "\n".join(("1", "1", "-1", "1", "-1")),
+    }
+    for part, text in (files | more).items():
+        (folder / f"{name}_{part}.txt").write_text(text + "\n")
+
+
+def test_any_tudataset_is_found_by_its_folder(tmp_path: Path) -> None:
+    write_tudataset(tmp_path, "My_Own")
+    read = load_graphs("my-own", tmp_path, cache=tmp_path / "cache")
+    assert (read.name, read.kind, read.metric, read.num_outputs) == (
+        "My_Own", "multiclass", "accuracy", 2,
+    )  # fmt: skip
+    degrees = torch.tensor([1.0, 2.0, 1.0]).log1p()[:, None]
+    assert torch.equal(read[2].x, degrees) and read[2].y.tolist() == [0]
+    assert read[4].num_nodes == 1 and read[4].edge_index.shape == (2, 0)  # no edges at the end
+    with pytest.raises(ValueError, match=r"unknown data set 'your-own', expected one of digits"):
+        load_graphs("your-own", tmp_path)
+
+
+def test_attributes_come_before_labels_of_nodes_and_edges(tmp_path: Path) -> None:
+    write_tudataset(
+        tmp_path,
+        "toy",
+        node_labels="\n".join("01101001011"),
+        node_attributes="\n".join(f"{i}.5" for i in range(11)),
+        edge_labels="\n".join("0" * 12 + "2" * 4),
+    )
+    made = load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+    assert made[0].x.tolist() == [[0.5, 1.0, 0.0], [1.5, 0.0, 1.0], [2.5, 0.0, 1.0]]
+    assert made[0].edge_attr.shape == (6, 3) and made[2].edge_attr[:, 2].tolist() == [1.0] * 4
+
+
+def test_real_values_are_a_regression(tmp_path: Path) -> None:
+    rows = "\n".join(("0.5, 1", "1, 2", "2, 3", "3, 4", "4, 5"))
+    write_tudataset(tmp_path, "real", labels="graph_attributes", graph_attributes=rows)
+    with pytest.raises(ValueError, match="split: real has random-80-10-10; got 'folds-10'"):
+        load_graphs("real", tmp_path, cache=tmp_path / "cache", split="folds-10")
+    made = load_graphs("real", tmp_path, cache=tmp_path / "cache")
+    assert (made.kind, made.metric, made.num_outputs) == ("regression", "mae", 2)
+    assert made[1].y.tolist() == [[1.0, 2.0]]
+
+
+def test_an_edge_between_graphs_is_damage(tmp_path: Path) -> None:
+    write_tudataset(tmp_path, "toy", A="1, 2\n2, 1\n3, 4\n4, 3")
+    with pytest.raises(DamagedFileError, match=r"graph 0: edge .* in edge_index, expected ids in"):
+        load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+
+
+def test_a_gap_in_the_indicator_is_a_graph_without_nodes(tmp_path: Path) -> None:
+    write_tudataset(tmp_path, "toy", graph_indicator="1\n1\n1\n2\n2\n2\n4\n4\n4\n4\n5")
+    with pytest.raises(DamagedFileError, match="graph 2 has no nodes"):
+        load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "metric", "sizes"),
+    [
+        ("ogbg-molesol", "regression", "rmse", [902, 113, 113]),
+        ("ogbg-molbace", "multilabel", "rocauc", [1210, 151, 152]),
+    ],
+)
+def test_molecules_of_ogb(
+    name: str, kind: str, metric: str, sizes: list[int], data_root: Path, untouched: None,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    made = load_graphs(name, data_root)
+    assert (made.kind, made.metric, made.evaluator) == (kind, metric, name)
+    parts = (made.train_index, made.val_index, made.test_index)
+    assert made.split == "scaffold" and [len(part) for part in parts] == sizes
+    assert made[0].x.dtype == torch.int64 and made[0].y.shape == (1, 1)
+    assert made[0].y.dtype == torch.float32 and len(made.smiles or []) == len(made)
+    assert made.x_categories == (119, 5, 12, 12, 10, 6, 6, 2, 2) and made.edge_categories == (
+        5,
+        6,
+        2,
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("part", OGB_PARTS)
+def test_truncated_molecules_of_ogb_are_refused(part: str, data_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_root / "OGB/ogbg_molesol", tmp_path / "OGB/ogbg_molesol")
+    path = tmp_path / f"OGB/ogbg_molesol/raw/{part}.csv.gz"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DamagedFileError, match=r"ogbg-molesol.*truncated"):
+        load_graphs("ogbg-molesol", tmp_path, cache=tmp_path / "cache")
+
+
+def write_moleculenet(root: Path, rows: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FreeSolv of a few rows."""
+    folder = root / "MoleculeNet/freesolv/raw"
+    folder.mkdir(parents=True)
+    (folder / "SAMPL.csv").write_text("\n".join(["iupac,smiles,expt,calc", *rows]) + "\n")
+    monkeypatch.setattr(
+        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
+    )
+
+
+def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+    good = [f'"{i}-thing, of {i}",{"C" * i}O,{i}.5,0' for i in range(1, 9)]
+    rows = [*good[:2], "bad,C((,1.0,0", *good[2:], "none,CCN,,0"]
+    write_moleculenet(tmp_path, rows, monkeypatch)
+    with pytest.warns(UserWarning, match=r"FreeSolv: left out row 2: 'C\(\(' is not a SMILES"):
+        made = load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
+    assert made.left_out[1] == "row 9: 'CCN' has no label" and len(made) == 8
+    assert made.smiles == [f"{'C' * i}O" for i in range(1, 9)]
+    assert [float(graph.y) for graph in made] == [i + 0.5 for i in range(1, 9)]
+    assert len(made.train_index) + len(made.val_index) + len(made.test_index) == 8
+
+
+def test_a_table_without_molecules_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+    write_moleculenet(tmp_path, ["bad,C((,1.0,0"], monkeypatch)
+    with pytest.raises(DamagedFileError, match="none of 1 rows is a molecule with a label"):
+        load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
+
+
+def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+    made = load_graphs("esol", data_root)
+    assert made.metric == "rmse" and made.num_outputs == 1 and not made.left_out
+    shutil.copytree(data_root / "MoleculeNet/esol", tmp_path / "esol")
+    theirs = MoleculeNet(str(tmp_path), "ESOL")
+    assert len(made) == len(theirs) == 1128
+    for index in (0, 500, 1127):
+        assert torch.equal(made[index].y, theirs[index].y)
+        assert made[index].num_edges == theirs[index].num_edges
+    ogbs = load_graphs("ogbg-molesol", data_root)
+    for index in (0, 500, 1127):
+        assert torch.equal(made[index].x, ogbs[index].x)
+        assert torch.equal(made[index].edge_attr, ogbs[index].edge_attr)
+    drawn = load_graphs("esol", data_root, split="random-80-10-10", seed=3)
+    assert len(drawn.test_index) == 113 and not torch.equal(drawn.test_index, made.test_index)
+
+
+def test_peptides_keep_their_lists_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+    monkeypatch.setattr(
+        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
+    )
+    folder = tmp_path / "LRGB/peptides-functional"
+    (folder / "raw").mkdir(parents=True)
+    (folder / "split").mkdir()
+    rows = [f'{i},{"C" * (i + 1)}N,seq,"[{i % 2}, 1]",{i}' for i in range(6)]
+    rows[2] = '2,C((,seq,"[0, 1]",2'
+    table = "\n".join([",smiles,peptide_seq,labels,identifier", *rows])
+    (folder / "raw/peptide_multi_class_dataset.csv.gz").write_bytes(gzip.compress(table.encode()))
+    for part, listed in (("train", "0\n2\n5\n"), ("val", "1\n3"), ("test", "4\n")):
+        (folder / f"split/{part}.csv").write_text(listed)
+    with pytest.warns(UserWarning, match=r"Peptides-func: left out row 2: 'C\(\('"):
+        made = load_graphs("peptides-func", tmp_path, cache=tmp_path / "cache")
+    assert (made.kind, made.metric, made.num_outputs) == ("multilabel", "ap", 2)
+    assert made.train_index.tolist() == [0, 4] and made.val_index.tolist() == [1, 2]
+    assert made[4].num_nodes == 7 and made[4].y.tolist() == [[1.0, 1.0]]
+    assert made.test_index.tolist() == [3]

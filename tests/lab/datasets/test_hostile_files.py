@@ -1,0 +1,309 @@
+"""Files that forge memory, name functions or lead out of a folder are refused in words."""
+
+import io
+import json
+import pickle
+import re
+import subprocess
+import sys
+import zipfile
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+from torch_geometric.data import Data
+
+from battery.files import Forged
+from graphtheory.data.loaders import GraphFolder
+from graphtheory.data.loaders.folder import _digest_of
+from graphtheory.disk import _check_depth, load_tensors
+from graphtheory.lab.datasets import safe_pickle
+from graphtheory.lab.train.checkpoint import _sealed
+
+KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
+MAKE = np.empty(0).__reduce__()[0]
+DENIES = Forged(np.dtype, ("O8", 0, 1), (3, "|", None, None, None, -1, -1, 0))
+
+
+def array(*state: object) -> Forged:
+    return Forged(MAKE, (np.ndarray, (0,), b"b"), state)
+
+
+def tensor(offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> Forged:
+    storage = torch.ones(6).untyped_storage()
+    typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32, _internal=True)
+    return Forged(torch._utils._rebuild_tensor_v2, (typed, offset, size, stride, False, {}))
+
+
+def test_an_object_array_that_denies_its_objects_is_refused_in_a_process_of_its_own(tmp_path):
+    forged = pickle.dumps(array(1, (4,), DENIES, False, b"A" * 32), 4)
+    (tmp_path / "forged.pickle").write_bytes(forged)
+    code = (
+        "import sys, pickle, pathlib\nfrom graphtheory.data import safe_pickle as s\n"
+        "try: s.read(pathlib.Path(sys.argv[1]), s.ARRAYS)[0]\n"
+        "except pickle.UnpicklingError as error: print(error)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "forged.pickle")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and "a type 'O8'" in found.stdout, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (array(1, (4,), np.dtype("f8"), False, b"A" * 31), "another length"),
+        (array(1, (-4,), np.dtype("f8"), False, b"A" * 32), "a shape"),
+        (array(1, (4,), "f8", False, b"A" * 32), "another type"),
+        (np.array(["a", 1], dtype=object), "a type 'O8'"),
+        (np.zeros(2, dtype="i4,f8"), "a type 'V12'"),
+        (np.array(["2020-01-01"], dtype="M8[D]"), "a type 'M8'"),
+        (tensor(0, (7,), (1,)), "beyond its storage"),
+        (tensor(2**40, (1,), (1,)), "beyond its storage"),
+        (tensor(2**40, (0,), (1,)), "beyond its storage"),
+        (tensor(0, (2**40,), (0,)), "beyond its storage"),
+        (tensor(0, (2,), (-1,)), "a stride"),
+        (Forged(dict, ()), "__builtin__.dict is not part of such a file"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(tmp_path, content, told):
+    path = tmp_path / "file.pickle"
+    path.write_bytes(pickle.dumps([content], 2))
+    known = KNOWN | {
+        ("_codecs", "encode"): safe_pickle._Maker(lambda text, code: text.encode(code))
+    }
+    with pytest.raises(pickle.UnpicklingError, match=told.replace("(", r"\(")):
+        safe_pickle.read(path, known)
+
+
+def codes(head: bytes, times: int, body: bytes, tail: bytes) -> bytes:
+    return b"\x80\x02" + head + times * body + tail + b"."
+
+
+def saved(content: object, **how: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=False, **how)
+    return buffer.getvalue()
+
+
+LOAD = torch.storage._load_from_bytes
+WHOLE = saved(torch.ones(6)._typed_storage())
+STREAMS = {
+    # A key of a million tuples, each in the next: its hash takes more stack than there is.
+    "deep key": (codes(b"})", 1_000_000, b"\x85", b"K\x01s"), "a key that is no number or text"),
+    # Room for two thousand million references: 32 GiB in the reader in C.
+    "far reference": (codes(b"", 1, b"Nr\xff\xff\xff\x7f", b"K\x07"), ""),
+    # 2**60 lists that are 61.
+    "doubled lists": (codes(b"]q\x00", 60, b"(h\x00h\x00lq\x00", b""), "the code b'l'"),
+    "doubled tuples": (codes(b")q\x00", 60, b"h\x00\x86q\x00", b""), ""),
+    "doubled shape": (
+        codes(b"cnumpy\ndtype\n)q\x00", 60, b"h\x00\x86q\x00", b"\x85R"), "a type of class tuple"
+    ),
+    "list within itself": (codes(b"]q\x00h\x00a", 1, b"", b""), "a list within itself"),
+    "deep list": (codes(b"]", 5000, b"\x85", b""), "RecursionError"),
+    "attributes of a function": (
+        codes(b"cnumpy\ndtype\n}X\x05\x00\x00\x00valueK\x01sb", 1, b"", b""), "a state of a"
+    ),
+    "attributes of a class": (
+        codes(b"cscipy.sparse.csr\ncsr_matrix\n}X\x01\x00\x00\x00aK\x01sb", 1, b"", b""),
+        "a state of what has none",
+    ),
+    "state of a dictionary": (
+        codes(b"ccollections\nOrderedDict\n)R}b", 1, b"", b""), "a state of what has none"
+    ),
+    "call of a class": (
+        codes(b"cscipy.sparse.csr\ncsr_matrix\nN\x85R", 1, b"", b""), "a call of no function"
+    ),
+    "object of a function": (codes(b"cnumpy\ndtype\n)\x81", 1, b"", b""), "an object that is no"),
+    "registered class": (codes(b"\x82\x01", 1, b"", b""), "the code b'\\\\x82'"),
+    "reference to elsewhere": (codes(b"NQ", 1, b"", b""), "persistent id"),
+    "long text": (b"\x80\x04\x8d" + b"\xff" * 7 + b"\x0f.", "the code b'\\\\x8d'"),
+    "nothing": (b"", "EOFError"),
+    "archive as storage": (pickle.dumps(Forged(LOAD, (b"PK\3\4",)), 4), "in an archive"),
+    "tensor as storage": (pickle.dumps(Forged(LOAD, (saved(torch.ones(2)),)), 4), "is not part of"),
+    "short storage": (pickle.dumps(Forged(LOAD, (WHOLE[:-1],)), 4), "another length"),
+    "odd truth values": (pickle.dumps(np.array([True])).replace(b"C\x01\x01", b"C\x01A"), "truth"),
+}  # fmt: skip
+
+
+READ_ALL = """
+import sys, pickle, pathlib, resource
+from graphtheory.lab.datasets import safe_pickle as s
+resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)
+for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    print(path.name, end=": ", flush=True)
+    try:
+        s.read(path, {**s.ARRAYS, **s.MATRICES, **s.TENSORS})
+        print("read", flush=True)
+    except pickle.UnpicklingError as error:
+        print("refused,", error, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """What a process of its own says of each stream; where it dies, of no more."""
+    folder = tmp_path_factory.mktemp("streams")
+    for name, (content, _) in STREAMS.items():
+        (folder / name).write_bytes(content)
+    command = [sys.executable, "-W", "ignore", "-c", READ_ALL, str(folder)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    return dict(line.split(": ", 1) for line in found.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_codes_is_refused_in_words_or_harmless(verdicts, name):
+    told = STREAMS[name][1]
+    found = verdicts.get(name, "died before it")
+    assert re.fullmatch(f"refused, .*{told}.*" if told else "read", found), found
+
+
+def test_what_a_file_is_refused_for_does_not_stay(tmp_path):
+    for name in ("attributes of a function", "attributes of a class"):
+        (tmp_path / "file").write_bytes(STREAMS[name][0])
+        with pytest.raises(pickle.UnpicklingError):
+            safe_pickle.read(tmp_path / "file", KNOWN)
+    for made in (torch.arange(6).view(2, 3).t(), torch.zeros(0, 2), torch.ones(3).bool()):
+        (tmp_path / "file").write_bytes(pickle.dumps([made, made]))
+        found = safe_pickle.read(tmp_path / "file", KNOWN)
+        assert torch.equal(found[0], made) and found[0] is found[1] and found[0].dtype == made.dtype
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    (tmp_path / "file").write_bytes(pickle.dumps({"a": array, 3: (array.astype(">i4"), 1.5)}))
+    found = safe_pickle.read(tmp_path / "file", KNOWN)
+    assert np.array_equal(found["a"], array) and np.array_equal(found[3][0], array)
+
+
+def test_a_matrix_with_columns_out_of_range_is_refused(tmp_path):
+    matrix = csr_matrix(np.eye(3))
+    matrix.indices[1] = 10**8
+    state = {"_shape": (3, 3)} | {
+        name: getattr(matrix, name) for name in ("data", "indices", "indptr")
+    }
+    stream = pickle.dumps(state, 4)
+    made = b"\x80\x04cscipy.sparse.csr\ncsr_matrix\n)\x81" + stream[2:-1] + b"b."
+    (tmp_path / "file").write_bytes(made)
+    with pytest.raises(pickle.UnpicklingError, match="ValueError"):
+        safe_pickle.read(tmp_path / "file", KNOWN)
+
+
+@pytest.fixture
+def path(tmp_path):
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    GraphFolder.write(data, tmp_path / "graph")
+    return tmp_path / "graph"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("edges.indices", [0, 1, 7], r"edges.indices.npy: entries 0 to 7, expected 0..2"),
+        ("edges.indices", [0, -1, 1], r"entries -1 to 1, expected 0..2"),
+        ("edges.indices", [0.0, 1.0, 2.0], r"float64 \[3\], expected int64 \[3\]"),
+        ("edges.indptr", [0, 2, 1, 3], "row pointers that fall"),
+        ("edges.indptr", [1, 1, 2, 3], "from 1 to 3, expected 0 to 3"),
+        ("edges.indptr", [0, 1, 2], r"int64 \[3\], expected numbers in 4 rows"),
+        ("original_id", [0, 1, 3], "entries 0 to 3, expected 0..2"),
+        ("part", [0, -1, 0], "entries -1 to 0"),
+    ],
+)
+def test_ids_of_a_folder_are_looked_at_when_it_is_opened(path, name, content, told):
+    np.save(path / f"{name}.npy", np.array(content))
+    with pytest.raises(ValueError, match=told):
+        GraphFolder(path)
+
+
+def test_a_file_that_is_a_link_is_refused(path):
+    np.save(path.parent / "outside.npy", np.eye(3))
+    (path / "x.x.npy").unlink()
+    (path / "x.x.npy").symlink_to(path.parent / "outside.npy")
+    with pytest.raises(ValueError, match="a link, expected a file"):
+        GraphFolder(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"attributes": ["/../../outside"]}, "got the name '/../../outside'"),
+        ({"attributes": [".."]}, "got the name '..'"),
+        ({"attributes": [3]}, "got the name 3"),
+        ({"sha256": {"../outside.npy": "0"}}, "got the name '../outside.npy'"),
+        ({"nodes": -1}, "nodes: -1, expected int"),
+        ({"edges": "3"}, "edges: '3', expected int"),
+        ({"weighted": 1}, "weighted: 1, expected bool"),
+        ({"whole": []}, r"whole: \[\], expected dict"),
+    ],
+)
+def test_a_manifest_is_read_with_care(path, change, told):
+    words = json.loads((path / "graph.json").read_text()) | change
+    words.pop("digest")
+    words["digest"] = _digest_of(words)
+    (path / "graph.json").write_text(json.dumps(words))
+    with pytest.raises(ValueError, match=told):
+        GraphFolder(path)
+
+
+def test_a_manifest_that_is_none(path):
+    for text in ("[1]", "{", ""):
+        (path / "graph.json").write_text(text)
+        with pytest.raises(ValueError, match="write the folder again"):
+            GraphFolder(path)
+
+
+def test_an_attribute_whose_name_leads_out_is_not_written(tmp_path):
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0], [1]]))
+    data["a/b"] = torch.zeros(3)
+    with pytest.raises(ValueError, match="got the name 'a/b'"):
+        GraphFolder.write(data, tmp_path / "graph")
+
+
+DEEP = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
+DEEP_READERS = {
+    "graph": "from graphtheory.lab.datasets.own_graphs import read_graph_file as read",
+    "checkpoint": "from graphtheory.lab.train import read_checkpoint as read",
+}
+
+
+def deep_file(legacy: bool) -> bytes:
+    """A file of torch's whose pickle has a key of a million tuples, each within the next."""
+    if legacy:
+        whole = io.BytesIO(saved({}))
+        for _ in range(3):
+            pickle.load(whole)
+        return whole.getvalue()[: whole.tell()] + DEEP
+    buffer, found = io.BytesIO(), io.BytesIO()
+    torch.save({}, buffer)
+    with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(found, "w") as archive:
+        for name in source.namelist():
+            archive.writestr(name, DEEP if name.endswith("data.pkl") else source.read(name))
+    return found.getvalue()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("reader", DEEP_READERS)
+def test_a_key_of_a_million_tuples_ends_no_process(tmp_path, reader, legacy):
+    content = deep_file(legacy)
+    sealed = reader == "checkpoint" and not legacy  # only an archive has room for a digest
+    (tmp_path / "file").write_bytes(_sealed(bytearray(content)) if sealed else content)
+    code = f"import sys\n{DEEP_READERS[reader]}\ntry: read(sys.argv[1])\n"
+    code += "except Exception as error: print('refused:', error)"
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "file")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert found.returncode == 0 and "refused:" in found.stdout, (found.returncode, found.stderr)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_torch_saves_is_read_the_same(legacy):
+    content = {"a": [torch.arange(3), (1, ("b", 2.5))], ("x", "to", "y"): {1: torch.ones(2, 2)}}
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=not legacy)
+    found = load_tensors(buffer.getvalue())
+    assert found["a"][1] == (1, ("b", 2.5)) and torch.equal(found["a"][0], torch.arange(3))
+    assert torch.equal(found["x", "to", "y"][1], torch.ones(2, 2))
+
+
+def test_nesting_has_a_limit_of_its_own():
+    for depth, refused in ((900, False), (1_100, True)):
+        file = io.BytesIO(b"\x80\x02)" + b"\x85" * depth + b".")
+        with pytest.raises(ValueError, match="nested tuples") if refused else nullcontext():
+            _check_depth(file)

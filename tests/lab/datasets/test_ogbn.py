@@ -1,0 +1,95 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphtheory.lab.datasets import graphs, ogbn
+from graphtheory.lab.datasets.files import DamagedFileError
+from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
+
+OFFLINE = """
+import socket, sys, threading
+reached = []
+socket.socket.connect = lambda *a: reached.append(a)
+socket.getaddrinfo = lambda *a, **k: reached.append(a)
+from graphtheory.lab.datasets import ogb_import, ogbn
+known = set(threading.enumerate())
+assert ogb_import.import_ogb("ogb.nodeproppred").NodePropPredDataset
+assert ogbn.evaluator().eval_metric == "acc"
+assert set(threading.enumerate()) == known, threading.enumerate()
+assert "outdated" not in sys.modules and not reached, reached
+"""
+
+
+@pytest.fixture
+def arxiv(tmp_path: Path) -> Path:
+    """A small graph in the layout of ogbn-arxiv's archive."""
+    write_ogbn(tmp_path, "arxiv")
+    return tmp_path
+
+
+def test_raw_files_are_read_as_ogb_reads_them(
+    arxiv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ogbn.read_ogbn(arxiv, graphs.describe("ogbn-arxiv"))
+    raw = arxiv / "ogbn_arxiv/raw"
+    edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
+    assert torch.equal(data.edge_index, torch.from_numpy(edges.T))
+    features = np.loadtxt(raw / "node-feat.csv.gz", delimiter=",")
+    torch.testing.assert_close(data.x, torch.from_numpy(features).float())
+    assert data.y.shape == (NODES,) and data.y.dtype == torch.int64
+    masks = torch.cat([data.train_mask, data.val_mask, data.test_mask], dim=1)
+    assert masks.sum(0).tolist() == [18, 6, 6] and bool((masks.sum(1) == 1).all())
+    assert capsys.readouterr() == ("", "")  # neither ogb's lines nor its progress bar
+
+
+def test_load_checks_the_counts_of_the_real_set(arxiv: Path) -> None:
+    before = sorted(arxiv.rglob("*"))
+    with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+    assert sorted(arxiv.rglob("*")) == before
+
+
+def test_a_forged_split_file_is_not_read(arxiv: Path) -> None:
+    (arxiv / "ogbn_arxiv/split/time/split_dict.pt").write_bytes(b"not a tensor")
+    (arxiv / "ogbn_arxiv/processed").mkdir()
+    (arxiv / "ogbn_arxiv/processed/data_processed").write_bytes(b"not a tensor")
+    with pytest.raises(DamagedFileError, match="expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+
+
+def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -> None:
+    edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
+    rows = write_ogbn(tmp_path, "proteins", edge=edges)
+    features, labels = rows["edge-feat"], rows["node-label"]
+    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
+    at = (edges == 5).any(1)
+    counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
+    expected = (features[at] * counted).sum(0) / counted.sum()
+    torch.testing.assert_close(data.x[5], torch.from_numpy(expected).float())
+    assert not bool(data.x[NODES - 1].any())
+    assert torch.equal(data.y, torch.from_numpy(labels).float())
+    with pytest.raises(DamagedFileError, match="ogbn-proteins: expected 132,534 nodes, found 30"):
+        graphs.load("ogbn-proteins", tmp_path, cache=tmp_path / "cache")
+
+
+def test_products_run_both_ways(tmp_path: Path) -> None:
+    write_ogbn(tmp_path, "products")
+    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
+    assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
+
+
+def test_evaluator_is_ogbs() -> None:
+    y = torch.tensor([[0], [1], [1], [2]])
+    assert ogbn.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
+
+
+def test_importing_ogb_reaches_for_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,35 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from graphtheory.lab.datasets import image_catalogue
+from graphtheory.lab.datasets.catalogue import describe, names
+from graphtheory.lab.datasets.files import digests, locate
+from graphtheory.lab.datasets.pins import GIT_BLOB, SHA256
+
+
+def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
+    known: dict[str, set[str]] = {}
+    for info in (*map(describe, names()), *map(image_catalogue.describe, image_catalogue.names())):
+        known.setdefault(info.folder, set()).update(info.files)
+    for folder, pins in SHA256.items():
+        for file, (size, digest) in pins.items():
+            assert file in known[folder] and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
+    assert all(SHA256[folder].keys() >= blobs.keys() for folder, blobs in GIT_BLOB.items())
+
+
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed"])
+def test_all_pickled_files_are_pinned(name: str) -> None:
+    info = describe(name)
+    assert SHA256[info.folder].keys() == set(info.files)
+
+
+def test_pins_are_those_of_the_files_at_hand(data_root: Path) -> None:
+    checked = 0
+    for info in map(describe, names()):
+        if info.folder in SHA256 and all(
+            (data_root / info.folder / f).is_file() for f in info.files
+        ):
+            checked += len(digests(locate(info, data_root), all_pinned=True))
+    assert checked >= 8 + 12 + 24 + 3 + 3 + 1

@@ -1,0 +1,128 @@
+import hashlib
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+
+from graphtheory.lab.datasets import graphs, pins, planetoid
+from graphtheory.lab.datasets.files import DamagedFileError
+
+RAW = "Planetoid/PubMed/raw"
+
+
+class _Payload:
+    def __init__(self, canary: Path, how: str) -> None:
+        self.canary, self.how = canary, how
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        call = {
+            "os.system": (os.system, (f"touch {self.canary}",)),
+            "mkdir": (os.mkdir, (str(self.canary),)),
+            "exec": (exec, (f"import os; os.mkdir({str(self.canary)!r})",)),
+            "eval": (eval, (f"__import__('os').mkdir({str(self.canary)!r})",)),
+        }
+        return call[self.how]
+
+
+def _pickled_as_in_2016(array: object) -> bytes:
+    """Protocol 3 with the module names of the numpy and scipy that wrote Planetoid's files."""
+    content = pickle.dumps(array, protocol=3)
+    content = content.replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+    return content.replace(b"cscipy.sparse._csr\n", b"cscipy.sparse.csr\n")
+
+
+@pytest.mark.parametrize("how", ["os.system", "mkdir", "exec", "eval"])
+def test_hostile_pickles_run_nothing(how: str, tmp_path: Path) -> None:
+    path, canary = tmp_path / "ind.cora.x", tmp_path / "canary"
+    for payload in (_Payload(canary, how), [1, {"deep": _Payload(canary, how)}]):
+        path.write_bytes(pickle.dumps(payload, protocol=2))
+        with pytest.raises(pickle.UnpicklingError, match="is not part of such a file"):
+            planetoid.read(path)
+        assert not canary.exists()
+    pickle.loads(path.read_bytes())  # the payload is real: plain pickle runs it
+    assert canary.exists()
+
+
+def test_known_module_with_another_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ind.cora.x"
+    path.write_bytes(b"cnumpy\nfromfile\n.")
+    with pytest.raises(pickle.UnpicklingError, match=r"numpy.fromfile is not part"):
+        planetoid.read(path)
+
+
+def test_matrices_and_arrays_of_the_old_format_are_read(tmp_path: Path) -> None:
+    matrix = csr_matrix(np.eye(3, dtype=np.float32))
+    path = tmp_path / "ind.cora.x"
+    path.write_bytes(_pickled_as_in_2016(matrix))
+    assert np.array_equal(planetoid.read(path).toarray(), np.eye(3))
+    path.write_bytes(_pickled_as_in_2016(np.arange(4)))
+    assert planetoid.read(path).tolist() == [0, 1, 2, 3]
+
+
+def test_an_altered_pickle_is_refused_before_it_is_opened(data_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_root / "Planetoid/Cora", tmp_path / "Planetoid/Cora")
+    canary = tmp_path / "canary"
+    (tmp_path / "Planetoid/Cora/raw/ind.cora.x").write_bytes(
+        pickle.dumps(_Payload(canary, "mkdir"))
+    )
+    with pytest.raises(DamagedFileError, match=r"ind.cora.x: expected 22,119 bytes"):
+        graphs.load("Cora", tmp_path)
+    assert not canary.exists()
+
+
+def test_a_forged_processed_file_beside_the_raw_ones_is_not_read(
+    data_root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(data_root / "Planetoid/Cora", tmp_path / "Planetoid/Cora")
+    canary, processed = tmp_path / "canary", tmp_path / "Planetoid/Cora/processed"
+    processed.mkdir()
+    for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
+        (processed / name).write_bytes(pickle.dumps(_Payload(canary, "mkdir")))
+    assert graphs.load("Cora", tmp_path, cache=tmp_path / "cache").num_nodes == 2708
+    assert not canary.exists()
+
+
+@pytest.fixture
+def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """PubMed's real files and invented features in the place of the one that is not at hand."""
+    shutil.copytree(data_root / "Planetoid_PubMed_partial", tmp_path / RAW)
+    x = planetoid.read(tmp_path / RAW / "ind.pubmed.x")
+    rows = np.zeros((19_717 - 1000, 500), dtype=np.float32)
+    rows[: x.shape[0]] = x.toarray()
+    rows[x.shape[0] :, 7] = np.arange(x.shape[0], len(rows))
+    content = _pickled_as_in_2016(csr_matrix(rows))
+    (tmp_path / RAW / "ind.pubmed.allx").write_bytes(content)
+    pin = (len(content), hashlib.sha256(content).hexdigest())
+    monkeypatch.setitem(pins.SHA256, RAW, pins.SHA256[RAW] | {"ind.pubmed.allx": pin})
+    return tmp_path
+
+
+def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
+    data = graphs.load("PubMed", pubmed, cache=pubmed / "cache")
+    bare = graphs.load_topology("PubMed", pubmed)
+    assert data.x.shape == (19_717, 500) and data.num_classes == 3
+    assert [int(data[m].sum()) for m in ("train_mask", "val_mask", "test_mask")] == [60, 500, 1000]
+    assert torch.equal(data.edge_index, bare.edge_index) and torch.equal(data.y, bare.y)
+    train = torch.from_numpy(planetoid.read(pubmed / RAW / "ind.pubmed.x").toarray()).float()
+    test = torch.from_numpy(planetoid.read(pubmed / RAW / "ind.pubmed.tx").toarray()).float()
+    order = torch.from_numpy(np.loadtxt(pubmed / RAW / "ind.pubmed.test.index", dtype=np.int64))
+    assert torch.equal(data.x[:60], train) and torch.equal(data.x[order], test)
+    between = data.x[60:18_717]  # known nodes precede the test nodes
+    assert torch.equal(between[:, 7], torch.arange(60.0, 18_717.0))
+    assert (
+        graphs.load(
+            "PubMed", pubmed, split="random-20", seed=2, cache=pubmed / "cache"
+        ).train_mask.sum()
+        == 60
+    )
+
+
+def test_pubmed_without_its_features_names_the_file(pubmed: Path) -> None:
+    (pubmed / RAW / "ind.pubmed.allx").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1 of 8 raw files are missing \(ind.pubmed.allx"):
+        graphs.load("PubMed", pubmed)

@@ -1,0 +1,175 @@
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, bipartite, causal, cliques, ops
+from graphtheory.graph import Grid, windows
+from graphtheory.lab.metrics import count_macs
+from graphtheory.nn import Attention, Block
+from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv
+from graphtheory.vision import models
+
+IMAGE = (1, 3, 224, 224)
+
+
+def macs(name: str, **options: object) -> float:
+    """GMACs for one image of 224 pixels; nothing is computed."""
+    with torch.device("meta"):
+        model, image = getattr(models, name)(**options), torch.zeros(IMAGE)
+    return count_macs(model, image).total / 1e9
+
+
+@pytest.mark.parametrize(
+    ("base", "published"), [(3, 1.56), (4, 1.91), (5, 2.25), (7, 2.95), (8, 3.30), (10, 4.00)]
+)
+def test_stvit_costs_what_table_6_says(base: int, published: float) -> None:
+    assert macs("stvit_deit_small", base=base) == pytest.approx(published, abs=0.02)
+
+
+def test_stvit_costs_in_other_sizes() -> None:
+    """The counts of the tiny and the base size are not published, but 58 % fewer operations are."""
+    found = [macs(f"stvit_deit_{size}") for size in ("tiny", "base")]
+    assert found == pytest.approx([0.523, 7.266], abs=0.001)
+    found = [macs("stvit_deit_small", semantic=n) for n in (3, 4)]
+    assert found == pytest.approx([1.97, 2.03], abs=0.01)
+    found = [macs("stvit_deit_small", tokens=n) for n in (25, 100)]
+    assert found == pytest.approx([2.04, 3.15], abs=0.01)
+    assert macs("deit_small") == pytest.approx(4.60, abs=0.02)
+
+
+def test_windows_with_a_bias_are_counted_without_computing() -> None:
+    assert macs("swin_tiny") == pytest.approx(4.5, abs=0.03)
+
+
+def test_stvit_on_lv_vit_differs_by_its_convolutions() -> None:
+    """Supplement, table 3: 3.69, 3.91 and 4.62 G, of which the last is not found."""
+    found = [macs("stvit_lvvit_small", tokens=n) for n in (36, 49, 100)]
+    assert found == pytest.approx([2.36, 2.58, 3.47], abs=0.005)
+    with torch.device("meta"):
+        convolutions = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 64, 7, 2, padding=3),
+            *(torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(2)),
+            torch.nn.Conv2d(64, 384, 8, 8),
+        )
+        image, patches = torch.zeros(IMAGE), torch.nn.Conv2d(3, 384, 16, 16)
+    more = (count_macs(convolutions, image).total - count_macs(patches, image).total) / 1e9
+    assert [n + more for n in found] == pytest.approx([3.69, 3.91, 4.76], abs=0.04)
+
+
+@dataclass(frozen=True)
+class GlobalCost:
+    """Blocks in which N patches, M tokens attend to all: Chang et al. (2023), eqs. (1) to (4)."""
+
+    patches: int
+    tokens: int
+    dim: int
+
+    def among(self, nodes: int) -> int:
+        return 4 * nodes * self.dim**2 + 2 * nodes**2 * self.dim + self.mlp(nodes)
+
+    def mlp(self, nodes: int) -> int:
+        return 8 * nodes * self.dim**2
+
+    def tokens_to(self, sources: int) -> int:
+        m, c = self.tokens, self.dim
+        return 2 * m * c**2 + 2 * sources * c**2 + 2 * m * sources * c + self.mlp(m)
+
+    def deit(self, depth: int = 12) -> int:
+        return depth * self.among(self.patches)
+
+    def stvit_printed(self) -> int:
+        """Eq. (4) with 4 + 2 + 6 blocks; what it leaves out is in the test below."""
+        n, m, c = self.patches, self.tokens, self.dim
+        return 52 * n * c**2 + 12 * m**2 * c + 76 * m * c**2 + 8 * n**2 * c + 4 * m * n * c
+
+    def stvit(self, base: int = 4, semantic: int = 2, depth: int = 12) -> int:
+        n, m = self.patches, self.tokens
+        on_both = self.tokens_to(n) + (semantic - 1) * self.tokens_to(n + m)
+        return self.deit(base) + on_both + (depth - base - semantic) * self.among(m)
+
+
+def test_closed_formulas_are_the_blocks_to_the_last_product() -> None:
+    with torch.device("meta"):
+        model, image = models.stvit_deit_tiny(base=5, semantic=3, tokens=9), torch.zeros(IMAGE)
+        whole = models.deit_tiny(readout=models.MeanToken)
+    found, deit = (count_macs(m, image).by_module for m in (model, whole))
+    cost = GlobalCost(patches=196, tokens=9, dim=192)
+    assert sum(m for n, m in deit.items() if n.count(".") == 1 and "blocks" in n) == cost.deit()
+    blocks = [f"base.{i}" for i in range(5)] + [f"blocks.{i}" for i in range(4)]
+    blocks += [f"semantic.blocks.{i}" for i in range(3)]
+    assert sum(found[name] for name in blocks) == cost.stvit(5, 3)
+
+
+def test_what_the_printed_formula_leaves_out() -> None:
+    n, m, c = 196, 16, 384
+    cost = GlobalCost(n, m, c)
+    assert cost.deit() == 144 * n * c**2 + 24 * n**2 * c
+    assert cost.stvit() - cost.stvit_printed() == 16 * m * c**2 + 2 * m * c**2 + 2 * m**2 * c
+    assert cost.stvit_printed() / 1e9 == pytest.approx(1.81, abs=0.005)
+
+
+def test_windows_cost_what_the_corrected_formulas_say() -> None:
+    """Eqs. (5) to (7) of the same supplement, which prints 2 W^2 N C for 2 W N C in (5), 8 M C^2
+    for 8 (N / W) M C^2 in (6), and 2 (N / W) M^2 C for 2 N M C in (7)."""
+    n, w, m, c = 36, 9, 4, 8
+    block, made = Block(Attention(c, 2)), n // w * m
+    cut = windows(Grid(2, 6, 6), 3).neighborhood
+    on_patches = 12 * n * c**2 + 2 * w * n * c
+    assert count_macs(block, torch.zeros(72, c), cut).total == 2 * on_patches
+    tokens = windows(Grid(2, 4, 4), 2).neighborhood
+    on_tokens = 12 * made * c**2 + 2 * m * made * c
+    assert count_macs(block, torch.zeros(32, c), tokens).total == 2 * on_tokens
+
+    of_window = bipartite([4] * 8, [9] * 8)
+
+    class Semantic(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Attention(c, 2)
+
+        def forward(self, x: Tensor, sources: Tensor) -> Tensor:
+            return self.attention(x, of_window, sources=sources)
+
+    found = count_macs(Semantic(), torch.zeros(32, c), torch.zeros(72, c)).total
+    assert found == 2 * (2 * (made + n) * c**2 + 2 * n * m * c)
+
+
+class Attend(torch.nn.Module):
+    def forward(self, nodes: Tensor, nb: Neighborhood, backend: str) -> Tensor:
+        return ops.attention(nodes, nodes, nodes, nb, backend=backend)
+
+
+class TopK(torch.nn.Module):
+    def forward(self, nodes: Tensor, nb: Neighborhood, backend: str) -> Tensor:
+        return ops.topk_attention(nodes, nodes, nodes, nb, 3, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["blocks", "numba_csr", "torch_csr"])
+def test_every_backend_counts_the_same(backend: str) -> None:
+    nodes, edges = torch.randn(40, 2, 4), 2 * 20 * 20
+    for layer in (Attend(), TopK()):
+        assert count_macs(layer, nodes, cliques([20, 20]), backend).total == 2 * edges * 2 * 4
+
+
+def test_layers_on_graphs_count_their_edges() -> None:
+    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), 6)
+    x, edges = torch.randn(6, 3), graph.edge_index()
+    with_self = 5 + 6
+    assert count_macs(GCNConv(3, 4), x, edges).total == 6 * 3 * 4 + with_self * (4 + 1)  # degrees
+    scores = 6 * 8 * 4  # of sources and targets, as one product of matrices
+    assert count_macs(GATConv(3, 4, heads=2), x, edges).total == 144 + with_self * 8 + scores
+    dense = 2 * 6 * 3 * 8
+    assert count_macs(GATv2Conv(3, 4, heads=2), x, edges).total == dense + 2 * with_self * 8
+    assert count_macs(Attend(), torch.randn(6, 2, 4), causal([6]), "numba_csr").total == 2 * 21 * 8
+
+
+def test_the_mode_stays() -> None:
+    model = models.stvit_pico()
+    model.norm.eval()
+    total = count_macs(model, torch.zeros(2, 3, 32, 32)).total
+    assert model.training and not model.norm.training
+    with torch.device("meta"):
+        model, images = models.stvit_pico(), torch.zeros(2, 3, 32, 32)
+    assert count_macs(model, images).total == total

@@ -1,0 +1,166 @@
+"""The page of attention: what is kept is what was given, and bad input is named."""
+
+import json
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphtheory import Neighborhood, bipartite, cliques
+from graphtheory.lab.report import attention_explorer
+from graphtheory.lab.report.explorer import MOST_NODES
+from graphtheory.lab.report.page import asset
+from graphtheory.nn import GATConv, attention_maps
+
+EDGES = torch.tensor([[0, 2, 1, 3, 3, 0], [1, 1, 0, 0, 3, 2]])
+GRAPH = Neighborhood.from_edge_index(EDGES, 4)
+WEIGHTS = torch.tensor([0.25, 0.75, 1, 0.5, 1, 0.125])[:, None].repeat(1, 2)
+WEIGHTS[:, 1] = 0.5
+
+
+def data_of(document: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', document, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def computed(document: str, code: str) -> Any:
+    """What the page's own functions make of its data."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node, which runs the page's script")
+    reading = asset("explorer.js").partition("// Text ---")[0]
+    given = json.dumps(json.dumps(data_of(document)))
+    made = f"globalThis.document = {{ getElementById: () => ({{ textContent: {given} }}) }};"
+    said = subprocess.run(
+        [node, "-e", f"{made}\n{reading}\nconsole.log(JSON.stringify({code}))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(said.stdout)
+
+
+def test_the_page_finds_whom_a_node_attends_to() -> None:
+    page = attention_explorer([(EDGES, WEIGHTS)]).document
+    found = computed(page, '[0, 1, 2, 3].map((n) => attention(n, layers[0], 0, "out"))')
+    near = [[(row["node"], round(row["weight"], 4)) for row in rows] for rows in found]
+    assert near == [[(1, 1.0), (3, 0.5)], [(2, 0.75), (0, 0.25)], [(0, 0.125)], [(3, 1.0)]]
+    assert found[0][0]["hops"] is None
+    back = computed(page, '[0, 1, 2, 3].map((n) => attention(n, layers[0], 1, "in"))')
+    assert [[row["node"] for row in rows] for rows in back] == [[1, 2], [0], [1], [0, 3]]
+    mean = computed(page, 'attention(1, layers[0], -1, "out")')
+    assert [row["weight"] for row in mean] == pytest.approx([0.625, 0.375], abs=1e-5)
+
+
+def test_the_page_reads_what_a_model_attends_to() -> None:
+    torch.manual_seed(0)
+    conv = GATConv(3, 4, heads=3)
+    maps = attention_maps(conv, torch.randn(4, 3), EDGES)
+    (nb, weights) = maps[0]
+    page = attention_explorer(maps).document
+    for node in range(4):
+        row = slice(int(nb.indptr[node]), int(nb.indptr[node + 1]))
+        for head in range(3):
+            rows = computed(page, f'attention({node}, layers[0], {head}, "out")')
+            shown = sorted((r["node"], r["weight"]) for r in rows)
+            expected = sorted(
+                zip(nb.indices[row].tolist(), weights[row, head].tolist(), strict=True)
+            )
+            assert [n for n, _ in shown] == [n for n, _ in expected]
+            assert np.allclose([w for _, w in shown], [w for _, w in expected], atol=1e-5)
+
+
+def test_layers_share_a_graph_and_may_differ_in_heads_and_edges() -> None:
+    with_hops = Neighborhood(
+        GRAPH.indptr, GRAPH.indices, distance=torch.arange(6, dtype=torch.uint8)
+    )
+    maps = [(GRAPH, WEIGHTS), (GRAPH, WEIGHTS[:, 0]), (with_hops, WEIGHTS)]
+    page = attention_explorer(maps, GRAPH).document
+    data = data_of(page)
+    assert len(data["graphs"]) == 2 and [layer["graph"] for layer in data["layers"]] == [0, 0, 1]
+    assert [layer["heads"] for layer in data["layers"]] == [2, 1, 2]
+    first = int(GRAPH.indptr[2])
+    assert computed(page, 'attention(2, layers[2], 0, "out")')[0]["hops"] == first
+
+
+def test_labels_names_and_positions() -> None:
+    where = torch.tensor([[0.0, 0.0], [4, 0], [4, 2], [0, 2]])
+    words = ("b", "a", "b", "</script>")
+    page = attention_explorer(
+        [(GRAPH, WEIGHTS)], labels=words, names=words, positions=where, title="a <b>"
+    ).document
+    data = data_of(page)
+    assert data["groups"] == ["</script>", "a", "b"] and data["names"] == list(words)
+    assert computed(page, "Array.from(group)") == [2, 1, 2, 0]
+    assert computed(page, "Array.from(places)") == [-1, -0.5, 1, -0.5, 1, 0.5, -1, 0.5]
+    assert "a &lt;b&gt;" in page and page.count("</script>") == 2
+
+
+def test_lines_are_those_of_the_given_graph_once_and_without_loops() -> None:
+    edges = torch.tensor([[0, 1, 2, 2], [1, 0, 2, 3]])
+    page = attention_explorer([(GRAPH, WEIGHTS)], edges).document
+    assert computed(page, "Array.from(lines)") == [0, 1, 2, 3]
+    assert "drawn: 2 of 2 edges" in page
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_a_notebook_shows_it() -> None:
+    page = attention_explorer([(GRAPH, WEIGHTS)])
+    assert not re.search(r"https?://|src=|@import", page.document)
+    assert page._repr_html_().count("<iframe") == 1 and "srcdoc" in page._repr_html_()
+
+
+def test_thousands_of_nodes_make_a_file_of_some_megabytes(generator: torch.Generator) -> None:
+    edges = torch.randint(5000, (2, 15000), generator=generator)
+    maps = [(edges, torch.rand(15000, 4, generator=generator)) for _ in range(4)]
+    size = len(attention_explorer(maps).document)
+    assert size < 15000 * 4 * 4 * 2 * 4 / 3 + 1.5e6  # 16 bits a weight, in base64
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: attention_explorer([]), "maps: no layer, expected at least one"),
+        (
+            lambda: attention_explorer([(GRAPH, WEIGHTS), (GRAPH, WEIGHTS[:5])]),
+            r"maps: weights of layer 2 have shape \[5, 2\], expected \[6, heads\] for 6 edges",
+        ),
+        (
+            lambda: attention_explorer([(GRAPH, -WEIGHTS)]),
+            "maps: weights of layer 1 lie within -1 to -0.125, expected 0 to 1",
+        ),
+        (lambda: attention_explorer([(GRAPH, WEIGHTS * torch.nan)]), "nan to nan, expected 0 to 1"),
+        (
+            lambda: attention_explorer([(bipartite([2], [3]), torch.ones(6))]),
+            "maps: layers attend from .* nodes, expected one set of nodes in every layer",
+        ),
+        (
+            lambda: attention_explorer([(GRAPH, WEIGHTS), (cliques([3]), torch.ones(9))]),
+            "maps: layers attend from 3 to 3, 4 to 4 nodes",
+        ),
+        (
+            lambda: attention_explorer([(torch.tensor([[0], [MOST_NODES]]), torch.ones(1))]),
+            "maps: 20,001 nodes, expected 20,000 or fewer; take a part",
+        ),
+        (
+            lambda: attention_explorer([(cliques([1500]), torch.zeros(1500**2, 9))]),
+            "maps: 20,250,000 weights in all, expected 20,000,000 or fewer",
+        ),
+        (
+            lambda: attention_explorer([(GRAPH, WEIGHTS)], torch.tensor([[0], [4]])),
+            "graph: nodes 0 to 4, expected 0 to 3",
+        ),
+        (lambda: attention_explorer([(GRAPH, WEIGHTS)], torch.zeros(3)), r"graph: shape \[3\]"),
+        (lambda: attention_explorer([(GRAPH, WEIGHTS)], labels=[1]), "labels: 1, expected one for"),
+        (lambda: attention_explorer([(GRAPH, WEIGHTS)], names="abc"), "names: 3, expected one for"),
+        (
+            lambda: attention_explorer([(GRAPH, WEIGHTS)], positions=torch.zeros(4, 3)),
+            r"positions: shape \[4, 3\], expected finite values \[4, 2\]",
+        ),
+    ],
+)
+def test_bad_input_is_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,288 @@
+"""Every picture: what it draws is what the rows say, it is labeled, and it can be told apart."""
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+
+from graphtheory.lab import plot
+
+SCORES = {"gt": (0.9, 0.8, 0.85), "gcn": (0.7, 0.75, 0.65), "mlp": (0.6, 0.6, 0.6)}
+RUNS = [{"model": m, "seed": s, "test": t} for m, own in SCORES.items() for s, t in enumerate(own)]
+PAIRED = [
+    {"model": "gcn", "difference": 0.15, "standard_error": 0.02},
+    {"model": "gat", "difference": -0.1, "standard_error": 0.02},
+    {"model": "mlp", "difference": 0.01, "standard_error": math.nan},
+]
+EPOCHS = [
+    {"model": m, "seed": s, "epoch": e, "train_loss": 2.0 / e + s, "val": 0.1 * e}
+    for m, lengths in (("gt", (4, 4, 6)), ("gcn", (2, 5, 5)))
+    for s, length in enumerate(lengths)
+    for e in range(1, length + 1)
+]
+BIAS = [
+    {"layer": layer, "head": h, "distance": z, "bias": h - z * layer}
+    for layer in (1, 2)
+    for h in (1, 2)
+    for z in range(4)
+]
+NEAR = [
+    {"distance": z, "test": 0.9 - 0.1 * z, "series": name}
+    for z in (1, 2, 3)
+    for name in ("model", "control")
+]
+MASS = [
+    {"layer": layer, "distance": z, "mass": m, "uniform": u}
+    for layer in (1, 2)
+    for z, m, u in ((0, 0.25, 0.1), (1, 0.75, 0.9))
+]
+MARGIN = [
+    {"series": name, "distance": z, "margin": top / z}
+    for name, top in (("Cora", 0.6), ("Actor", 0.02))
+    for z in (2, 1, 3)
+]
+BARS = [
+    {"group": f"class {c}", "series": name, "value": 10 * c + shift}
+    for name, shift in (("found", 0), ("printed", 5))
+    for c in (1, 2, 3)
+]
+PATCHES = np.array([[x, y] for y in (1, 3) for x in (1, 3, 5)], dtype=float)
+LINKED = np.array([[0, 1, 2, 4, 4], [1, 1, 1, 1, 5]])  # one of them from a patch to itself
+IMAGE = np.linspace(0.7, 1, 3 * 4 * 6).reshape(3, 4, 6)
+COSTLY = [
+    {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
+    for name, cost in (("vit", 0.014), ("stvit", 0.007))
+    for seed in range(3)
+]
+PICTURES: dict[str, Callable[..., Figure]] = {
+    "score_bars": lambda **o: plot.score_bars(RUNS, **o),
+    "paired_differences": lambda **o: plot.paired_differences(PAIRED, first="gt", **o),
+    "learning_curves": lambda **o: plot.learning_curves(EPOCHS, **o),
+    "learned_bias": lambda **o: plot.learned_bias(BIAS, **o),
+    "learned_bias, accuracy": lambda **o: plot.learned_bias(BIAS, NEAR, **o),
+    "attention_mass": lambda **o: plot.attention_mass(MASS, **o),
+    "winning_margin": lambda **o: plot.winning_margin(MARGIN, **o),
+    "grouped_bars": lambda **o: plot.grouped_bars(BARS, label="share (%)", **o),
+    "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
+    "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
+}
+every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
+
+
+def pixels(figure: Figure) -> np.ndarray:
+    file = io.BytesIO()
+    figure.savefig(file, format="rgba", dpi=60)
+    return np.frombuffer(file.getvalue(), dtype=np.uint8).reshape(-1, 4)
+
+
+def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """Label -> (x, y) of each line with a label."""
+    named = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    return {
+        str(n.get_label()): (list(map(float, n.get_xdata())), list(map(float, n.get_ydata())))
+        for n in named
+    }
+
+
+@every_picture
+def test_a_picture_has_ink(draw: Callable[..., Figure]) -> None:
+    found = pixels(draw())
+    dark = (found[:, :3] < 200).any(1).mean()
+    assert 0.005 < dark < 0.7
+    assert len(np.unique(found, axis=0)) > 20
+
+
+def test_the_ink_test_sees_an_empty_picture() -> None:
+    assert (pixels(Figure())[:, :3] >= 200).all()
+
+
+@every_picture
+def test_a_picture_has_a_title_and_named_axes(draw: Callable[..., Figure]) -> None:
+    figure = draw(title="Karate")
+    titles = [axes.get_title(loc="left") for axes in figure.axes] + [figure.get_suptitle()]
+    assert "Karate" in titles
+    hidden = [axes for axes in figure.axes if not (axes.get_xlabel() or axes.get_ylabel())]
+    assert len(hidden) <= len(figure.axes) // 3  # a twin axis between two panels
+    assert figure.axes[0].get_xlabel() or figure.axes[0].get_xticklabels()[0].get_text()
+
+
+@every_picture
+def test_a_picture_is_the_same_bytes_again(draw: Callable[..., Figure]) -> None:
+    assert plot.svg(draw()) == plot.svg(draw())
+
+
+@every_picture
+def test_the_callers_settings_stay(draw: Callable[..., Figure]) -> None:
+    before = dict(matplotlib.rcParams)
+    plot.svg(draw())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_bars_are_means_and_dots_are_runs() -> None:
+    bars, dots = plot.score_bars(RUNS).axes
+    assert [patch.get_width() for patch in bars.patches] == pytest.approx([85, 70, 60])
+    assert [text.get_text() for text in bars.texts] == ["85.0 ± 5.0", "70.0 ± 5.0", "60.0 ± 0.0"]
+    shown = [sorted(n.get_xdata()) for n in dots.get_lines() if len(n.get_xdata()) == 3]
+    assert shown == [pytest.approx(sorted(100 * v for v in own)) for own in SCORES.values()]
+    spread = dots.containers[0].lines[2][0].get_segments()[0]
+    mean, std = 100 * fmean(SCORES["gt"]), 100 * stdev(SCORES["gt"])
+    assert spread[:, 0] == pytest.approx([mean - std, mean + std])
+
+
+def test_one_run_has_no_spread() -> None:
+    bars, _ = plot.score_bars(RUNS[:1]).axes
+    assert bars.texts[0].get_text() == "90.0"
+
+
+def test_differences_beyond_two_standard_errors_stand_out() -> None:
+    (axes,) = plot.paired_differences(PAIRED, first="gt").axes
+    colors = [box.lines[0].get_color() for box in axes.containers]
+    assert len(set(colors)) == 3  # ahead, behind, undecided
+    assert [float(box.lines[0].get_xdata()[0]) for box in axes.containers] == [15, -10, 1]
+    assert axes.containers[0].lines[2][0].get_segments()[0][:, 0] == pytest.approx([11, 19])
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert names == ["gt - gcn", "gt - gat", "gt - mlp"]
+
+
+def test_curves_are_medians_of_at_least_half_of_the_runs() -> None:
+    loss, score = plot.learning_curves(EPOCHS).axes
+    epochs, found = lines(loss)["gt"]
+    assert epochs == [1, 2, 3, 4]  # one run of three goes on to 6
+    assert found == pytest.approx([2 / e + 1 for e in epochs])
+    assert lines(loss)["gcn"][0] == [1, 2, 3, 4, 5]
+    assert lines(loss)["gcn"][1][4] == pytest.approx(2 / 5 + 1.5)  # seeds 1 and 2 are left
+    assert lines(score)["gt"][1] == pytest.approx([10, 20, 30, 40])
+    bands = [c for c in loss.collections if isinstance(c, PolyCollection)]
+    assert len(bands) == 2
+
+
+def test_a_loss_below_1_is_labeled_in_plain_numbers() -> None:
+    rows = [{"model": "gt", "seed": 0, "epoch": e, "train_loss": 0.95 - 0.05 * e} for e in range(5)]
+    axes = plot.learning_curves(rows).axes[0]
+    places, formatter = axes.yaxis.get_minorticklocs(), axes.yaxis.get_minor_formatter()
+    assert {"0.8", "0.9"} <= set(formatter.format_ticks(places))
+
+
+def test_bias_is_drawn_by_layer_and_head() -> None:
+    first, second = plot.learned_bias(BIAS).axes
+    assert lines(first)["head 2"] == ([0, 1, 2, 3], [2, 1, 0, -1])
+    assert lines(second)["head 1"] == ([0, 1, 2, 3], [1, -1, -3, -5])
+
+
+def test_accuracy_of_distance_z_models_stands_on_the_other_axis() -> None:
+    *layers, left, right = plot.learned_bias(BIAS, NEAR).axes
+    assert len(layers) == 2
+    for twin in (left, right):
+        assert set(lines(twin)) == {"model", "control"}
+        assert lines(twin)["model"][1] == pytest.approx([80, 70, 60])
+        assert twin.spines["right"].get_visible()
+    assert "distance z (%)" in right.get_ylabel() and not left.get_ylabel()
+
+
+def test_mass_stands_beside_uniform_attention() -> None:
+    (axes,) = plot.attention_mass(MASS).axes
+    heights = [[bar.get_height() for bar in box] for box in axes.containers if len(box) == 2]
+    assert heights == [pytest.approx([10, 90]), pytest.approx([25, 75]), pytest.approx([25, 75])]
+    assert axes.get_legend().get_texts()[0].get_text() == "uniform attention"
+
+
+def test_margins_are_drawn_in_the_order_of_distance() -> None:
+    (axes,) = plot.winning_margin(MARGIN).axes
+    assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
+
+
+def test_groups_have_a_bar_for_each_series_and_a_line() -> None:
+    (axes,) = plot.grouped_bars(BARS, label="nodes", reference=("mean", 20.0)).axes
+    heights = [[bar.get_height() for bar in box] for box in axes.containers]
+    assert heights == [[10, 20, 30], [15, 25, 35]]
+    assert lines(axes)["mean"][1] == [20, 20]
+
+
+def segments(figure: Figure) -> list[list[list[float]]]:
+    (found,) = (c for c in figure.axes[0].collections if isinstance(c, LineCollection))
+    return [part.tolist() for part in found.get_segments()]
+
+
+def test_edges_are_lines_from_source_to_target_over_the_image() -> None:
+    every = [[[1, 1], [3, 1]], [[5, 1], [3, 1]], [[3, 3], [3, 1]], [[3, 3], [5, 3]]]
+    assert segments(plot.image_graph(IMAGE, PATCHES, LINKED)) == every
+    one = plot.image_graph(IMAGE, PATCHES, LINKED, target=5, weight=[1, 1, 1, 1, 2])
+    assert segments(one) == every[3:]
+    _, _, sources, target = one.axes[0].collections
+    assert sources.get_offsets().tolist() == [[3, 3]]
+    assert target.get_offsets().tolist() == [[5, 3]]
+    assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
+    gray = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
+    assert gray.shape == (4, 6, 3) and (gray[..., 0] == gray[..., 2]).all()
+
+
+def test_scores_stand_over_their_cost() -> None:
+    (axes,) = plot.score_over_cost(COSTLY).axes
+    assert axes.get_xlim()[0] == 0
+    (first, *_), *_ = (box.lines for box in axes.containers)
+    assert first.get_xdata() == pytest.approx([14]) and first.get_ydata() == pytest.approx([92.4])
+    assert [box.get_label() for box in axes.containers] == ["vit", "stvit"]
+
+
+def test_heavier_edges_are_wider() -> None:
+    (axes,) = plot.image_graph(IMAGE, PATCHES, LINKED, weight=[1, 9, 2, 4, 0]).axes
+    (found,) = (c for c in axes.collections if isinstance(c, LineCollection))
+    assert np.argsort(found.get_linewidths()).tolist() == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 6}, "target: got 6, expected 0..5"),
+        ({"weight": [1.0]}, r"weight: shape \(1,\), expected \[5\]"),
+        ({"image": IMAGE[0]}, r"image: shape \(4, 6\), expected \[1 or 3, H, W\]"),
+    ],
+)
+def test_a_graph_that_is_not_of_the_image_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot.image_graph(**{"image": IMAGE, "pos": PATCHES, "edge_index": LINKED, **options})
+
+
+def test_series_differ_in_more_than_color() -> None:
+    (axes,) = plot.winning_margin([r | {"series": str(i)} for i in range(6) for r in MARGIN]).axes
+    drawn = [n for n in axes.get_lines() if not str(n.get_label()).startswith("_")]
+    looks = {(n.get_marker(), n.get_linestyle()) for n in drawn}
+    assert len({n.get_marker() for n in drawn}) == len(drawn) == 6 <= len(looks) + 1
+    (bars,) = plot.grouped_bars(BARS, label="nodes").axes
+    assert len({box[0].get_hatch() for box in bars.containers}) == 2
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [
+        (plot.score_bars, "runs"),
+        (plot.learning_curves, "rows"),
+        (plot.winning_margin, "rows"),
+        (plot.attention_mass, "rows"),
+    ],
+)
+def test_no_rows_are_refused_by_name(draw: Callable[[Any], Figure], name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: no rows"):
+        draw([])
+
+
+def test_a_row_without_its_value_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"runs: .*\['model'\], expected 'test'"):
+        plot.score_bars([{"model": "gt"}])
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_picture_is_saved_as_its_ending_says(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"margin.{ending}"
+    plot.save(plot.winning_margin(MARGIN), path)
+    head = path.read_bytes()[:5]
+    assert head == {"png": b"\x89PNG\r", "svg": b"<?xml"}[ending]

@@ -1,0 +1,287 @@
+"""Reports: right numbers, sound HTML, nothing from elsewhere."""
+
+import base64
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheory.lab import plot
+from graphtheory.lab.bench.diagnose import Diagnosis
+from graphtheory.lab.bench.node_benchmark import Benchmark, Run
+from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.search import Judged
+from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.report import (
+    BenchmarkReport,
+    Page,
+    Table,
+    diagnosis_page,
+    difference_table,
+    differences,
+    options,
+    reading,
+    rows,
+    score_table,
+    search_table,
+    summaries,
+)
+
+HERE = Environment("a <processor>", {"torch": "2.13"}, "abc123")
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+def run(model: str, seed: int, test: float, **extra: Any) -> Run:
+    history = [
+        {
+            "epoch": e,
+            "train_loss": 1 / e,
+            "val_loss": 1.0,
+            "val": 0.1 * e,
+            "test": 0.1,
+            "seconds": 1,
+        }
+        for e in (1, 2, 3)
+    ]
+    return Run(model, seed, test, 0.5, 100, 0.5 + seed, 10.0, 3, history, extra)
+
+
+MASS = [{"layer": 1, "distance": z, "mass": 0.5, "uniform": 0.5} for z in (0, 1)]
+BIAS = [[[0.1, 0.2], [0.3, 0.4], [9.0, 9.0]]]  # one layer, Z = 3, two heads
+RUNS = [
+    run("gt", 0, 0.9, attention_mass=MASS, bias=BIAS),
+    run("gcn", 0, 0.8),
+    run("gt", 1, 0.7, attention_mass=MASS, bias=BIAS),
+    run("gcn", 1, 0.75),
+]
+STUDY = [{"kind": "b", "z": z, "seed": 0, "value": 1.0 - z} for z in range(5)] + [
+    {"kind": kind, "z": z, "seed": 0, "value": 0.9} for kind in ("model", "control") for z in (1, 2)
+]
+
+
+def report(**more: Any) -> BenchmarkReport:
+    benchmark = Benchmark("karate", models=("gt", "gcn"), seeds=2)
+    return BenchmarkReport(
+        benchmark, RUNS, "random-60-20-20", "accuracy", "graphtheory bench --seeds 2", HERE, **more
+    )
+
+
+class Reader(HTMLParser):
+    """Tags that close in order, ids that occur once, and where things come from."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href", "data")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def pictures(page: Page) -> list[str]:
+    """The SVG documents in a page."""
+    found = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page.html())
+    return [base64.b64decode(text).decode() for text in found]
+
+
+def test_summary_of_two_seeds() -> None:
+    first, second = summaries(RUNS)
+    assert (first.model, first.seeds, first.mean) == ("gt", 2, pytest.approx(0.8))
+    assert first.std == pytest.approx(math.sqrt(0.02))  # n - 1
+    assert (second.mean, second.seconds_per_epoch) == (pytest.approx(0.775), 1.0)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    shuffled = [RUNS[3], RUNS[0], RUNS[1], RUNS[2], run("gcn", 7, 0.1)]
+    (found,) = differences(shuffled, "gt")
+    assert found.difference == pytest.approx((0.1 - 0.05) / 2)
+    assert found.standard_error == pytest.approx(0.15 / math.sqrt(2) / math.sqrt(2))
+    assert (found.ahead, found.seeds) == (1, 2)
+
+
+def test_one_seed_has_no_spread() -> None:
+    assert math.isnan(summaries(RUNS[:2])[0].std)
+    table = difference_table(differences(RUNS[:2], "gt"), "gt")
+    assert table.rows == [("gt - gcn", "+10.00", "1 of 1", "one seed")]
+
+
+def test_score_table_has_the_columns_of_the_benchmark() -> None:
+    table = score_table(summaries(RUNS), "rocauc")
+    assert table.columns == ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+    assert table.rows[0] == ("gt", "80.00 ± 14.14", "100", "1.000", "10")
+    assert "ROC AUC" in table.note
+
+
+def test_note_tells_a_search_and_whose_options_it_chose() -> None:
+    how = "best of 4 on validation"
+    alone = score_table(summaries(RUNS), "rocauc", searched={"gcn": how}).note
+    assert f"Options: {how}, for gcn; those of the others are kept ones." in alone
+    every = dict.fromkeys(("gt", "gcn", "gat", "mlp"), how)
+    assert f"Options: {how}." in score_table(summaries(RUNS), "rocauc", searched=every).note
+
+
+def test_note_names_models_that_were_not_tuned() -> None:
+    found = summaries(RUNS)
+    assert "not tuned" not in score_table(found, "accuracy").note
+    some = score_table(found, "accuracy", not_tuned=["gcn"]).note
+    assert "defaults, not tuned, for gcn (" in some
+    assert "for all models" in score_table(found, "accuracy", not_tuned=["gt", "gcn"]).note
+
+
+def test_rows_mark_models_that_were_not_tuned() -> None:
+    found = rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])
+    marked = {
+        r.parameters["model"] for r in found if "not tuned" in r.parameters.get("options", "")
+    }
+    assert marked == {"gcn"}
+
+
+def test_unknown_memory_is_no_number() -> None:
+    lost = [Run(**{**vars(RUNS[0]), "peak_mb": math.nan})]
+    assert score_table(summaries(lost), "accuracy").rows[0][-1] == "-"
+
+
+def test_house_rows_hold_medians_and_differences() -> None:
+    found = {(r.name, r.parameters["model"]): r for r in rows(RUNS, "gt", "accuracy", dataset="k")}
+    score = found["test accuracy", "gt"]
+    assert (score.value, score.median, score.repeats) == (pytest.approx(0.8), 0.8, 2)
+    assert (score.q20, score.q80) == (pytest.approx(0.74), pytest.approx(0.86))
+    assert score.parameters == {"dataset": "k", "model": "gt"}
+    gap = found["paired difference of test accuracy, gt - model", "gcn"]
+    assert gap.value == pytest.approx(0.025)
+
+
+def test_a_row_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"rows: 1 entries in \['a'\], expected 2"):
+        Table("", ("x", "y"), [("a",)])
+
+
+def test_a_page_escapes_what_it_is_given() -> None:
+    page = Page("<b>", "a & b")
+    page.section("<i>").paragraph("1 < 2")
+    page.code('<script src="x">')
+    page.table(Table("<t>", ("<c>",), [("<script>",)], note="<n>"))
+    text = page.html()
+    assert text.count("<script") == 1 and "<b>" not in text and "<i>" not in text
+    assert "&lt;script&gt;" in text and "a &amp; b" in text
+    assert Reader(text).sources == []
+
+
+def test_a_picture_is_inside_the_page() -> None:
+    page = Page("t", "l")
+    page.picture(plot.winning_margin([{"series": "a", "distance": 1, "margin": 0.5}]), 'a "b" <c>')
+    (image,) = pictures(page)
+    assert image.startswith("<?xml") and "</svg>" in image
+    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in page.html()
+
+
+def test_the_report_is_sound_and_loads_nothing() -> None:
+    page = report(distance_rows=STUDY).page()
+    text = page.html()
+    reader = Reader(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert {"title", "table", "figure", "style"} <= set(reader.tags)
+    assert reader.tags.count("script") == 1  # sorts tables; its source is in the page
+    assert not {"link", "iframe", "object"} & set(reader.tags)
+    assert all(source.startswith("data:") for source in reader.sources)
+    assert not re.search(r"https?://", text) and "url(" not in text and "@import" not in text
+    for image in pictures(page):
+        assert not re.search(r'(href|src)="(?!#)', image)  # refers to its own parts alone
+
+
+def test_the_report_says_what_was_found() -> None:
+    text = report().page().html()
+    environment = ("a &lt;processor&gt;", "abc123", "torch", "2.13")
+    found = ("80.00 ± 14.14", "gt - gcn", "+2.50 ± 7.50", "random-60-20-20")
+    for expected in (*environment, *found, "graphtheory bench --seeds 2"):
+        assert expected in text
+
+
+def test_the_report_has_the_pictures_that_its_runs_have_something_for() -> None:
+    assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
+    assert len(pictures(report(distance_rows=STUDY).page())) == 6
+    plain = BenchmarkReport(
+        Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "s", "accuracy", "c", HERE
+    )
+    assert len(pictures(plain.page())) == 2
+
+
+def test_bias_is_shown_for_distances_that_occur() -> None:
+    from graphtheory.lab.report.benchmark import bias_rows
+
+    found = bias_rows(RUNS[:1])
+    assert {(r["distance"], r["head"]): r["bias"] for r in found} == {
+        (0, 1): 0.1, (0, 2): 0.2, (1, 1): 0.3, (1, 2): 0.4,
+    }  # fmt: skip
+
+
+def test_distance_rows_become_bias_and_accuracy() -> None:
+    from graphtheory.lab.report.benchmark import figure_3_8
+
+    bias, accuracy = figure_3_8(STUDY)
+    assert [row["distance"] for row in bias] == [0, 1, 2]  # as far as there are models
+    assert {row["series"] for row in accuracy} == {"all weights learned", "control, W_Q frozen"}
+
+
+def test_search_log_is_sorted_and_shown() -> None:
+    log = [Judged("karate", NodeTrial("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)]
+    table = search_table([*log, Judged("karate", NodeTrial("gat"), 0.1, 50, 1.0, 1, 60, 20)])
+    assert [(row[0], row[2]) for row in table.rows] == [
+        ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
+    ]  # fmt: skip
+    assert "Search log" in report(search_log=log).page().html()
+
+
+def test_options_are_those_that_differ_from_the_default() -> None:
+    assert options(NodeTrial("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
+    other = NodeTrial("gt", degree=True, row_scale=False)
+    assert options(other).endswith("degree=True, row_scale=False")
+
+
+def test_settings_name_every_option() -> None:
+    settings = report().settings()
+    assert settings["models"]["gt"]["network"]["hidden"] > 0
+    assert settings["split"] == "random-60-20-20"
+
+
+def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
+    page = diagnosis_page(Diagnosis("karate", max_distance=3).run(), "graphtheory diagnose", HERE)
+    page.save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert Reader(text).sources and not re.search(r"https?://", text)
+    assert len(pictures(page)) == 3
+    assert "Core distance" in text and "Beside the printed numbers" not in text
+    assert "largest at 2 hops, divided by the number of nodes there at 1: a graph tra" in text
+
+
+def _margins(*values: float) -> list[Row]:
+    where = {"dataset": "mine", "moment": "covariance", "region": "ring"}
+    made = []
+    for name in ("margin", "normalized margin"):
+        made += [Row.of(name, value, "1", **where, distance=z) for z, value in enumerate(values, 1)]
+        largest = values.index(max(values)) + 1
+        made.append(Row.of(f"core distance by {name}", largest, "hops", **where))
+    return made
+
+
+def test_the_margins_are_read_in_a_sentence() -> None:
+    assert "largest at 1 hop, divided" in reading(_margins(0.3, 0.2))
+    assert "largest at 2 hops" in reading(_margins(0.2, 0.3))
+    assert "MLP is the model to beat" in reading(_margins(0.0, -0.2))
+    assert "MLP is the model to beat" in reading(_margins(0.0, 0.0))
+    assert reading([]) == ""

@@ -1,0 +1,192 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import global_add_pool
+
+from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, fit
+
+GRAPHS = 40
+
+
+class Sum(nn.Linear):
+    def forward(self, batch: Batch) -> Tensor:
+        return super().forward(global_add_pool(batch.x, batch.batch))
+
+
+def graphs_of(kind: str) -> list[Data]:
+    """Graphs whose label follows from the sum of their features."""
+    generator = torch.Generator().manual_seed(3)
+    out = []
+    for i in range(GRAPHS):
+        x = torch.randn(3 + i % 4, 2, generator=generator)
+        total = x.sum(0, keepdim=True)
+        y = {
+            "multiclass": (total[:, 0] > 0).long(),
+            "multilabel": (total > 0).float(),
+            "regression": 100 + 10 * total,
+        }[kind]
+        if kind != "multiclass" and i % 5 == 0:
+            y[0, 1] = float("nan")
+        out.append(Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.int64), y=y))
+    return out
+
+
+def make(kind: str, outputs: int, **options: Any) -> tuple[GraphTask, GraphSets]:
+    order = torch.arange(GRAPHS)
+    data = GraphSets(graphs_of(kind), order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    if kind == "regression":
+        options["statistics"] = data.statistics()
+    torch.manual_seed(3)
+    adam = AdamOptions(lr=0.05, weight_decay=0.0)
+    task = GraphTask(Sum(2, outputs), kind=kind, num_outputs=outputs, optimizer=adam, **options)
+    return task, data
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "at_least"),
+    [
+        ("multiclass", "accuracy", 0.85),
+        ("multiclass", "f1", 0.85),
+        ("multiclass", "rocauc", 0.95),
+        ("multilabel", "rocauc", 0.95),
+        ("multilabel", "ap", 0.95),
+    ],
+)
+def test_it_learns_and_names_the_score(kind: str, metric: str, at_least: float) -> None:
+    task, data = make(kind, 2, metric=metric)
+    found = fit(task, data, epochs=40, patience=40, progress=False)
+    assert found.test is not None and min(found.val, found.test) >= at_least
+
+
+@pytest.mark.parametrize("metric", ["rmse", "mae"])
+def test_values_are_learned_and_scored_in_their_own_unit(metric: str) -> None:
+    task, data = make("regression", 2, metric=metric)
+    found = fit(task, data, epochs=150, patience=150, progress=False)
+    assert found.test is not None and found.test < 1.5  # targets spread by about 20
+    assert found.val == min(row["val"] for row in found.history)  # lower is better
+    batch = data.evaluation_batch().test[0]
+    known = ~batch.y.isnan()
+    error = (task.predict(batch).detach() - batch.y)[known]
+    assert float(error.square().mean().sqrt() if metric == "rmse" else error.abs().mean()) == (
+        pytest.approx(found.test, rel=1e-5)
+    )
+
+
+def test_a_missing_label_has_no_part_in_loss_and_score() -> None:
+    task, data = make("multilabel", 2)
+    (batch,) = data.evaluation_batch().val
+    out = task(batch)
+    known = ~batch.y.isnan()
+    by_hand = nn.functional.binary_cross_entropy_with_logits(out[known], batch.y[known])
+    assert int((~known).sum()) == 2
+    assert task.training_step(batch, 0).item() == pytest.approx(by_hand.item())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "outputs"),
+    [("ogbg-molesol", "regression", 1), ("ogbg-molbace", "multilabel", 1)],
+)
+def test_the_evaluator_of_ogb_agrees(name: str, kind: str, outputs: int) -> None:
+    task, data = make(kind, 2)
+    theirs, _ = make(kind, 2, evaluator=name)
+    for graph in data.graphs:
+        graph.y = graph.y[:, :outputs]
+    parts = data.evaluation_batch()
+    out, y = task.model(parts.val[0])[:, :outputs].detach(), parts.val[0].y
+    assert theirs.score(out, y) == pytest.approx(task.score(out, y))
+    assert theirs.higher_is_better == task.higher_is_better
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    straight, data = make("regression", 2)
+    expected = fit(straight, data, epochs=6, progress=False)
+    for epochs in (3, 6):
+        task, again = make("regression", 2)
+        found = fit(task, again, epochs=epochs, progress=False, out_dir=tmp_path, resume=epochs > 3)
+    assert [r["val"] for r in found.history] == [r["val"] for r in expected.history]
+    assert all(map(torch.equal, task.state_dict().values(), straight.state_dict().values()))
+
+
+def test_an_epoch_trains_on_every_graph_whatever_their_sizes() -> None:
+    seen: list[int] = []
+
+    class Listening(Sum):
+        def forward(self, batch: Batch) -> Tensor:
+            if self.training:
+                seen.append(batch.num_graphs)
+            return super().forward(batch)
+
+    graphs = graphs_of("multiclass")
+    graphs[3].x = torch.randn(500, 2)
+    order = torch.arange(GRAPHS)
+    data = GraphSets(graphs, order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    task = GraphTask(Listening(2, 2), kind="multiclass", num_outputs=2)
+    fit(task, data, epochs=5, progress=False)
+    assert sum(seen) == 5 * 24
+
+
+def test_another_loss() -> None:
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.multi_margin_loss(out, y)
+
+    task, data = make("multiclass", 2, loss=loss)
+    assert fit(task, data, epochs=20, progress=False).val > 0.7
+    (batch, *_) = data.train_batches(0)
+    assert task.training_step(batch, 0).equal(loss(task(batch), batch.y))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "ranking", "num_outputs": 1}, "kind: got 'ranking'"),
+        ({"kind": "multiclass", "num_outputs": 1}, "num_outputs: got 1"),
+        (
+            {"kind": "regression", "num_outputs": 1, "metric": "ap"},
+            "metric: got 'ap', expected one",
+        ),
+        (
+            {"kind": "regression", "num_outputs": 1, "evaluator": "ogbg-none"},
+            "evaluator: got 'ogbg",
+        ),
+        (
+            {"kind": "multiclass", "num_outputs": 2, "statistics": (torch.ones(2), torch.ones(2))},
+            "statistics: got some",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GraphTask(Sum(2, 2), **options)
+
+
+def test_nodes_without_a_class_count_nowhere() -> None:
+    class Nodes(nn.Linear):
+        def forward(self, batch: Batch) -> Tensor:
+            return super().forward(batch.x)
+
+    graphs = graphs_of("multiclass")
+    for graph in graphs:
+        graph.y = torch.full((graph.num_nodes,), -1)
+        graph.y[0] = int(graph.x[0, 0] > 0)
+    order = torch.arange(GRAPHS)
+    data = GraphSets(graphs, order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    adam = AdamOptions(lr=0.1, weight_decay=0.0)
+    task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2, optimizer=adam)
+    found = fit(task, data, epochs=30, patience=30, progress=False)
+    assert found.test is not None and min(found.val, found.test) >= 0.85
+    assert next(data.train_batches(0)).count == len(data.order(0)[0])
+
+
+def test_a_model_of_nodes_is_refused() -> None:
+    class Nodes(nn.Linear):
+        def forward(self, batch: Batch) -> Tensor:
+            return super().forward(batch.x)
+
+    _, data = make("multiclass", 2)
+    task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2)
+    with pytest.raises(ValueError, match=r"outputs of shape \(\d+, 2\), expected \(7, 2\)"):
+        fit(task, data, epochs=1, progress=False)

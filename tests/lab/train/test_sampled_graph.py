@@ -1,0 +1,121 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch_geometric import typing as pyg_typing
+from torch_geometric.data import Data
+
+from graphtheory.graph.csr import take_rows
+from graphtheory.lab.train import FullGraph, NodeTask, SampledGraph, fit
+from graphtheory.patterns import KHop, Sample
+
+NewTask = Callable[..., NodeTask]
+needs_sampler = pytest.mark.skipif(
+    not (pyg_typing.WITH_TORCH_SPARSE or pyg_typing.WITH_PYG_LIB),
+    reason="PyG samples neighbors with torch-sparse or pyg-lib: install graphtheory[scatter]",
+)
+
+
+@needs_sampler
+def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data, new_task: NewTask) -> None:
+    task = new_task(dropout=0.0)
+    whole = task.training_step(FullGraph(data).train_batch(0), 0)
+    sampled = SampledGraph(data, num_neighbors=[-1], batch_size=100)
+    (batch,) = sampled.train_dataloader()
+    torch.testing.assert_close(task.training_step(batch, 0), whole)
+    fewer = SampledGraph(data, num_neighbors=[1], batch_size=100)
+    (batch,) = fewer.train_dataloader()
+    assert not torch.isclose(task.training_step(batch, 0), whole)
+
+
+@needs_sampler
+def test_seeds_come_first_and_carry_the_loss(data: Data) -> None:
+    module = SampledGraph(data, num_neighbors=[3], batch_size=8)
+    nodes = module.order(0)[0]
+    batch = module.sample(nodes, 0, 0)
+    assert batch.mask.tolist() == [True] * 8 + [False] * (len(batch.y) - 8)
+    torch.testing.assert_close(batch.x[:8], data.x[nodes])
+    assert torch.equal(batch.y[:8], data.y[nodes])
+    assert int(batch.neighborhood.degree()[:8].max()) <= 3
+
+
+@needs_sampler
+def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
+    module = SampledGraph(data, num_neighbors=[2], batch_size=8)
+    labeled = data.train_mask.nonzero().flatten()
+    orders = [torch.cat(module.order(epoch)) for epoch in (0, 1)]
+    assert all(torch.equal(order.sort().values, labeled) for order in orders)
+    assert not torch.equal(*orders)
+    assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 3
+
+
+@needs_sampler
+def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
+    plain = SampledGraph(data, num_neighbors=[3, 3], batch_size=8)
+    wider = SampledGraph(data, KHop(2), num_neighbors=[3, 3], batch_size=8)
+    nodes = plain.order(0)[0]
+    expected = KHop(2)(plain.sample(nodes, 0, 0).neighborhood)
+    found = wider.sample(nodes, 0, 0).neighborhood
+    assert torch.equal(found.edge_index(), expected.edge_index())
+    assert torch.equal(found.distance, expected.distance)
+
+
+@needs_sampler
+def test_workers_change_nothing(data: Data, new_task: NewTask) -> None:
+    def losses(workers: int) -> list[float]:
+        module = SampledGraph(data, Sample(2), num_neighbors=[4], batch_size=8, num_workers=workers)
+        return [
+            row["train_loss"] for row in fit(new_task(), module, epochs=3, progress=False).history
+        ]
+
+    assert losses(0) == losses(2)
+
+
+@needs_sampler
+def test_batches_are_a_function_of_seed_epoch_and_step(data: Data) -> None:
+    def drawn(seed: int, epoch: int, step: int) -> list[int]:
+        module = SampledGraph(data, num_neighbors=[2], batch_size=8, seed=seed)
+        batch = module.sample(torch.arange(8), epoch, step)
+        return batch.neighborhood.edge_index().flatten().tolist() + batch.y.tolist()
+
+    torch.manual_seed(0)
+    before, first = torch.get_rng_state(), drawn(0, 0, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(1)
+    assert drawn(0, 0, 0) == first
+    assert first not in (drawn(1, 0, 0), drawn(0, 1, 0), drawn(0, 0, 1))
+
+
+@needs_sampler
+def test_evaluation_sees_all_nodes(data: Data) -> None:
+    module = SampledGraph(data, num_neighbors=[1], batch_size=8)
+    assert torch.equal(module.evaluation_batch().x, data.x)
+
+
+def test_rows_of_sparse_features(generator: torch.Generator) -> None:
+    x = torch.rand(7, 5, generator=generator) * (torch.rand(7, 5, generator=generator) < 0.4)
+    nodes = torch.tensor([4, 0, 3, 5, 4])  # row 3 is empty
+    assert torch.equal(take_rows(x.to_sparse_csr(), nodes).to_dense(), x[nodes])
+    assert torch.equal(take_rows(x, nodes), x[nodes])
+
+
+@needs_sampler
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_neighbors": []}, "num_neighbors: got \\[\\], expected"),
+        ({"num_neighbors": [5, 0]}, "num_neighbors: got \\[5, 0\\], expected"),
+        ({"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or more"),
+        ({"num_neighbors": [5], "num_workers": -1}, "num_workers: got -1, expected 0 or more"),
+    ],
+)
+def test_refuses(data: Data, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SampledGraph(data, **options)
+
+
+def test_says_what_is_missing(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyg_typing, "WITH_TORCH_SPARSE", False)
+    monkeypatch.setattr(pyg_typing, "WITH_PYG_LIB", False)
+    with pytest.raises(ImportError, match=r"needs torch-sparse or pyg-lib, found neither"):
+        SampledGraph(data, num_neighbors=[2])

@@ -1,0 +1,81 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from torch import Tensor
+
+from graphtheory.lab.train.score import (
+    UndefinedScoreError,
+    accuracy,
+    average_precision,
+    macro_f1,
+    ogb_score,
+    rocauc,
+)
+
+
+def test_accuracy_counts_the_largest_logit() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.0]])
+    assert accuracy(logits, torch.tensor([0, 1, 1, 0])) == 0.75
+
+
+def test_rocauc_is_that_of_scikit_learn(generator: torch.Generator) -> None:
+    logits = torch.randn(200, 2, generator=generator).round(decimals=1)  # ties
+    y = torch.randint(2, (200,), generator=generator)
+    expected = roc_auc_score(y.numpy(), (logits[:, 1] - logits[:, 0]).numpy())
+    assert rocauc(logits, y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_rocauc_tells_large_margins_apart() -> None:
+    logits = torch.tensor([[0.0, 20.0], [0.0, 21.0], [0.0, 19.0]])  # sigmoids are 1 in float32
+    assert rocauc(logits, torch.tensor([0, 1, 0])) == 1.0
+
+
+@pytest.mark.parametrize(("classes", "label"), [(3, 0), (2, 0), (2, 1)])
+def test_rocauc_refuses_what_it_is_not_defined_for(classes: int, label: int) -> None:
+    with pytest.raises(UndefinedScoreError, match="expected 2 classes, and both there"):
+        rocauc(torch.zeros(4, classes), torch.full((4,), label))
+
+
+def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Generator) -> None:
+    logits = torch.randn(200, 3, generator=generator).round(decimals=1)
+    y = torch.randint(2, (200, 3), generator=generator).float()
+    y[torch.rand(200, 3, generator=generator) < 0.3] = float("nan")
+    y[:, 2] = 1.0  # a label of one class has no part
+    for score, theirs in ((rocauc, roc_auc_score), (average_precision, average_precision_score)):
+        known = [~column.isnan() for column in y.unbind(1)]
+        each = [theirs(y[k, i].numpy(), logits[k, i].numpy()) for i, k in enumerate(known[:2])]
+        assert score(logits, y) == pytest.approx(sum(each) / 2, abs=1e-6)
+    with pytest.raises(UndefinedScoreError, match="none of 1 labels has both classes"):
+        rocauc(logits[:, 2:], y[:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "own"),
+    [("ogbn-proteins", 112, rocauc), ("ogbg-moltox21", 12, rocauc),
+     ("ogbg-molpcba", 128, average_precision)],
+)  # fmt: skip
+def test_ogb_leaves_out_labels_of_one_class(
+    name: str, labels: int, own: Callable[[Tensor, Tensor], float], generator: torch.Generator
+) -> None:
+    score = ogb_score(name)
+    logits = torch.randn(20, labels, generator=generator)
+    y = torch.randint(2, (20, labels), generator=generator).float()
+    y[:, 1], y[3, :5] = 0.0, float("nan")  # no positive label, and a missing one of some
+    assert score(logits, y) == pytest.approx(own(logits, y))
+    y[:] = 0.0
+    with pytest.raises(UndefinedScoreError) as told:
+        score(logits, y)
+    assert str(told.value) == (
+        f"evaluator={name!r}: none of {labels} labels has both classes among 20 scored rows; "
+        "expected at least one"
+    )
+
+
+def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:
+    logits = torch.randn(100, 5, generator=generator)
+    y = torch.randint(4, (100,), generator=generator)
+    logits[:, 4] = -9.0  # a class that occurs nowhere
+    expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
+    assert macro_f1(logits, y) == pytest.approx(expected, abs=1e-6)

@@ -1,0 +1,317 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.nn import SAGEConv, SGFormer
+
+from graphtheory import Neighborhood
+from graphtheory.lab.zoo import node_models as zoo
+from graphtheory.lab.zoo.node_models import (
+    NAMES,
+    SAMPLED,
+    NetworkConfig,
+    build,
+    parse_neighbors,
+    pattern_of,
+)
+from graphtheory.models import GraphTransformer, ResidualStack, Stack
+from graphtheory.nn import attention_maps
+from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample
+from tests.models.conftest import Tiny
+
+TRANSFORMERS = ("gt", "gt-plain")
+CONFIGS = {
+    "classic": NetworkConfig(hidden=16, heads=2),
+    "projected": NetworkConfig(hidden=16, heads=2, project=True, layers=1),
+    "residual": NetworkConfig(hidden=16, heads=2, residual=True),
+    "residual with ffn": NetworkConfig(hidden=16, heads=2, residual=True, ffn=True, layers=3),
+    "two hops": NetworkConfig(hidden=16, heads=4, neighbors="2", root_weight=False),
+    "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
+}
+every_name = pytest.mark.parametrize("name", NAMES)
+every_stacked_name = pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in ("sgformer", *SAMPLED)]
+)
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+
+
+def built(name: str, config: NetworkConfig = CONFIGS["classic"], seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build(name, config, num_features=6, num_classes=3)
+
+
+def seen_by(name: str, config: NetworkConfig, tiny: Tiny) -> Neighborhood:
+    return pattern_of(name, config)(tiny.graph, generator=torch.Generator().manual_seed(0))
+
+
+def sparse(x: Tensor) -> Tensor:
+    return torch.where(x > 0.5, x, 0).to_sparse_csr()
+
+
+@every_config
+@every_name
+def test_overfits_a_tiny_graph(name: str, config: NetworkConfig, tiny: Tiny) -> None:
+    model = built(name, replace(config, dropout=0.0))
+    nb = seen_by(name, config, tiny)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(200):
+        optimizer.zero_grad()
+        logits = model(tiny.x, nb)
+        if torch.equal(logits.argmax(1), tiny.y):
+            return
+        cross_entropy(logits, tiny.y).backward()
+        optimizer.step()
+    pytest.fail(f"{name} never fitted 10 nodes")
+
+
+@every_config
+@every_name
+def test_sparse_features_give_what_dense_ones_give(
+    name: str, config: NetworkConfig, tiny: Tiny
+) -> None:
+    model, nb, x = built(name, config).eval(), seen_by(name, config, tiny), sparse(tiny.x)
+    gradients = []
+    for features in (x, x.to_dense()):
+        model.zero_grad()
+        logits = model(features, nb)
+        cross_entropy(logits, tiny.y).backward()
+        gradients.append([logits, *(p.grad for p in model.parameters())])
+    for found, true in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, true, rtol=1e-5, atol=1e-6)
+
+
+@every_name
+def test_sparse_features_train_with_dropout(name: str, tiny: Tiny) -> None:
+    model, nb, x = built(name), seen_by(name, CONFIGS["classic"], tiny), sparse(tiny.x)
+    assert not torch.equal(model(x, nb), model(x, nb))
+
+
+@every_name
+def test_same_seed_same_network(name: str, tiny: Tiny) -> None:
+    nb = seen_by(name, CONFIGS["classic"], tiny)
+    first, again, other = (built(name, seed=s).eval()(tiny.x, nb) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
+@every_stacked_name
+def test_residual_is_a_matter_of_the_config(name: str) -> None:
+    for config, kind in ((CONFIGS["classic"], Stack), (CONFIGS["residual"], ResidualStack)):
+        model = built(name, config)
+        body = model.body if isinstance(model, GraphTransformer) else model
+        assert type(body) is kind
+
+
+@every_name
+def test_depth_and_width_are_the_config_s(name: str) -> None:
+    count = [sum(p.numel() for p in built(name, replace(CONFIGS["classic"], layers=n)).parameters())
+             for n in (2, 3, 4)]  # fmt: skip
+    assert count[0] < count[1] < count[2]
+    assert count[2] - count[1] == count[1] - count[0]  # a hidden layer more each time
+
+
+@every_stacked_name
+def test_ffn_and_project_are_the_config_s(name: str) -> None:
+    def size(config: NetworkConfig) -> int:
+        return sum(p.numel() for p in built(name, config).parameters())
+
+    plain, residual = CONFIGS["classic"], CONFIGS["residual"]
+    ffn = 2 * (2 * 16 + 16 * 32 + 32 + 32 * 16 + 16)  # in each of two blocks
+    assert size(replace(residual, ffn=True)) == size(residual) + ffn
+    first = built(name, replace(plain, project=True))
+    first = first.body.input if isinstance(first, GraphTransformer) else first.input
+    assert (first.in_features, first.out_features) == (6, 16)
+
+
+def test_mlp_does_not_look_at_the_graph(tiny: Tiny) -> None:
+    model = built("mlp").eval()
+    empty = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 10)
+    assert torch.equal(model(tiny.x, tiny.graph), model(tiny.x, empty))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "mlp"])
+def test_the_others_do(name: str, tiny: Tiny) -> None:
+    model = built(name).eval()
+    nb = seen_by(name, CONFIGS["classic"], tiny)
+    alone = pattern_of(name, CONFIGS["classic"])(
+        Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 10)
+    )
+    assert not torch.allclose(model(tiny.x, nb), model(tiny.x, alone), atol=1e-3)
+
+
+def test_gt_with_zero_table_is_gt_plain(tiny: Tiny) -> None:
+    config = CONFIGS["residual with ffn"]
+    encoded, plain = built("gt", config).eval(), built("gt-plain", config).eval()
+    assert all(conv.bucket_bias is None for conv in plain.attention_layers())
+    plain.load_state_dict(encoded.state_dict(), strict=False)
+    nb = seen_by("gt", config, tiny)
+    torch.testing.assert_close(encoded(tiny.x, nb), plain(tiny.x, nb), rtol=0, atol=1e-6)
+    with torch.no_grad():
+        encoded.attention_layers()[0].bucket_bias.table[0] = 2.0
+    assert not torch.allclose(encoded(tiny.x, nb), plain(tiny.x, nb), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", zoo.ATTENDING)
+def test_frozen_query_looks_the_same_way_from_everywhere(name: str, tiny: Tiny) -> None:
+    model = built(name, replace(CONFIGS["classic"], frozen_query=True))
+    nb = AddSelf()(tiny.graph)
+    (_, first), _ = attention_maps(model, tiny.x, nb)
+    torch.testing.assert_close(first, (1 / nb.degree()[nb.targets()])[:, None].expand(-1, 2))
+    frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
+    assert frozen == {n for n, _ in model.named_parameters() if "lin_query" in n} != set()
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_residual_rows_have_a_term_of_the_node_s_own(name: str, tiny: Tiny) -> None:
+    config = replace(CONFIGS["classic"], layers=1)
+    plain, with_root = built(name, config).eval(), built(f"{name}-res", config).eval()
+    (layer,) = with_root.layers
+    plain.layers[0].load_state_dict(layer.layer.state_dict())
+    nb = seen_by(name, config, tiny)
+    expected = plain(tiny.x, nb) + tiny.x @ layer.root.weight.t()
+    torch.testing.assert_close(with_root(tiny.x, nb), expected)
+    without = built(f"{name}-res", replace(config, root_weight=False))
+    assert [p.shape for p in without.parameters()] == [p.shape for p in plain.parameters()]
+
+
+def test_attention_dropout_reaches_the_layers(tiny: Tiny) -> None:
+    config = replace(CONFIGS["classic"], dropout=0.0, attention_dropout=0.5)
+    for name in ("gt", "gt-plain", "gat"):
+        model, nb = built(name, config), seen_by(name, config, tiny)
+        assert not torch.equal(model(tiny.x, nb), model(tiny.x, nb))
+        model.eval()
+        assert torch.equal(model(tiny.x, nb), model(tiny.x, nb))
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("1", Compose(KHop(1), AddSelf())),
+        ("3", Compose(KHop(3), AddSelf())),
+        ("2:60", Compose(KHop(2), Sample(60), AddSelf())),
+        ("all:20", Compose(Sample(20, whole_graph=True), AddSelf())),
+        ("=3", Compose(AtDistance(3))),
+        ("=0", Compose(AtDistance(0))),
+        ("=3:20", Compose(AtDistance(3), Sample(20))),
+    ],
+)
+def test_forms_of_neighbors(text: str, pattern: Compose) -> None:
+    assert parse_neighbors(text) == pattern
+    for name in TRANSFORMERS:
+        assert pattern_of(name, NetworkConfig(neighbors=text)) == pattern
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        "255",
+        "-1",
+        "x",
+        "1.5",
+        "2:",
+        "2:0",
+        "2:x",
+        "2:3:4",
+        "all",
+        "all:",
+        "all:0",
+        "=",
+    ],
+)
+def test_neighbors_of_another_form(text: str) -> None:
+    with pytest.raises(ValueError, match=f"neighbors: got {text!r}, expected hops such as"):
+        parse_neighbors(text)
+
+
+def test_pattern_of_the_others() -> None:
+    config = NetworkConfig(neighbors="2")  # which is for transformers
+    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2)
+    for name in ("gat", "gat-res", "mlp"):
+        assert pattern_of(name, config) == AddSelf()
+    for name in ("gcn", "gcn-res", "sampled-gcn"):
+        found = pattern_of(name, config)(graph).to_dense()
+        torch.testing.assert_close(found, torch.full((2, 2), 0.5))
+    assert pattern_of("sage", config)(graph).to_dense().tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert pattern_of("sgformer", config) == Compose()
+
+
+@pytest.mark.parametrize("hops", ["1", "2"])
+def test_the_convolution_beside_attention_is_that_of_the_gcn(tiny: Tiny, hops: str) -> None:
+    config = NetworkConfig(hidden=16, heads=2, dropout=0.0, residual=True, neighbors=hops)
+    model, alone = built("gt-gcn", config).eval(), built("gt", config).eval()
+    convolution = built("gcn", config).eval()
+    nb, x = seen_by("gt-gcn", config, tiny), torch.randn(len(tiny.x), 16)
+    assert torch.equal(nb.indices, seen_by("gt", config, tiny).indices)
+    layer = model.body.blocks[0].layer
+    attention, conv = layer.layers
+    alone.body.blocks[0].layer.load_state_dict(attention.state_dict())
+    convolution.blocks[0].layer.load_state_dict(conv.state_dict())
+    expected = alone.body.blocks[0].layer(x, seen_by("gt", config, tiny))
+    expected = expected + convolution.blocks[0].layer(x, seen_by("gcn", config, tiny))
+    torch.testing.assert_close(layer(x, nb), expected)
+
+
+def test_a_convolution_needs_the_nodes_one_hop_away() -> None:
+    with pytest.raises(ValueError, match="neighbors: got '=2', expected a ball such as '2'"):
+        pattern_of("gt-gcn", NetworkConfig(neighbors="=2"))
+
+
+def test_unknown_name() -> None:
+    for call in (pattern_of, lambda n, c: build(n, c, num_features=1, num_classes=2)):
+        with pytest.raises(ValueError, match="model: got 'sag', expected one of gt, gt-plain"):
+            call("sag", NetworkConfig())
+
+
+@pytest.mark.parametrize("name", ["gt", "gt-plain", "gat", "gat-res"])
+@pytest.mark.parametrize("heads", [0, 3])
+def test_heads_that_do_not_divide(name: str, heads: int) -> None:
+    with pytest.raises(ValueError, match=f"heads: got {heads}, expected a divisor of hidden=16"):
+        built(name, replace(CONFIGS["classic"], heads=heads))
+
+
+@pytest.mark.parametrize("name", ["gcn", "gcn-res", "sage", "mlp"])
+def test_networks_without_heads_take_any(name: str) -> None:
+    built(name, replace(CONFIGS["classic"], heads=3))
+
+
+@every_name
+def test_no_layers_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="num_layers: got 0"):
+        built(name, replace(CONFIGS["classic"], layers=0))
+
+
+def test_what_is_compared_is_known() -> None:
+    assert set(zoo.COMPARED) <= set(NAMES)
+
+
+def test_sage_is_the_node_and_the_mean_of_its_neighbors(tiny: Tiny) -> None:
+    config = NetworkConfig(hidden=16, layers=1, dropout=0.0)
+    model = built("sage", config).eval()
+    layer = SAGEConv(6, 3)
+    own = model.layers[0]
+    layer.load_state_dict({
+        "lin_l.weight": own.layer.lin.weight, "lin_l.bias": own.layer.bias,
+        "lin_r.weight": own.root.weight,
+    })  # fmt: skip
+    expected = layer(tiny.x, tiny.graph.edge_index())
+    torch.testing.assert_close(model(tiny.x, seen_by("sage", config, tiny)), expected)
+
+
+def test_sgformer_is_that_of_pyg(tiny: Tiny) -> None:
+    model = built("sgformer", CONFIGS["classic"]).eval()
+    theirs = SGFormer(6, 16, 3, trans_num_layers=1, gnn_num_layers=2).eval()
+    theirs.load_state_dict(model.network.state_dict())
+    batch = torch.zeros(len(tiny.x), dtype=torch.int64)
+    expected = theirs(tiny.x, tiny.graph.edge_index(), batch)
+    torch.testing.assert_close(model(tiny.x, tiny.graph), expected)
+
+
+def test_two_norms_are_refused() -> None:
+    with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
+        built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
+    with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
+        built("gcn", replace(CONFIGS["residual"], layer_norm=True))

@@ -1,0 +1,212 @@
+"""Models of `transformers` with random weights: what changes, what does not, and the way back."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphtheory.nn import Attention
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.transformers import from_huggingface
+
+hf = pytest.importorskip("transformers")
+
+from graphtheory.vision.integrations.hf_attention import (  # noqa: E402
+    apply,
+    topk_attention_forward,
+    undo,
+)
+
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+VIT = {**SIZES, "intermediate_size": 24, "image_size": 32, "patch_size": 8, "num_labels": 5}
+SWIN = {
+    "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 4], "image_size": 32, "patch_size": 2,
+    "window_size": 4, "num_labels": 5,
+}  # fmt: skip
+TEXT = {**SIZES, "intermediate_size": 24, "vocab_size": 50, "max_position_embeddings": 12}
+TOKENS = torch.tensor([[3, 7, 7, 1, 9, 4], [5, 2, 8, 6, 49, 49]])
+PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+
+
+def drawn(model: nn.Module) -> nn.Module:
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draw))
+    return model.eval()
+
+
+def pixels() -> Tensor:
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+def gpt2(**options: Any) -> nn.Module:
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 50, "n_positions": 12}
+    return drawn(
+        hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, bos_token_id=0, eos_token_id=49, **options))
+    )
+
+
+def clip() -> nn.Module:
+    vision = {**VIT, "projection_dim": 8}
+    text = {**TEXT, "bos_token_id": 0, "eos_token_id": 49, "pad_token_id": 1}
+    return drawn(
+        hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))
+    )
+
+
+MODELS = {
+    "vit": lambda: (drawn(hf.ViTForImageClassification(hf.ViTConfig(**VIT))), {}),
+    "deit": lambda: (drawn(hf.DeiTForImageClassification(hf.DeiTConfig(**VIT))), {}),
+    "swin": lambda: (drawn(hf.SwinForImageClassification(hf.SwinConfig(**SWIN))), {}),
+    "dinov2": lambda: (drawn(hf.Dinov2ForImageClassification(hf.Dinov2Config(**VIT))), {}),
+    "clip": lambda: (clip(), {"input_ids": TOKENS, "attention_mask": PADDED}),
+    "gpt2": lambda: (gpt2(), {"input_ids": TOKENS, "attention_mask": PADDED}),
+}
+
+
+def logits(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    given = (
+        inputs if isinstance(model, hf.GPT2LMHeadModel) else {**inputs, "pixel_values": pixels()}
+    )
+    with torch.no_grad():
+        out = model(**given)
+    if isinstance(model, hf.GPT2LMHeadModel):
+        return out.logits[PADDED.bool()]  # what padding makes of itself means nothing
+    return out.logits_per_image if isinstance(model, hf.CLIPModel) else out.logits
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_change_nothing_half_changes_and_undo_goes_back(name: str) -> None:
+    model, inputs = MODELS[name]()
+    before = logits(model, inputs)
+    for everyone in (TopK(1.0), TopK(1000)):
+        apply(model, everyone)
+        torch.testing.assert_close(logits(model, inputs), before, atol=1e-5, rtol=1e-5)
+    report = apply(model, TopK(0.5))
+    assert "sdpa" in str(report) and not torch.allclose(logits(model, inputs), before, atol=1e-4)
+    undo(model)
+    assert torch.equal(logits(model, inputs), before)
+    with pytest.raises(ValueError, match="model: nothing was applied"):
+        undo(model)
+
+
+@pytest.mark.parametrize("name", ["vit", "swin"])  # Swin shifts windows: rows differ in length
+def test_it_is_our_network_with_the_same_option(name: str) -> None:
+    theirs, _ = MODELS[name]()
+    ours = from_huggingface(theirs)
+    for layer in ours.modules():
+        if isinstance(layer, Attention):
+            layer.pattern = TopK(0.3)
+    apply(theirs, TopK(0.3))
+    torch.testing.assert_close(logits(theirs, {}), ours(pixels()), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("option", [TopK(0.5), TopK(2)], ids=str)
+def test_padding_and_later_tokens_have_no_influence(option: TopK) -> None:
+    model = gpt2()
+    apply(model, option)
+    other = TOKENS.clone()
+    other[1, 4:] = 11
+    with torch.no_grad():
+        first, second = (model(t, attention_mask=PADDED).logits for t in (TOKENS, other))
+        alone = model(TOKENS[1:, :4]).logits
+        full, start = model(TOKENS).logits, model(TOKENS[:, :3]).logits
+    assert torch.equal(first[1, :4], second[1, :4])
+    torch.testing.assert_close(first[1:, :4], alone)
+    torch.testing.assert_close(full[:, :3], start)
+
+
+# transformers 5.24 calls it `cache`, which the versions before do not take.
+@pytest.mark.filterwarnings("ignore:`past_key_values` is deprecated:FutureWarning")
+def test_a_cache_gives_what_the_whole_text_gives() -> None:
+    model = gpt2()
+    apply(model, TopK(0.5))
+    with torch.no_grad():
+        start = model(TOKENS[:, :5], use_cache=True)
+        step = model(TOKENS[:, 5:], past_key_values=start.past_key_values).logits
+        torch.testing.assert_close(step[:, -1], model(TOKENS).logits[:, -1])
+
+
+@pytest.mark.parametrize("name", ["vit", "swin", "gpt2"])
+def test_attention_weights_where_they_are_asked_for(name: str) -> None:
+    model, inputs = MODELS[name]()
+    given = inputs if name == "gpt2" else {"pixel_values": pixels()}
+    apply(model, TopK(0.5))
+    assert not model(**given).attentions
+    first, *_ = found = model(**given, output_attentions=True).attentions
+    assert len(found) == 2  # of layers; of stages in Swin
+    sums = first.sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+    if name == "gpt2":
+        seen = torch.minimum(torch.arange(1, 7), PADDED.sum(1, keepdim=True))
+        assert torch.equal((first > 0).sum(-1)[:, 0], TopK(0.5).counts(seen))
+    elif name == "vit":
+        assert (first > 0).sum(-1).eq(TopK(0.5).count(first.size(-1))).all()
+    else:  # windows of 16 patches, of which a shift parts some in halves and quarters
+        assert (first > 0).sum(-1).unique().tolist() == [2, 4, 8]
+
+
+def test_dropout_is_on_in_training_and_gradients_flow() -> None:
+    model = drawn(hf.ViTModel(hf.ViTConfig(**VIT, attention_probs_dropout_prob=0.5))).train()
+    apply(model, TopK(0.5))
+    outs = [model(pixels()).last_hidden_state for _ in range(2)]
+    assert not torch.equal(*outs)
+    outs[0].sum().backward()
+    assert all(p.grad is not None for n, p in model.named_parameters() if "layers" in n)
+
+
+def test_grouped_heads_and_masks_of_numbers() -> None:
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, h, 5, 4, generator=draw) for h in (4, 2, 2))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()[None, None]
+    numbers = torch.where(mask, 0.0, torch.finfo(torch.float32).min)
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+    for given in (mask, numbers, None):
+        out, weights = topk_attention_forward(
+            nn.Module(), query, key, value, given, pattern=TopK(1.0), is_causal=True
+        )
+        torch.testing.assert_close(out, expected.transpose(1, 2))
+        assert weights is None
+
+
+def test_a_copy_keeps_the_pattern_and_nothing_of_it_is_saved() -> None:
+    model, inputs = MODELS["vit"]()
+    before = logits(model, inputs)
+    apply(model, TopK(2))
+    other = copy.deepcopy(model)
+    torch.testing.assert_close(logits(other, inputs), logits(model, inputs))
+    assert "graphtheory" not in model.config.to_json_string()
+    undo(other)
+    assert torch.equal(logits(other, inputs), before)
+    assert not torch.allclose(logits(model, inputs), before, atol=1e-4)
+
+
+def test_an_unpickled_model_runs_where_nothing_was_applied() -> None:
+    model, inputs = MODELS["vit"]()
+    before = logits(model, inputs)
+    apply(model, TopK(0.625))
+    found, kept = logits(model, inputs), pickle.dumps(model)
+    for registry in (hf.AttentionInterface, hf.AttentionMaskInterface):  # as in another process
+        del registry._global_mapping["graphtheory_topk_0.625"]
+    other = pickle.loads(kept)
+    torch.testing.assert_close(logits(other, inputs), found)
+    undo(other)
+    assert torch.equal(logits(other, inputs), before)
+
+
+def test_what_is_not_supported_is_named() -> None:
+    with pytest.raises(TypeError, match="model: got Linear, expected a model of transformers"):
+        apply(nn.Linear(2, 2), TopK())
+    model, _ = MODELS["vit"]()
+    with pytest.raises(TypeError, match="what: got float, expected TopK"):
+        apply(model, 0.5)
+    older = hf.ReformerModel(hf.ReformerConfig(attn_layers=["local"], is_decoder=False))
+    with pytest.raises(ValueError, match="ReformerModel does not find its attention in the reg"):
+        apply(older, TopK())
+    nodes = (torch.zeros(1, 1, 2, 2) for _ in range(3))
+    with pytest.raises(ValueError, match="softcap: given, but k-nearest attention"):
+        topk_attention_forward(nn.Module(), *nodes, None, pattern=TopK(), softcap=30.0)

@@ -1,0 +1,191 @@
+"""ViT and DeiT of `transformers` with fewer tokens: as ours with the same weights, and back."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphtheory.lab.metrics import count_macs
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.transformers import from_huggingface
+from graphtheory.vision.models import ReducedViT
+from graphtheory.vision.nn import Fuse, Keep, Merge, decreasing, unmerge
+from graphtheory.vision.nn.reduce import Random, Reducer
+
+hf = pytest.importorskip("transformers")
+
+from graphtheory.vision.integrations.hf_attention import apply, undo  # noqa: E402
+from graphtheory.vision.integrations.hf_reduce import Reduce, trace  # noqa: E402
+
+VIT = {
+    "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,
+    "image_size": 24, "patch_size": 4, "num_labels": 5,
+}  # fmt: skip
+MODELS = {
+    "vit": (hf.ViTForImageClassification, hf.ViTConfig),
+    "deit": (hf.DeiTForImageClassificationWithTeacher, hf.DeiTConfig),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+if not hasattr(hf.ViTModel(hf.ViTConfig(**VIT)), "layers"):
+    pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)
+
+
+def made(name: str, **options: Any) -> nn.Module:
+    model, config = MODELS[name]
+    found = model(config(**VIT, **options)).eval()
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
+    return found
+
+
+def pixels(count: int = 2) -> Tensor:
+    return torch.randn(count, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def logits(model: nn.Module) -> Tensor:
+    return model(pixels()).logits
+
+
+@every_model
+def test_nothing_less_changes_nothing_and_undo_goes_back(name: str) -> None:
+    model = made(name)
+    before = logits(model)
+    for rule in (Keep(1.0), Fuse(1.0), Merge(0)):
+        apply(model, rule)
+        assert torch.equal(logits(model), before)
+    apply(model, {1: Merge(6), 2: Keep(0.5)})
+    assert not torch.allclose(logits(model), before, atol=1e-4)
+    undo(model)
+    assert torch.equal(logits(model), before)
+    with pytest.raises(ValueError, match="model: nothing was applied"):
+        undo(model)
+
+
+@every_model
+@pytest.mark.parametrize(
+    ("rules", "proportional"),
+    [({1: Keep(0.5), 3: Keep(4)}, False), ({2: Fuse(0.4)}, False),
+     ({1: Merge(8), 2: Merge(9)}, True), ({1: Merge(8), 2: Fuse(0.5)}, True),
+     ({1: Merge(5), 2: Merge(5)}, False)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("inside", [True, False])
+def test_it_is_our_network_with_the_same_rules(
+    name: str, rules: dict[int, Reducer], proportional: bool, inside: bool
+) -> None:
+    theirs = made(name)
+    ours = ReducedViT(
+        from_huggingface(theirs), rules, proportional=proportional, inside=inside
+    ).eval()
+    apply(theirs, Reduce(rules, proportional, inside=inside))
+    torch.testing.assert_close(logits(theirs), ours(pixels()), atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        found = ours.reduced(pixels())
+    assert torch.equal(trace(theirs).slot, found.slot)
+    assert torch.equal(trace(theirs).place, found.place)
+    torch.testing.assert_close(trace(theirs).size, found.size)
+
+
+def test_a_rule_alone_comes_after_every_layer_and_merging_counts_sizes() -> None:
+    model = made("vit", attn_implementation="eager")
+    apply(model, Merge(5))
+    with torch.no_grad():
+        out = model(pixels(), output_attentions=True, output_hidden_states=True)
+    assert [a.shape for a in out.attentions] == [(2, 2, n, n) for n in (37, 32, 27)]
+    whole = logits(model)
+    apply(model, Reduce(Merge(5), proportional=False))
+    assert not torch.allclose(logits(model), whole, atol=1e-5)
+    assert Reduce({2: Merge(1)}).counts_sizes and not Reduce(Keep()).counts_sizes
+
+
+@every_model
+def test_class_tokens_stay_and_all_tokens_come_back(name: str) -> None:
+    model = made(name).base_model
+    apply(model, {1: Keep(3, Random()), 3: Merge(2)})
+    with torch.no_grad():
+        out = model(pixels()).last_hidden_state
+    prefix = {"vit": 1, "deit": 2}[name]
+    found = trace(model)
+    assert out.shape == (2, prefix + 1, 16) and found.size.sum(1).tolist() == [prefix + 3.0] * 2
+    assert found.slot[:, :prefix].tolist() == [list(range(prefix))] * 2
+    back = unmerge(out, found.slot)
+    assert back.shape == (2, prefix + 36, 16)
+    torch.testing.assert_close(back[:, :prefix], out[:, :prefix])
+
+
+def test_nearest_attention_goes_with_fewer_tokens() -> None:
+    model = made("vit")
+    before = logits(model)
+    apply(model, TopK(0.5))
+    nearest = logits(model)
+    apply(model, Merge(4))
+    assert not torch.allclose(logits(model), nearest, atol=1e-4)
+    ours = from_huggingface(model)
+    for block in ours.blocks:
+        block.attention.pattern = TopK(0.5)
+    reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True)
+    torch.testing.assert_close(logits(model), reduced(pixels()), atol=1e-5, rtol=1e-5)
+    undo(model)
+    assert torch.equal(logits(model), before)
+
+
+def test_gradients_flow_and_a_copy_is_its_own() -> None:
+    model = made("vit").train()
+    apply(model, {1: Fuse(0.5), 2: Merge(4)})
+    other = copy.deepcopy(model)
+    model(pixels()).logits.sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert all(p.grad is None for p in other.parameters())
+    with pytest.raises(ValueError, match="model: no reduction has run"):
+        trace(other)
+    torch.testing.assert_close(other(pixels()).logits, model(pixels()).logits)
+    undo(other)
+    assert not torch.allclose(other(pixels()).logits, model(pixels()).logits, atol=1e-4)
+
+
+def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
+    sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 3}
+    swin = hf.SwinModel(hf.SwinConfig(**sizes, image_size=24, patch_size=4))
+    with pytest.raises(
+        ValueError, match=r"SwinModel attends in windows .* no token may be missing"
+    ):
+        apply(swin, Merge(2))
+    other = hf.YolosModel(hf.YolosConfig(**VIT | {"image_size": [24, 24]}))
+    with pytest.raises(ValueError, match="got YolosModel of model_type 'yolos', expected ViT"):
+        apply(other, Keep())
+    with pytest.raises(ValueError, match=r"ViTForMaskedImageModeling .* every token at the end"):
+        apply(hf.ViTForMaskedImageModeling(hf.ViTConfig(**VIT)), Keep())
+    model = made("vit")
+    apply(model, Merge(3))
+    whole = logits(model)
+    with pytest.raises(ValueError, match=r"after: got layers \[0, 4\], expected 1\.\.3"):
+        apply(model, {0: Keep(), 4: Keep()})
+    with pytest.raises(TypeError, match="after: got TopK, expected Keep, Fuse or Merge"):
+        apply(model, {1: TopK()})
+    assert torch.equal(logits(model), whole)
+    model.set_attn_implementation("eager")
+    torch.testing.assert_close(logits(model), whole)
+    with pytest.raises(ValueError, match="attention_mask: given, expected none"):
+        model.base_model(pixels(), attention_mask=torch.ones(2, 37).tril())
+
+
+@pytest.mark.parametrize(
+    ("rules", "published"),
+    [(dict.fromkeys((4, 7, 10), Fuse(0.7)), 3.0), (Merge(13), 2.7), (decreasing(13, 12), 2.7)],
+    ids=["evit", "tome", "decreasing"],
+)
+def test_products_of_deit_s_as_published(rules: Any, published: float) -> None:
+    sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
+    model = hf.ViTForImageClassification(hf.ViTConfig(**sizes, num_labels=1000)).eval()
+    apply(model, rules)
+    found = count_macs(model, torch.randn(1, 3, 224, 224)).total / 1e9
+    if rules == decreasing(13, 12):  # fewer tokens earlier
+        assert found < 0.9 * published
+    else:
+        assert found == pytest.approx(published, rel=0.02)

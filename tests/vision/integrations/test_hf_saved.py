@@ -1,0 +1,175 @@
+"""Rules saved with a model of `transformers`, loaded and exported; optimizers made too early."""
+
+import copy
+import pickle
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphtheory.patterns import TopK
+from graphtheory.vision.nn import (
+    AveragePool,
+    Centers,
+    Fuse,
+    Keep,
+    LearnedCenters,
+    MaskPool,
+    MaxPool,
+    Merge,
+    MultiScale,
+    OverlapPool,
+)
+from graphtheory.vision.nn.reduce import Clean, Random
+
+hf = pytest.importorskip("transformers")
+
+from graphtheory.vision.integrations.hf_attention import apply, from_pretrained, undo  # noqa: E402
+from graphtheory.vision.integrations.hf_reduce import Reduce, trace  # noqa: E402
+from graphtheory.vision.integrations.hf_saved import decoded, encoded  # noqa: E402
+from graphtheory.vision.integrations.hf_semantic import Semantic  # noqa: E402
+
+if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
+    pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)
+
+RULES = [
+    Keep(0.6), {2: Fuse(0.6)}, [Merge(3), Merge(2)], Reduce({1: Merge(4)}, False, True, False),
+    Keep(3, Random()), Semantic(4, base=0), Semantic(MaskPool(2, dim=32, eps=1e-5), base=1),
+    TopK(0.5), TopK(3),
+]  # fmt: skip
+
+
+def logits(model: nn.Module, zoo: ModuleType) -> torch.Tensor:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return zoo.Read(model)(zoo.images())
+
+
+@pytest.mark.parametrize("what", RULES, ids=str)
+def test_rule_and_trained_tokens_come_back(what: Any, zoo: ModuleType, tmp_path: Path) -> None:
+    model, config = zoo.tiny("ViT"), zoo.tiny("ViT").config.to_dict()
+    apply(model, what)
+    if isinstance(what, Semantic):
+        nn.init.normal_(model.vit.semantic.global_centers)
+    before = logits(model, zoo)
+    model.save_pretrained(tmp_path)
+    assert "graphtheory" not in model.config.to_dict()
+    for kind in (hf.ViTForImageClassification, hf.AutoModelForImageClassification):
+        again = from_pretrained(kind, tmp_path)
+        assert type(again) is hf.ViTForImageClassification and not again.training
+        assert torch.equal(logits(again, zoo), before)
+        assert again.state_dict().keys() == model.state_dict().keys()
+    other = pickle.loads(pickle.dumps(copy.deepcopy(again)))
+    other.save_pretrained(tmp_path / "second")
+    second = from_pretrained(hf.ViTForImageClassification, tmp_path / "second")
+    assert torch.equal(logits(second, zoo), before)
+    undo(again)
+    assert not torch.allclose(logits(again, zoo), before, atol=1e-5)
+    assert again.config.to_dict().keys() - {"dtype", "architectures"} <= config.keys()
+
+
+def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
+    zoo: ModuleType, tmp_path: Path
+) -> None:
+    model = zoo.tiny("ViT")
+    apply(model, TopK(0.5))
+    apply(model, Merge(2))
+    model.save_pretrained(tmp_path)
+    again = from_pretrained(hf.ViTForImageClassification, tmp_path)
+    assert torch.equal(logits(again, zoo), logits(model, zoo))
+    undo(model)
+    assert "save_pretrained" not in vars(model)
+    model.save_pretrained(tmp_path / "plain")
+    with pytest.raises(ValueError, match=r"folder: the config in .* names no rule"):
+        from_pretrained(hf.ViTForImageClassification, tmp_path / "plain")
+
+
+@pytest.mark.parametrize("what", [Keep(0.5), Semantic(4, base=0), TopK(0.5)], ids=str)
+def test_hugging_face_alone_reports_what_it_leaves_out(
+    what: Any, zoo: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = zoo.tiny("ViT")
+    apply(model, what)
+    model.save_pretrained(tmp_path)
+    logger = hf.utils.logging.get_logger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        from_pretrained(hf.ViTForImageClassification, tmp_path)
+        assert "UNEXPECTED" not in caplog.text
+        _, report = hf.ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
+    finally:
+        logger.removeHandler(caplog.handler)
+    name = "load_with_graphtheory.integrations.transformers.from_pretrained"
+    assert name in report["unexpected_keys"]
+    plain = hf.ViTForImageClassification.from_pretrained(tmp_path)
+    for size in ("50GB", "10KB"):  # one file, and several with an index
+        plain.save_pretrained(tmp_path / size, max_shard_size=size)
+        with pytest.raises(ValueError, match="saved by a model without the rule"):
+            from_pretrained(hf.ViTForImageClassification, tmp_path / size)
+    assert name in caplog.text and "UNEXPECTED" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "centers",
+    [AveragePool(2), MaxPool(3), MaskPool(2, 8), OverlapPool(2, 8, eps=0.1), LearnedCenters(3, 8),
+     MultiScale([AveragePool(1), MaskPool(2, 8)])],
+    ids=lambda centers: type(centers).__name__,
+)  # fmt: skip
+def test_centers_are_made_again_from_the_config(centers: Centers) -> None:
+    again = decoded(encoded(Semantic(centers, base=1))).tokens
+    assert type(again) is type(centers) and str(again) == str(centers)
+    assert again.tokens == centers.tokens and again.side == centers.side
+    again.load_state_dict(centers.state_dict())
+
+
+def test_rules_that_a_config_cannot_hold_are_refused_before_anything_is_written(
+    zoo: ModuleType, tmp_path: Path
+) -> None:
+    class Own(Centers):
+        pass
+
+    model = zoo.tiny("ViT")
+    for what, name in ((Keep(3, Clean(torch.ones(2, 32))), "Clean"), (Semantic(Own(4)), "Own")):
+        with pytest.raises(ValueError, match=f"what: a {name} cannot be saved in a config"):
+            encoded(what)
+    apply(model, Keep(3, Clean(torch.ones(2, 32))))
+    with pytest.raises(ValueError, match="what: a Clean cannot be saved"):
+        model.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ValueError, match=r"config\.graphtheory: names 'Swap', expected TopK, Re"):
+        decoded({"kind": "Swap"})
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("ViT", Semantic(MaskPool(2, dim=32), base=0)), ("DINOv3 ViT", {1: Fuse(0.6), 2: Merge(3)})],
+    ids=["tokens", "merge"],
+)
+def test_export_for_any_number_of_images(name: str, what: Any, zoo: ModuleType) -> None:
+    model = zoo.tiny(name)
+    apply(model, what)
+    shapes = ({0: torch.export.Dim("images", min=1, max=64)},)
+    program = torch.export.export(zoo.Read(model), (zoo.images(),), dynamic_shapes=shapes)
+    if not isinstance(what, Semantic):
+        with pytest.raises(ValueError, match="no reduction has run"):  # no tensors of the trace
+            trace(model)
+    for count in (2, 5):
+        with torch.no_grad():
+            wanted = zoo.Read(model)(zoo.images(count))
+        torch.testing.assert_close(program.module()(zoo.images(count)), wanted)
+
+
+def test_optimizers_made_before_semantic_tokens_are_named(zoo: ModuleType) -> None:
+    model, other = zoo.tiny("ViT"), zoo.tiny("ViT")
+    early = torch.optim.AdamW(model.parameters())
+    apply(other, Semantic(4, base=0))
+    apply(model, Merge(2))
+    with pytest.warns(UserWarning, match=r"this AdamW was made before .*global_centers") as told:
+        apply(model, Semantic(4, base=0))
+    assert told[0].filename == __file__
+    del early
+    undo(model)
+    apply(model, Semantic(4, base=0, with_global=False))

@@ -1,0 +1,129 @@
+from importlib import import_module
+
+import pytest
+import torch
+
+from graphtheory.ops import dispatch
+from graphtheory.ops.call import AttentionCall
+from graphtheory.vision import models, nn
+from graphtheory.vision.models import STViT, stvit_nano, stvit_pico
+from graphtheory.vision.models.stvit import stvit
+
+
+def tiny(**options: object) -> STViT:
+    return stvit(8, 4, 2, **{"image_size": 32, "patch_size": 4, "base": 1, **options})
+
+
+def test_named_models_have_the_layout_of_the_paper() -> None:
+    with torch.device("meta"):
+        made = [models.stvit_deit_tiny(), models.stvit_deit_small(), models.stvit_deit_base()]
+        lv = models.stvit_lvvit_small()
+    for model, dim, heads in zip(made, (192, 384, 768), (3, 6, 12), strict=True):
+        parts = (model.base, model.semantic.blocks, model.blocks)
+        assert [len(p) for p in parts] == [4, 2, 6] and model.embed.prefix.size(0) == 0
+        attention = model.semantic.blocks[1].attention
+        assert (attention.dim, attention.heads) == (dim, heads)
+        assert model.semantic.global_centers.shape == (16, dim)
+    assert [len(p) for p in (lv.base, lv.semantic.blocks, lv.blocks)] == [5, 2, 9]
+    rates = [b.drop_path.p for part in parts for b in part]
+    assert rates == models.vit.depth_rates(0.1, 12)
+
+
+def test_sizes_are_those_of_the_blocks_and_what_makes_the_tokens() -> None:
+    """A DeiT without class token, and G and the mask net: 9C + C, 2C, C."""
+    with torch.device("meta"):
+        sizes = [
+            sum(p.numel() for p in model.parameters())
+            for model in (models.stvit_deit_small(), models.deit_small(readout=models.MeanToken))
+        ]
+    assert sizes[0] - sizes[1] == 16 * 384 + 13 * 384
+
+
+def test_maps_and_assignment_have_the_shapes_of_the_paper() -> None:
+    model = stvit(12, 4, 2, base=1).eval()
+    images = torch.randn(2, 3, 224, 224)
+    found = model.attention_maps(images)
+    shapes = [(196, 196), (16, 196), (16, 212), (16, 16)]
+    assert [m.weights.shape for m in found] == [(2 * m * n, 2) for m, n in shapes]
+    second = found[2].weights.view(2, 16, 212, 2).permute(0, 3, 1, 2)
+    torch.testing.assert_close(second.sum(3), torch.ones(2, 2, 16))
+    torch.testing.assert_close(model.assignment(images), second[..., 16:])
+    assert model.assignment(images).shape == (2, 2, 16, 196)
+    assert tiny(semantic=1, with_global=False).assignment(torch.randn(1, 3, 32, 32)).size(3) == 64
+
+
+@pytest.mark.parametrize("position", [
+    nn.NoPosition, nn.LearnedPosition, nn.ConditionalPosition, nn.RelativePosition,
+])  # fmt: skip
+def test_images_of_any_size_do_not_see_each_other(position: type[nn.NoPosition]) -> None:
+    model = tiny(out_channels=3, position=position, tokens=9).eval()
+    for block in model.blocks if position is nn.RelativePosition else ():
+        torch.nn.init.normal_(block.attention.bias.table)
+    images = torch.randn(3, 3, 28, 36)
+    out = model(images)
+    torch.testing.assert_close(model(images[1:2]), out[1:2])
+    assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
+
+
+def test_places_of_tokens_count_only_where_they_are_told() -> None:
+    x = torch.randn(2 * 9, 8)
+    for position, told in ((nn.NoPosition, False), (nn.RelativePosition, True)):
+        model = tiny(position=position, tokens=9).eval()
+        if told:
+            torch.nn.init.normal_(model.blocks[0].attention.bias.table)
+        nb, relation = model._among_tokens(2, x.device)
+        flip = torch.arange(18).view(2, 3, 3).transpose(1, 2).flatten()
+        out, turned = (model.blocks[0](t, nb, relation=relation) for t in (x, x[flip]))
+        assert torch.allclose(out[flip], turned, atol=1e-6) is not told
+
+
+def test_other_centers_take_their_place() -> None:
+    parts = [nn.AveragePool(3), nn.AveragePool(4)]
+    model = tiny(tokens=nn.MultiScale(parts), semantic=3)
+    assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)
+    assert len(model.blocks) == 0
+
+
+def test_attention_runs_on_dense_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, choose = [], dispatch.choose
+
+    def note(call: AttentionCall, name: str | None = None) -> dispatch.Backend:
+        chosen.append(choose(call, name).name)
+        return choose(call, name)
+
+    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "choose", note)
+    stvit_pico()(torch.randn(2, 3, 32, 32))
+    assert chosen == ["blocks"] * 4
+
+
+def test_it_learns_and_repeats() -> None:
+    images, labels = torch.randn(8, 3, 32, 32), torch.arange(8) % 4
+
+    def losses() -> list[float]:
+        drawn = torch.Generator().manual_seed(0)
+        model = stvit_pico(out_channels=4, drop_path=0.1)
+        model.reset_parameters(drawn)
+        optimizer, found = torch.optim.AdamW(model.parameters(), 2e-3), []
+        for _ in range(12):
+            loss = torch.nn.functional.cross_entropy(model(images, generator=drawn), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            assert all(p.grad is not None for p in model.parameters())
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    first = losses()
+    assert first == losses() and first[-1] < 0.5 * first[0]
+
+
+def test_bad_options_are_named() -> None:
+    for options, message in (
+        ({"tokens": 15}, "tokens: got 15, expected a square number"),
+        ({"base": 3}, r"base: got 3, expected 0\.\.2"),
+        ({"readout": models.ClassToken}, "readout: got ClassToken, expected one without"),
+        ({"image_size": 30}, "image_size: got 30, expected a multiple of patch_size=4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tiny(**options)
+    assert stvit_nano().base[0].attention.heads == 4

@@ -1,0 +1,105 @@
+from importlib import import_module
+
+import pytest
+import torch
+
+from graphtheory.ops import dispatch
+from graphtheory.ops.call import AttentionCall
+from graphtheory.vision import models
+from graphtheory.vision.models import DistilledToken, MeanToken, vit_pico
+from graphtheory.vision.models.vit import depth_rates, vit
+
+# Parameters as published, or counted by the libraries that publish weights.
+PUBLISHED = {
+    "vit_tiny": 5_717_416, "vit_small": 22_050_664, "vit_base": 86_567_656,
+    "deit_tiny": 5_717_416, "deit_small": 22_050_664, "deit_base": 86_567_656,
+}  # fmt: skip
+DISTILLED = {"deit_tiny": 5_910_800, "deit_small": 22_436_432, "deit_base": 87_338_192}
+
+
+def size(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_named_models_have_the_published_sizes() -> None:
+    with torch.device("meta"):
+        assert {n: size(getattr(models, n)()) for n in PUBLISHED} == PUBLISHED
+        found = {n: size(getattr(models, n)(readout=DistilledToken)) for n in DISTILLED}
+    assert found == DISTILLED
+
+
+def test_paths_drop_more_often_the_deeper() -> None:
+    with torch.device("meta"):
+        model = models.deit_tiny()
+    rates = [block.drop_path.p for block in model.blocks]
+    assert rates == depth_rates(0.1, 12) and (rates[0], rates[-1]) == (0.0, 0.1)
+
+
+@pytest.mark.parametrize("readout", [models.ClassToken, DistilledToken, MeanToken])
+def test_images_do_not_see_each_other(readout: type) -> None:
+    model = vit_pico(out_channels=3, readout=readout).eval()
+    images = torch.randn(3, 3, 28, 36)
+    out = model(images)
+    torch.testing.assert_close(model(images[1:2]), out[1:2])
+    assert out.shape == (3, 3)
+    assert model.tokens(images).shape == (3, readout.prefix + 63, 64)
+
+
+def test_attention_runs_on_dense_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, choose = [], dispatch.choose
+
+    def note(call: AttentionCall, name: str | None = None) -> dispatch.Backend:
+        chosen.append(choose(call, name).name)
+        return choose(call, name)
+
+    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "choose", note)
+    vit_pico()(torch.randn(2, 3, 32, 32))
+    assert chosen == ["blocks"] * 4
+
+
+def test_maps_are_of_each_layer() -> None:
+    model, images = vit_pico(image_size=28), torch.randn(2, 3, 28, 28)
+    maps = model.attention_maps(images)
+    assert [m.weights.shape for m in maps] == [(2 * 50 * 50, 2)] * 4
+    nb = maps[0].neighborhood
+    total = torch.zeros(100, 2).index_add(0, nb.targets(), maps[-1].weights)
+    torch.testing.assert_close(total, torch.ones(100, 2))
+    assert model.training
+
+
+def test_it_learns_and_repeats() -> None:
+    images, labels = torch.randn(8, 3, 32, 32), torch.arange(8) % 4
+
+    def losses() -> list[float]:
+        drawn = torch.Generator().manual_seed(0)
+        model = vit_pico(out_channels=4, drop_path=0.1)
+        model.reset_parameters(drawn)
+        optimizer, found = torch.optim.AdamW(model.parameters(), 2e-3), []
+        for _ in range(12):
+            loss = torch.nn.functional.cross_entropy(model(images, generator=drawn), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    first = losses()
+    assert first == losses() and first[-1] < 0.5 * first[0]
+
+
+def test_options_reach_the_blocks_and_bad_ones_are_named() -> None:
+    model = vit(8, 2, 2, image_size=8, patch_size=4, in_channels=1, layer_scale=0.1, dropout=0.2)
+    assert model.blocks[1].attention.dropout == 0.2 and model.blocks[0].scale1.gamma[0] == 0.1
+    assert model(torch.randn(2, 1, 8, 8)).shape == (2, 1000)
+    with pytest.raises(ValueError, match="image_size: got 30, expected a multiple of patch_size=4"):
+        vit_pico(image_size=30)
+
+
+@torch.no_grad()  # torch itself warns of the gradients of what a graph break passes on
+def test_what_is_compiled_takes_the_cliques_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, images = vit_pico().eval(), torch.randn(2, 3, 32, 32)
+    expected = model(images)
+    monkeypatch.delattr("graphtheory.vision.nn.token_sets.cliques")
+    torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+
+from graphtheory.graph import Grid
+from graphtheory.vision.images import (
+    Beside,
+    InWindow,
+    Nearest,
+    nodes_of,
+    patch_graphs,
+    superpixel_graph,
+)
+from graphtheory.vision.nn import PatchEmbedding
+from graphtheory.vision.nn.stem import ConvStem
+
+
+def test_a_node_is_what_the_patch_embedding_reads() -> None:
+    images, embed = torch.rand(2, 3, 8, 12), PatchEmbedding(5, patch_size=4)
+    batch = patch_graphs(images, 4, Beside(), y=[3, 1])
+    expected = embed(images)[0]
+    found = batch.x @ embed.projection.weight.flatten(1).t() + embed.projection.bias
+    torch.testing.assert_close(found, expected)
+    assert batch.y.tolist() == [3, 1] and batch.num_graphs == 2
+
+
+def test_positions_are_the_middles_of_the_patches() -> None:
+    pos = patch_graphs(torch.rand(2, 1, 4, 6), 2, Beside()).pos
+    assert pos[:6].tolist() == [[1, 1], [3, 1], [5, 1], [1, 3], [3, 3], [5, 3]]
+    assert torch.equal(pos[6:], pos[:6])
+
+
+def test_edges_by_place_stay_within_their_image() -> None:
+    batch = patch_graphs(torch.rand(3, 1, 8, 8), 2, Beside(diagonal=True))
+    source, target = batch.edge_index
+    assert torch.equal(source // 16, target // 16)
+    far = (batch.pos[source] - batch.pos[target]).abs().amax(1)
+    assert (far == 2).all() and batch.num_edges == 3 * 84
+    shifted = patch_graphs(torch.rand(1, 1, 8, 8), 2, InWindow(2, shift=1)).edge_index
+    assert sorted(shifted[0, shifted[1] == 5].tolist()) == [5, 6, 9, 10]
+    assert shifted[0, shifted[1] == 0].tolist() == [0]
+
+
+def test_nearest_send_to_the_patch() -> None:
+    images = torch.rand(2, 3, 8, 8)
+    x = nodes_of(images, 2)[1]
+    source, target = Nearest(3)(x, Grid(1, 4, 4))
+    distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
+    for node in range(16):
+        wanted = distance[node].topk(3, largest=False).indices
+        assert sorted(source[target == node].tolist()) == sorted(wanted.tolist())
+    assert Nearest(9)(x[:4], Grid(1, 2, 2)).shape == (2, 12)  # no more than there are
+    half = x.bfloat16().requires_grad_()
+    assert Nearest(3)(half, Grid(1, 4, 4)).shape == (2, 48)
+
+
+def test_superpixels_are_linked_where_they_touch() -> None:
+    pytest.importorskip("skimage", reason="scikit-image is not installed")
+    image = torch.zeros(3, 16, 16)
+    image[0, :8, 8:], image[1, 8:, :8], image[2, 8:, 8:] = 1, 1, 1
+    data = superpixel_graph(image, num_segments=4)
+    assert data.x.tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert data.edge_index.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3], [1, 2, 0, 3, 0, 3, 1, 2]]
+    assert data.pos[2].tolist() == [3.5, 11.5] and data.seg.shape == (1, 16, 16)
+    turned = superpixel_graph(image.permute(1, 2, 0).contiguous().permute(2, 0, 1), num_segments=4)
+    assert torch.equal(turned.x, data.x) and torch.equal(turned.edge_index, data.edge_index)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: patch_graphs(torch.rand(1, 1, 6, 8), 4, Beside()), r"images: shape \(1, 1, 6, 8"),
+        (lambda: patch_graphs(torch.rand(1, 8, 8), 4, Beside()), r"images: shape \(1, 8, 8\)"),
+        (lambda: patch_graphs(torch.rand(1, 1, 8, 8), 0, Beside()), "patch_size: got 0, expected"),
+        (lambda: Nearest(0), "k: got 0, expected 1 or more neighbors"),
+        (
+            lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
+            "y: 1 labels, expected one an image: 2",
+        ),
+        (lambda: superpixel_graph(torch.rand(1, 3, 8, 8)), r"image: shape \(1, 3, 8, 8\), expect"),
+    ],
+)
+def test_bad_input_is_named(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_superpixels_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheory.vision.images.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"scikit-image: not installed.*graphtheory\[images\]"):
+        superpixel_graph(torch.zeros(3, 8, 8))
+
+
+@pytest.mark.parametrize("images", [torch.zeros(1, 1, 8, 8).byte(), np.zeros((1, 1, 8, 8)), "cat"])
+def test_images_that_are_no_floating_tensors_get_a_hint(images: object) -> None:
+    stem = ConvStem((4,), (2,), in_channels=1)
+    for call in (lambda: patch_graphs(images, 4, Beside()), lambda: superpixel_graph(images),
+                 lambda: stem(images)):  # fmt: skip
+        with pytest.raises(TypeError, match=r"expected a floating tensor; data.pixels.as_pixels"):
+            call()
