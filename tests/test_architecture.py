@@ -15,8 +15,11 @@ import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "graphtheory"
@@ -269,6 +272,59 @@ def test_no_room_reaches_itself_through_others() -> None:
 
     for room in MAY_IMPORT:
         assert reach(room, frozenset()) == MAY_IMPORT[room]  # closed: what is below stays usable
+
+
+def module_imports(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Module -> the modules that it imports at any depth, but for those under TYPE_CHECKING."""
+    names = {
+        ".".join((PACKAGE, *PurePosixPath(path).with_suffix("").parts)).removesuffix(".__init__")
+        for path in sources
+    }
+
+    def module_of(name: str) -> str:
+        while name and name not in names:
+            name = name.rpartition(".")[0]
+        return name
+
+    found: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        here = module_of(".".join((PACKAGE, *PurePosixPath(path).with_suffix("").parts)))
+        tree = _WithoutTypes().visit(ast.parse(source))
+        reached = {module_of(name) for _, name in imports(tree, path)}
+        found[here] = reached - {"", PACKAGE, here}
+    return found
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """Drops what `if TYPE_CHECKING:` holds."""
+
+    def visit_If(self, node: ast.If) -> Any:
+        if _dotted(node.test).endswith("TYPE_CHECKING"):
+            return [self.visit(child) for child in node.orelse] or ast.Pass()
+        return self.generic_visit(node)
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules each of which reaches all others."""
+    matrix = np.array([[other in graph[one] for other in graph] for one in graph])
+    number, components = connected_components(matrix, connection="strong")
+    sets = [
+        {name for name, of in zip(graph, components, strict=True) if of == one}
+        for one in range(number)
+    ]
+    return [one for one in sets if len(one) > 1]
+
+
+def test_no_two_modules_reach_each_other() -> None:
+    sources = {path: (ROOT / PACKAGE / path).read_text(encoding="utf-8") for path in MODULES}
+    assert circles(module_imports(sources)) == []
+
+
+def test_planted_circle_is_found() -> None:
+    lazy = "def f():\n    from graphtheory.ops import b"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import graphtheory.ops.a"
+    sources = {"ops/a.py": lazy, "ops/b.py": "import graphtheory.ops.a", "ops/c.py": typed}
+    assert circles(module_imports(sources)) == [{f"{PACKAGE}.ops.a", f"{PACKAGE}.ops.b"}]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from graphtheory.graph import TOKEN
 from graphtheory.ops import BucketedBias
-from graphtheory.ops.look_up import look_up
+from graphtheory.ops.look_up import bias_per_edge, look_up
 from graphtheory.ops.once import Once
-from graphtheory.ops.reference import edge_bias
 from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
@@ -207,7 +206,7 @@ class JointBias(nn.Module):
             raise ValueError(f"distance: shape {shape}, expected [num_edges, {len(self.parts)}]")
         made = [part(column) for part, column in zip(self.parts, distance.unbind(1), strict=True)]
         if math.prod(len(table) for table in self.parameters()) > _BYTE + 2:
-            return torch.stack([edge_bias(one) for one in made]).sum(0)
+            return torch.stack([bias_per_edge(one) for one in made]).sum(0)
         (bucket, table), *others = made
         for more, rows in others:
             bucket = bucket * len(rows) + more

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphtheory.graph.content import is_plain, within
 from graphtheory.graph.outside import outside, unwrapped
-from graphtheory.ops.look_up import look_up
 from graphtheory.ops.once import Once
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
@@ -72,7 +71,7 @@ class EdgeFeatures:
         if self.row is None:
             return self.features[:, None]
         check_rows(self.row, self.features.size(0))
-        found = look_up(self.features, self.row)
+        found = self.features.index_select(0, self.row.long())
         return found[:, None] if found.dim() == 2 else found
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.ops import kernels, reference
+from graphtheory.ops import kernels
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call, check_buckets
 from graphtheory.ops.dropout import dropout_factor
 from graphtheory.ops.kernels import neighborhood_of, structure
+from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
@@ -144,7 +145,7 @@ def composed(call: AttentionCall, backend: Backend) -> Tensor:
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
     logits = call.scale * kernels.edge_dot(Call("edge_dot", nb, (query, key)), backend)
     if call.bias is not None:
-        logits = logits + reference.edge_bias(call.bias).to(wide)
+        logits = logits + bias_per_edge(call.bias).to(wide)
     weights = kernels.edge_softmax(Call("edge_softmax", nb, (logits,)), backend)
     if call.seed is not None:
         weights = weights * dropout_factor(call.dropout, call.seed, weights)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import fused, reference
+from graphtheory.ops import fused
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.fused import sum_type
+from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import operator
 from graphtheory.ops.second import second_gradients
 
@@ -34,7 +35,7 @@ def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
     """A bias as [E, H], whose gradient is summed in a wide type."""
     if isinstance(bias, BucketedBias):
         bias = BucketedBias(bias.bucket, bias.table.to(wide))
-    return reference.edge_bias(bias).to(wide)
+    return bias_per_edge(bias).to(wide)
 
 
 @operator("graphtheory::top_edges", "NHD MHD EH indptr indices . . .")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
+from graphtheory.ops.call import BucketedBias, check_buckets
 from graphtheory.ops.operator import operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass
@@ -33,11 +35,38 @@ def look_up(table: Tensor, row: Tensor) -> Tensor:
     return found.view(len(row), *table.shape[1:])
 
 
-def _by_bucket(rows: Tensor) -> bool:
-    """Whether the gradient of such rows is summed by Triton's kernel."""
-    from graphtheory.ops.backends.triton_csr import triton_objections
+def bias_per_edge(bias: Tensor | BucketedBias) -> Tensor:
+    """The [E, H] form of a bias, as `reference.edge_bias` defines it."""
+    if not isinstance(bias, BucketedBias):
+        return bias
+    check_buckets(bias.bucket, bias.table.size(0))
+    return look_up(bias.table, bias.bucket)
 
-    return len(rows) <= _FEW and rows.is_floating_point() and not triton_objections(rows.device)
+
+class SumsOfRows(NamedTuple):
+    """A backend's kernel for sums of values by row.
+
+    Attributes:
+        objections: Why it does not run on a device; empty where it does.
+        sums: Of values [E, H] by row [E]: [count, H], the same bits every time.
+    """
+
+    objections: Callable[[torch.device], list[str]]
+    sums: Callable[[Tensor, Tensor, int], Tensor]
+
+
+_kernels: list[SumsOfRows] = []  # of the backends, which register theirs
+
+
+def register_sums(kernel: SumsOfRows) -> None:
+    """Let `look_up` sum gradients by a backend's kernel, where that runs."""
+    _kernels.append(kernel)
+
+
+def _by_bucket(rows: Tensor) -> bool:
+    """Whether a kernel sums the gradient of such rows."""
+    few = len(rows) <= _FEW and rows.is_floating_point()
+    return few and any(not kernel.objections(rows.device) for kernel in _kernels)
 
 
 @operator("graphtheory::look_up", ". .")
@@ -47,10 +76,8 @@ def _rows(table: Tensor, row: Tensor) -> Tensor:
 
 @operator("graphtheory::sum_by_row", ". . .")
 def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
-    from graphtheory.ops.backends.triton.launch import by_bucket
-
     wide = torch.promote_types(values.dtype, torch.float32)
-    return by_bucket(row, values.to(wide).contiguous(), count).to(values.dtype)
+    return _kernels[0].sums(row, values.to(wide).contiguous(), count).to(values.dtype)
 
 
 @_rows.register_fake

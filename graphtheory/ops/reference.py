@@ -13,7 +13,6 @@ from torch.nn.functional import leaky_relu, relu
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.dropout import dropout_factor
-from graphtheory.ops.look_up import look_up
 
 
 def edge_dot(query: Tensor, key: Tensor, nb: Neighborhood) -> Tensor:
@@ -92,7 +91,7 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     if not isinstance(bias, BucketedBias):
         return bias
     check_buckets(bias.bucket, bias.table.size(0))
-    return look_up(bias.table, bias.bucket)
+    return bias.table.index_select(0, bias.bucket.long())
 
 
 def largest(logits: Tensor, nb: Neighborhood, k: int | Tensor) -> Tensor:

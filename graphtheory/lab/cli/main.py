@@ -23,7 +23,6 @@ from docstring_parser.attrdoc import AttributeDocstrings
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli.bench import Bench
-from graphtheory.lab.cli.completion import Completion
 from graphtheory.lab.cli.datasets import Datasets
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.doctor import Doctor
@@ -31,6 +30,30 @@ from graphtheory.lab.cli.show import Command, Output, RefusedError, Screen, cons
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion(Command):
+    """Print the script that lets a shell complete commands and options: bash, zsh or fish.
+
+    bash  graphtheory completion bash > ~/.local/share/bash-completion/completions/graphtheory
+    zsh   graphtheory completion zsh > ~/.zfunc/_graphtheory, with fpath+=~/.zfunc before compinit
+    fish  graphtheory completion fish > ~/.config/fish/completions/graphtheory.fish
+
+    Try:  graphtheory completion bash
+    """
+
+    shell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")] = "bash"
+    """bash, zsh or fish."""
+
+    def run(self, screen: Screen) -> None:
+        """Print."""
+        found = completion_script(known("SHELL", self.shell, SHELLS))
+        screen.result({"shell": self.shell, "script": found})
+        screen.say(found)
+
 
 _DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and MLP.
 

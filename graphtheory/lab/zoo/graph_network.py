@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
 from graphtheory.nn import BucketBias, PathEncoding
-from graphtheory.ops.reference import edge_bias
+from graphtheory.ops.look_up import bias_per_edge
 
 _TOKEN_STD = 0.02
 
@@ -162,7 +162,7 @@ class PairBias(nn.Module):
             paths = _stored(batch, "paths")
             found.append(self.paths(batch.edge_attr, paths, batch.edge_index, batch.batch))
         if self.resistance is not None:
-            found.append(edge_bias(self.resistance(_stored(batch, "resistance"))))
+            found.append(bias_per_edge(self.resistance(_stored(batch, "resistance"))))
         return sum(found[1:], found[0]) if found else None
 
 

@@ -16,7 +16,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.batches import graph_cliques
 from graphtheory.nn.conv.gps_export import clique_edges, dense_attention
-from graphtheory.ops.reference import edge_bias
+from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.patterns import attention_logits
 
 _EXTRA_SOURCES = {
@@ -227,7 +227,7 @@ class GPSConv(pyg.GPSConv):
         made = bias(distance)
         if attn_bias is None:
             return made
-        return edge_bias(made) + attn_bias
+        return bias_per_edge(made) + attn_bias
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value, [N, heads, channels / heads] each."""

@@ -11,9 +11,8 @@ from torch_geometric.utils import softmax
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read
-from graphtheory.ops.look_up import look_up
+from graphtheory.ops.look_up import bias_per_edge, look_up
 from graphtheory.ops.once import Once
-from graphtheory.ops.reference import edge_bias
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
@@ -88,7 +87,7 @@ def attend(
     logits = scale * (query * key).sum(-1)  # [E, H]
     if layer.bucket_bias is not None:
         bias = layer.bucket_bias((src != dst).long() if distance is None else distance)
-        logits = logits + edge_bias(bias)
+        logits = logits + bias_per_edge(bias)
         if layer.value_table is not None and not isinstance(bias, Tensor):
             vectors = look_up(layer.value_table.view(shape), bias.bucket)
             edge_value = vectors if edge_value is None else edge_value + vectors

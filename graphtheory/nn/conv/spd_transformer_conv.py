@@ -16,7 +16,7 @@ from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core, recomputed, spd_messages
 from graphtheory.nn.conv.adjacency import Adjacency, read, with_given_edges
 from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
-from graphtheory.ops.reference import edge_bias
+from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.patterns import attention_logits
 
 PairTensor = tuple[Tensor, Tensor]
@@ -245,7 +245,7 @@ class SPDTransformerConv(on_core.OnCore):
         spd_messages.check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
-        return adj.to_rows(more) if bias is None else edge_bias(bias) + adj.to_rows(more)
+        return adj.to_rows(more) if bias is None else bias_per_edge(bias) + adj.to_rows(more)
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:

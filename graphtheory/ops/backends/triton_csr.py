@@ -6,10 +6,12 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
+from torch import Tensor
 
 from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call
+from graphtheory.ops.look_up import SumsOfRows, register_sums
 
 # What a program of k-nearest attention on blocks holds: features of a head, and sources of a row.
 # Shared memory for 1024 sources: 64 KiB in 16 bits, 192 in float32, and half for 512.
@@ -37,6 +39,15 @@ def _lacking(device: torch.device) -> list[str]:
 
 
 torch.compiler.assume_constant_result(triton_objections)  # marks it
+
+
+def _sums_of_rows(row: Tensor, values: Tensor, count: int) -> Tensor:
+    from graphtheory.ops.backends.triton.launch import by_bucket  # imports triton
+
+    return by_bucket(row, values, count)
+
+
+register_sums(SumsOfRows(triton_objections, _sums_of_rows))
 
 
 class TritonCSR(CSRBackend):

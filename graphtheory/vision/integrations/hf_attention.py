@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
+from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
 from graphtheory.vision.integrations.hf_layers import HFLayers
 from graphtheory.vision.integrations.hf_reduce import Reduce, ReductionHooks, install, uninstall
-from graphtheory.vision.integrations.hf_saved import NEAREST, from_pretrained, saves
+from graphtheory.vision.integrations.hf_saved import ENTRY, MARK, NEAREST, decoded, saves
 from graphtheory.vision.integrations.hf_semantic import Semantic, SemanticHooks
 from graphtheory.vision.integrations.hf_swin import SwinHooks, attend_windows, swin2_attention
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
@@ -138,6 +143,75 @@ def undo(model: nn.Module) -> None:
     for layer in () if nearest is None else swin2_attention(model):
         del layer.forward
     saves(model)
+
+
+def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **options: Any) -> Any:
+    """Load a model that was saved after `apply`, with its rules and trained semantic tokens.
+
+    ``model.save_pretrained(folder)`` writes the rules into config.json. Hugging Face alone loads
+    such a folder without them, and reports an unexpected tensor whose name tells this function.
+
+    Args:
+        kind: Class of the model, or a class such as ``AutoModelForImageClassification``.
+        folder: The folder, or the name of a repository.
+        args: As for ``kind.from_pretrained``.
+        options: As for ``kind.from_pretrained``.
+
+    Raises:
+        ValueError: If the config names no rule, or one that does not exist; or if the weights were
+            saved again by Hugging Face alone, without the rule.
+
+    Example:
+        >>> apply(model, Merge(8))  # doctest: +SKIP
+        >>> model.save_pretrained("folder")  # doctest: +SKIP
+        >>> model = from_pretrained(ViTForImageClassification, "folder")  # doctest: +SKIP
+    """
+    config = options.pop("config", None)
+    where = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+    found = {name: options[name] for name in where if name in options}
+    if config is None:
+        config = AutoConfig.from_pretrained(folder, **found)
+    entry = getattr(config, ENTRY, None)
+    if not entry:
+        raise ValueError(f"folder: the config in {folder} names no rule, expected one of `apply`")
+    names = _tensors(folder, found)
+    if names is not None and MARK not in names:
+        raise ValueError(
+            f"folder: the weights in {folder} were saved by a model without the rule that its "
+            f"config names, expected {kind.__name__}.from_pretrained, and `apply` after it"
+        )
+    delattr(config, ENTRY)
+    if hasattr(kind, "_model_mapping"):
+        kind = kind._model_mapping[type(config)]
+
+    def start(self: Any, config: Any, *args: Any, **options: Any) -> None:
+        kind.__init__(self, config, *args, **options)
+        for rule in decoded(entry):  # before the weights are loaded: theirs are among them
+            apply(self, rule)
+
+    parts = {
+        "__init__": start, "__module__": kind.__module__, "__qualname__": kind.__qualname__,
+        "_keys_to_ignore_on_load_unexpected": [
+            *(kind._keys_to_ignore_on_load_unexpected or ()), MARK.replace(".", r"\.")
+        ],
+    }  # fmt: skip
+    started: Any = type(kind.__name__, (kind,), parts)
+    model = started.from_pretrained(folder, *args, config=config, **options)
+    model.__class__ = kind
+    return model
+
+
+def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] | None:
+    """Names of the tensors of a folder; None if they are in files of another format."""
+    for name in ("model.safetensors.index.json", "model.safetensors"):
+        path = cached_file(folder, name, _raise_exceptions_for_missing_entries=False, **where)
+        if path is None:
+            continue
+        if name.endswith("json"):
+            return set(json.loads(Path(path).read_text())["weight_map"])
+        with safe_open(path, "pt") as file:
+            return set(file.keys())
+    return None
 
 
 def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.cli.completion import SHELLS
+from graphtheory.lab.cli.main import SHELLS
 
 Run = Callable[..., tuple[int, str, str]]
 

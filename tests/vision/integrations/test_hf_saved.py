@@ -102,7 +102,7 @@ def test_hugging_face_alone_reports_what_it_leaves_out(
         _, report = hf.ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
     finally:
         logger.removeHandler(caplog.handler)
-    name = "load_with_graphtheory.integrations.transformers.from_pretrained"
+    name = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
     assert name in report["unexpected_keys"]
     plain = hf.ViTForImageClassification.from_pretrained(tmp_path)
     for size in ("50GB", "10KB"):  # one file, and several with an index
