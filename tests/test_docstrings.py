@@ -21,9 +21,8 @@ def undocumented(kind: type) -> Iterator[str]:
         method = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
         if name.startswith("_") or not inspect.isfunction(method) or method.__doc__:
             continue
-        if method.__module__ == kind.__module__ and not any(
-            hasattr(base, name) for base in kind.__mro__[1:]
-        ):
+        own = method.__module__ == kind.__module__ and method.__name__ == name  # no field's lambda
+        if own and not any(hasattr(base, name) for base in kind.__mro__[1:]):
             yield f"{kind.__name__}.{name}"
 
 
