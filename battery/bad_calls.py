@@ -226,7 +226,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (_fit, {"epochs": 1}, [
         (V, "epochs", 0), (V, "patience", 0), (V, "seed", -1), (V, "resume", True),
     ]),
-    (graphtheory.lab.bench, {
+    (graphtheory.bench, {
         "data": "karate", "models": ("mlp",), "seeds": 1, "epochs": 1, "progress": False,
     }, [
         (V, "seeds", 0), (V, "epochs", 0), (V, "budget", -1), (V, "data/name", "Carate"),

@@ -51,7 +51,7 @@ def test_seeds() -> None:
 
 def test_names_and_descriptions_need_no_torch_geometric() -> None:
     script = (
-        "import sys; from graphtheory.data import catalogue; catalogue.describe('Cora');"
+        "import sys; from graphtheory.lab.datasets import catalogue; catalogue.describe('Cora');"
         "sys.exit('torch_geometric' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

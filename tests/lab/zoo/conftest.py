@@ -1,0 +1,1 @@
+from tests.models.conftest import tiny  # noqa: F401  (a fixture)
