@@ -2,93 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
-from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import Call, check_nodes, check_tensor, edge_dim_of
 from graphtheory.ops.dispatch import choose
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of, structure
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
-
-_Grads = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-@operator("graphtheory::additive_score", "MHD NHD HD EK HKD . parts .")
-def _score(
-    source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, parts: Sequence[Tensor], backend: str,
-) -> Tensor:  # fmt: skip
-    return BACKENDS[backend].kernels.additive_score(
-        parts[0], parts[1], source, target, att, features, matrix, slope
-    )
+def _definition(a: Any) -> Tensor:
+    nb = neighborhood_of(a.parts, a.source.size(0))
+    return reference.additive_score(a.source, a.target, a.att, a.features, a.matrix, a.slope, nb)
 
 
-@_score.register_fake
-def _(source: Tensor, target: Tensor, att: Tensor, *rest: Any) -> Tensor:
-    parts = rest[3]
-    return source.new_empty(parts[1].size(0), att.size(0))
-
-
-@operator("graphtheory::additive_score_backward", "EH MHD NHD HD EK HKD . . parts .")
-def _score_grad(
-    grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
-    slope: float, of_features: bool, parts: Sequence[Tensor], backend: str,
-) -> _Grads:  # fmt: skip
-    return BACKENDS[backend].kernels.additive_score_backward(
-        *parts, grad, source, target, att, features, matrix, slope, of_features
-    )
-
-
-@_score_grad.register_fake
-def _(grad: Tensor, *rest: Any) -> Any:
-    source, target, att, features, matrix, _, of_features, *_ = rest
-    of_nodes = [t.new_empty(t.shape) for t in (source, target, att)]
-    of_edges = features.new_empty(features.shape if of_features else (0,))
-    return *of_nodes, of_edges, matrix.new_empty(matrix.shape)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.slope, parts, ctx.backend = inputs
-    ctx.save_for_backward(*tensors, *parts)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    tensors, parts = saved[:5], list(saved[5:])
-    asked = ctx.needs_input_grad[3]
-    found = _score_grad(grad, *tensors, ctx.slope, asked, parts, ctx.backend)
-    of_nodes, of_edges, of_matrix = found[:3], found[3] if asked else None, found[4]
-    return *of_nodes, of_edges, of_matrix, None, [None] * len(parts), None
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.slope, _, parts, _ = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, *parts)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    (grad, *tensors), parts = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
-    nb = neighborhood_of(parts, tensors[0].size(0))
-
-    def definition(*given: Tensor) -> Tensor:
-        source, target, att, features, matrix = given
-        return reference.additive_score(source, target, att, features, matrix, ctx.slope, nb)
-
-    of_grad, found = second_gradients(
-        definition, tensors, (grad,), upstream, ctx.needs_input_grad[:6]
-    )
-    return *of_grad, *found, None, None, [None] * len(parts), None
-
-
-_score.register_autograd(_backward, setup_context=_save)
-_score_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+_score = FusedOp(
+    "additive_score",
+    "source:MHD target:NHD att:HD features:EK matrix:HKD slope:float parts:parts",
+    "EH",
+    run=lambda kernels, a: kernels.additive_score(*a.parts[:2], *a[:6]),
+    gradients=lambda kernels, a, grads, kept, needs: kernels.additive_score_backward(
+        *a.parts, *grads, *a[:6], needs[3]
+    ),
+    definition=_definition,
+)
 
 
 def run(call: Call, backend: Backend) -> Tensor:

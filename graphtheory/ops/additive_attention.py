@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,105 +14,43 @@ from graphtheory.ops.call import Call, check_device, check_edges, check_nodes
 from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import read_again, room_to_save
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of, structure
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
-
-_Grads = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-@operator("graphtheory::additive_attention", "MHD MH NH EH . parts . . .")
-def _attention(
-    value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
-    seed: Tensor | None, parts: Sequence[Tensor], slope: float, dropout: float,
-    backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return BACKENDS[backend].kernels.additive_attention(
-        parts[0], parts[1], value, sent, received, edge, slope, dropout, seed
-    )
+def _fake(a: Any) -> tuple[Tensor, Tensor]:
+    out = a.value.new_empty(a.parts[0].size(0) - 1, *a.value.shape[1:])
+    return out, room_to_save(out, a.parts[1].size(0), a.backend, additive=True)
 
 
-@_attention.register_fake
-def _(value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    parts, backend = rest[4], rest[-1]
-    out = value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
-    return out, room_to_save(out, parts[1].size(0), backend, additive=True)
-
-
-@operator("graphtheory::additive_attention_backward", "NHD MHD MH NH EH saved NHD . parts . . .")
-def _attention_grad(
-    grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
-    saved: Tensor, out: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor], slope: float,
-    dropout: float, backend: str,
-) -> _Grads:  # fmt: skip
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    saved, out = kept
     again = {} if out is None else {"out": out}
-    return BACKENDS[backend].kernels.additive_attention_backward(
-        *parts, grad, value, sent, received, edge, saved, slope, dropout, seed, **again
+    return kernels.additive_attention_backward(
+        *a.parts, *grads, *a[:4], saved, a.slope, a.dropout, a.seed, **again
     )
 
 
-@_attention_grad.register_fake
-def _(grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, *rest: Any) -> _Grads:
-    saved, parts = rest[1], rest[4]
-    rows = 0 if received is None else received.size(0)
-    return (
-        torch.empty_like(value),
-        sent.new_empty(sent.shape),  # in the order of memory that the kernels leave
-        sent.new_empty(rows, sent.size(1)),
-        saved.new_empty(parts[1].size(0), sent.size(1)),
-    )
+def _definition(a: Any) -> Tensor:
+    nb = neighborhood_of(a.parts, a.value.size(0))
+    call = Call("additive_attention", nb, a[:4], (a.seed, a.slope, a.dropout))
+    return _composed(call, BACKENDS[a.backend])
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    value, sent, received, edge, seed, parts, *ctx.options = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.num_parts = len(parts)
-    out = read_again(*output, ctx.options[-1])
-    ctx.save_for_backward(value, sent, received, edge, output[1], out, seed, *parts)
-
-
-def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
-    nothing = (None, [None] * ctx.num_parts, None, None, None)
-    if grad is None:
-        return None, None, None, None, *nothing
-    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    tensors, parts = saved[:7], list(saved[7:])
-    of_value, of_sent, of_received, of_edge = _attention_grad(grad, *tensors, parts, *ctx.options)
-    received, edge = tensors[2:4]
-    return (
-        of_value,
-        of_sent,
-        None if received is None else of_received,
-        None if edge is None else of_edge.to(edge.dtype),
-        *nothing,
-    )
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, _, _, seed, parts, slope, dropout, backend = inputs
-    ctx.set_materialize_grads(False)
-    ctx.options, ctx.num_parts = (slope, dropout, backend), len(parts)
-    ctx.save_for_backward(*tensors, seed, *parts)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    grad, *tensors, seed = ctx.saved_tensors[:6]
-    slope, dropout, backend = ctx.options
-    nb = neighborhood_of(ctx.saved_tensors[6:], tensors[0].size(0))
-
-    def definition(*given: Any) -> Tensor:
-        call = Call("additive_attention", nb, given, (seed, slope, dropout))
-        return _composed(call, BACKENDS[backend])
-
-    of_grad, found = second_gradients(
-        definition, tensors, (grad,), upstream, ctx.needs_input_grad[:5]
-    )
-    return *of_grad, *found, None, None, None, [None] * ctx.num_parts, None, None, None
-
-
-_attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+_attention = FusedOp(
+    "additive_attention",
+    "value:MHD sent:MH received:NH? edge:EH? seed:any? parts:parts slope:float dropout:float",
+    "NHD saved!",
+    run=lambda kernels, a: kernels.additive_attention(
+        *a.parts[:2], *a[:4], a.slope, a.dropout, a.seed
+    ),
+    gradients=_gradients,
+    definition=_definition,
+    kept="saved NHD?",
+    keep=lambda a, outputs: (outputs[1], read_again(*outputs, a.backend)),
+    fake=_fake,
+    strided=("value",),
+)
 
 
 def run(call: Call, backend: Backend) -> Tensor:

@@ -89,8 +89,10 @@ class Layout:
         if not (fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)):
             return False
         order = None if self._order is None else args[self._order]
-        if order is None or not order.numel():
+        if order is None:
             return True
+        if order.dim() != 1 or not order.numel():
+            return order.dim() == 1
         return order.numel() == edges and within(order, self._size("F", args) or 0)
 
     def _lacks_sources(self, args: Sequence[Any], parts: Sequence[Tensor]) -> bool:
@@ -120,7 +122,7 @@ class Layout:
             self._check_pointers("t_indptr", parts[2], edges, sources)
             self._check("targets", parts[3], parts[0].size(0) - 1, edges)
             self._check("perm", parts[4], edges, edges)
-        if order is not None and order.numel():
+        if order is not None and (order.numel() or order.dim() != 1):
             self._check("order", order, self._size("F", args), edges)
 
     def _size(self, letter: str, args: Sequence[Any]) -> int | None:
@@ -136,8 +138,9 @@ class Layout:
             )
 
     def _check(self, name: str, ids: Tensor, limit: int | None, count: int | None = None) -> None:
-        if count is not None and ids.numel() != count:
-            raise ValueError(f"{name}: {ids.numel()} entries, expected {count} ({self.name})")
+        if ids.dim() != 1 or count not in (None, ids.numel()):
+            wanted = "ids" if count is None else f"{count} ids"
+            raise ValueError(f"{name}: shape {list(ids.shape)}, expected {wanted} ({self.name})")
         if limit is not None and not within(ids, limit):
             raise IndexError(
                 f"{name}: entries {int(ids.min())} to {int(ids.max())}, expected 0..{limit - 1} "
@@ -163,6 +166,14 @@ class Layout:
                     f"{self.name}: argument {k} has the shape {list(found)}, expected "
                     f"{list(wanted)}"
                 )
+
+    def sizes(self, args: Sequence[Any]) -> dict[str, int]:
+        """The size that each letter stands for."""
+        sizes = self._known(args)
+        for k, word in self._shapes:
+            if args[k] is not None:
+                sizes |= zip(word, args[k].shape, strict=False)
+        return sizes
 
     def _agree(self, args: Sequence[Any], sizes: dict[str, int]) -> bool:
         """Whether all shapes fit, in the fewest steps; False also of facts, which have others."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,10 +11,9 @@ from graphtheory.ops import kernels
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call, check_buckets
 from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of, structure
 from graphtheory.ops.look_up import bias_per_edge
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
@@ -37,106 +35,49 @@ def read_again(out: Tensor, saved: Tensor, backend: str) -> Tensor | None:
     return out if recomputed else None
 
 
-@operator("graphtheory::attention", "NHD MHD MHD EH BH bucket . parts . . .")
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, table: Tensor | None,
-    bucket: Tensor | None, seed: Tensor | None, parts: Sequence[Tensor],
-    scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, 0 if table is None else table.size(0))
-    return BACKENDS[backend].kernels.attention(
-        parts[0], parts[1], query, key, value, bias, bucket, table, scale, dropout, seed
+def _run(kernels: Any, a: Any) -> tuple[Tensor, Tensor]:
+    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
+    return kernels.attention(
+        *a.parts[:2], a.query, a.key, a.value, a.bias, a.bucket, a.table, a.scale, a.dropout, a.seed
     )
 
 
-@_attention.register_fake
-def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    out = query.new_empty(query.shape)
-    return out, room_to_save(out, rest[6][1].size(0), rest[-1])
+def _fake(a: Any) -> tuple[Tensor, Tensor]:
+    out = a.query.new_empty(a.query.shape)
+    return out, room_to_save(out, a.parts[1].size(0), a.backend)
 
 
-@operator(
-    "graphtheory::attention_backward",
-    "NHD NHD MHD MHD saved NHD EH BH bucket . . parts . . .",
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    saved, out = kept
+    buckets = 0 if a.table is None else a.table.size(0)
+    check_buckets(a.bucket, buckets)
+    given = {"out": out, "bias": a.bias, "table": a.table} if saved.dim() == 3 else {}
+    again = {name: given.get(name) for name in BACKENDS[a.backend].recomputes_from}
+    return kernels.attention_backward(
+        *a.parts, *grads, a.query, a.key, a.value, saved, a.bucket, buckets, a.scale, a.dropout,
+        a.seed, **again,
+    )  # fmt: skip
+
+
+def _definition(a: Any) -> Tensor:
+    nb = neighborhood_of(a.parts, a.value.size(0))
+    bias = a.bias if a.table is None else BucketedBias(a.bucket, a.table)
+    call = AttentionCall(a.query, a.key, a.value, nb, bias, a.scale, a.dropout, a.seed)
+    return composed(call, BACKENDS[a.backend])
+
+
+_attention = FusedOp(
+    "attention",
+    "query:NHD key:MHD value:MHD bias:EH? table:BH? bucket:bucket? seed:any? parts:parts "
+    "scale:float dropout:float",
+    "NHD saved!",
+    run=_run,
+    gradients=_gradients,
+    definition=_definition,
+    kept="saved NHD?",
+    keep=lambda a, outputs: (outputs[1], read_again(*outputs, a.backend)),
+    fake=_fake,
 )
-def _attention_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor,
-    out: Tensor | None, bias: Tensor | None, table: Tensor | None,
-    bucket: Tensor | None, seed: Tensor | None, num_buckets: int, parts: Sequence[Tensor],
-    scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, num_buckets)
-    given = {"out": out, "bias": bias, "table": table} if saved.dim() == 3 else {}
-    again = {name: given.get(name) for name in BACKENDS[backend].recomputes_from}
-    return BACKENDS[backend].kernels.attention_backward(
-        *parts, grad, query, key, value, saved, bucket, num_buckets, scale, dropout, seed, **again
-    )
-
-
-@_attention_grad.register_fake
-def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, saved: Tensor, *rest: Any) -> Any:
-    _, bias, _, _, _, num_buckets, parts, *_ = rest
-    nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    recomputed = saved.dim() == 3 and bias is None  # then nobody asks for these gradients
-    logits = saved.new_empty(0 if recomputed else parts[1].size(0), query.size(1))
-    grad_table = saved.new_empty(num_buckets, query.size(1))
-    return *nodes, logits, grad_table
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, bias, table, bucket, seed, parts, *ctx.options = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.num_parts = len(parts)
-    ctx.bias_dtype = None if bias is None else bias.dtype
-    ctx.table = None if table is None else (table.size(0), table.dtype)
-    out = read_again(*output, ctx.options[-1])
-    ctx.save_for_backward(query, key, value, output[1], out, bias, table, bucket, seed, *parts)
-
-
-def _backward(ctx: Any, grad: Tensor | None, _saved: Tensor | None) -> tuple[Any, ...]:
-    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    (*tensors, bucket, seed), parts = saved[:9], list(saved[9:])
-    nothing = (None, [None] * ctx.num_parts, None, None, None)
-    if grad is None:
-        return None, None, None, None, None, None, *nothing
-    buckets = 0 if ctx.table is None else ctx.table[0]
-    grad_query, grad_key, grad_value, grad_logits, grad_table = _attention_grad(
-        grad, *tensors, bucket, seed, buckets, parts, *ctx.options
-    )
-    if not any(ctx.needs_input_grad[1:3]):
-        grad_key = grad_value = None
-    grad_bias = None if ctx.bias_dtype is None else grad_logits.to(ctx.bias_dtype)
-    grad_table = None if ctx.table is None else grad_table.to(ctx.table[1])
-    return grad_query, grad_key, grad_value, grad_bias, grad_table, None, *nothing
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, _, _, bias, table, bucket, seed, _, parts, scale, dropout, backend = inputs
-    ctx.set_materialize_grads(False)
-    ctx.options, ctx.num_parts = (scale, dropout, backend), len(parts)
-    ctx.save_for_backward(*tensors, bias, table, bucket, seed, *parts)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    grad, query, key, value, bias, table, bucket, seed, *parts = ctx.saved_tensors
-    scale, dropout, backend = ctx.options
-    nb = neighborhood_of(parts, value.size(0))
-
-    def definition(query: Tensor, key: Tensor, value: Tensor, bias: Any, table: Any) -> Tensor:
-        bias = bias if table is None else BucketedBias(bucket, table)
-        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
-        return composed(call, BACKENDS[backend])
-
-    tensors = (query, key, value, bias, table)
-    needed = [ctx.needs_input_grad[k] for k in (0, 1, 2, 3, 6, 7)]
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream, needed)
-    nothing = (None, None, None, [None] * ctx.num_parts, None, None, None)
-    return *of_grad, *found[:3], None, None, *found[3:], *nothing
-
-
-_attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
 
 
 def composed(call: AttentionCall, backend: Backend) -> Tensor:

@@ -7,7 +7,6 @@ outside, which also gives its gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,158 +17,72 @@ from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.edge_features import EdgeFeatures, check_rows
 from graphtheory.ops.fused import sum_type
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of, structure
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
 
 
-@operator("graphtheory::edge_attention", "NHD MHD MHD EK NHX row EH BH bucket . parts . . . .")
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, features: Tensor | None, edge_query: Tensor | None,
-    row: Tensor | None, bias: Tensor | None, table: Tensor | None, bucket: Tensor | None,
-    seed: Tensor | None, parts: Sequence[Tensor], num_rows: int, scale: float, dropout: float,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, 0 if table is None else table.size(0))
-    _check(features, edge_query, row, num_rows)
-    return BACKENDS[backend].kernels.edge_attention(
-        parts[0], parts[1], query, key, value, features, edge_query, _bytes(row), num_rows,
-        bias, bucket, table, scale, dropout, seed,
+def _check(a: Any) -> None:
+    check_rows(a.row, a.num_rows)
+    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
+    width = _width(a)
+    if a.edge_query is not None and a.edge_query.size(2) != width:
+        raise ValueError(f"edges.query: {a.edge_query.size(2)} features, expected {width}")
+
+
+def _width(a: Any) -> int:
+    return a.num_rows + (0 if a.features is None else a.features.size(1))
+
+
+def _of_edges(a: Any) -> tuple[Any, ...]:
+    """Features, their query, the number of a row as a byte, and how many there are."""
+    return a.features, a.edge_query, None if a.row is None else a.row.to(torch.uint8), a.num_rows
+
+
+def _run(kernels: Any, a: Any) -> tuple[Tensor, Tensor, Tensor]:
+    _check(a)
+    return kernels.edge_attention(
+        *a.parts[:2], a.query, a.key, a.value, *_of_edges(a), a.bias, a.bucket, a.table,
+        a.scale, a.dropout, a.seed,
     )  # fmt: skip
 
 
-def _check(
-    features: Tensor | None, query: Tensor | None, row: Tensor | None, num_rows: int
-) -> None:
-    check_rows(row, num_rows)
-    width = num_rows + (0 if features is None else features.size(1))
-    if query is not None and query.size(2) != width:
-        raise ValueError(f"edges.query: {query.size(2)} features, expected {width}")
+def _fake(a: Any) -> tuple[Tensor, Tensor, Tensor]:
+    wide, (rows, heads, _) = sum_type(a.query.dtype), a.query.shape
+    sizes = Sizes(rows, a.parts[1].size(0), heads, wide, with_edges=True)
+    saved = BACKENDS[a.backend].saved_shape(sizes)
+    sums = a.query.new_empty(rows, heads, _width(a), dtype=wide)
+    return a.query.new_empty(a.query.shape), sums, sums.new_empty(saved)
 
 
-def _bytes(row: Tensor | None) -> Tensor | None:
-    return None if row is None else row.to(torch.uint8)
+def _keep(a: Any, outputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor | None, ...]:
+    out, sums, saved = outputs
+    recomputed = saved.dim() == 3 and "out" in BACKENDS[a.backend].recomputes_from
+    return (saved, out, sums) if recomputed else (saved, None, None)
 
 
-@_attention.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, features: Tensor | None, *rest: Any) -> Any:
-    parts, num_rows, backend = rest[6], rest[7], rest[-1]
-    wide, (rows, heads, _) = sum_type(query.dtype), query.shape
-    sizes = Sizes(rows, parts[1].size(0), heads, wide, with_edges=True)
-    saved = BACKENDS[backend].saved_shape(sizes)
-    width = num_rows + (0 if features is None else features.size(1))
-    sums = query.new_empty(rows, heads, width, dtype=wide)
-    return query.new_empty(query.shape), sums, sums.new_empty(saved)
-
-
-@operator(
-    "graphtheory::edge_attention_backward",
-    "NHD NHX NHD MHD MHD EK NHX row EH NHD NHX EH BH bucket . . . parts . . . .",
-)
-def _attention_grad(
-    grad: Tensor, grad_sums: Tensor, query: Tensor, key: Tensor, value: Tensor,
-    features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, saved: Tensor,
-    out: Tensor | None, sums: Tensor | None, bias: Tensor | None, table: Tensor | None,
-    bucket: Tensor | None, seed: Tensor | None, num_buckets: int, of_features: bool,
-    parts: Sequence[Tensor], num_rows: int, scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, num_buckets)
-    _check(features, edge_query, row, num_rows)
-    given = {"out": out, "sums": sums, "bias": bias, "table": table} if saved.dim() == 3 else {}
-    again = {name: given.get(name) for name in _again(backend)}
-    return BACKENDS[backend].kernels.edge_attention_backward(
-        *parts, grad, grad_sums, query, key, value, features, edge_query, _bytes(row), num_rows,
-        saved, bucket, num_buckets, of_features, scale, dropout, seed, **again,
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    _check(a)
+    saved, out, sums = kept
+    given = {"out": out, "bias": a.bias, "table": a.table} if saved.dim() == 3 else {}
+    names = BACKENDS[a.backend].recomputes_from
+    again = {name: given.get(name) for name in names}
+    if "out" in names:
+        again["sums"] = sums
+    buckets = 0 if a.table is None else a.table.size(0)
+    found = kernels.edge_attention_backward(
+        *a.parts, *grads, a.query, a.key, a.value, *_of_edges(a), saved, a.bucket, buckets,
+        needs[3], a.scale, a.dropout, a.seed, **again,
     )  # fmt: skip
+    return *found[:3], found[4], found[3], *found[5:]
 
 
-def _again(backend: str) -> tuple[str, ...]:
-    """What the backward pass needs where it computes the weights again."""
-    names = BACKENDS[backend].recomputes_from
-    return (*names, "sums") if "out" in names else names
-
-
-@_attention_grad.register_fake
-def _(grad: Tensor, grad_sums: Tensor, *rest: Any) -> Any:
-    query, key, value, features, edge_query, _, saved, _, _, bias, *others = rest
-    _, _, _, num_buckets, of_features, parts, *_ = others
-    nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    none = saved.new_empty(0)
-    of_query = none if edge_query is None else saved.new_empty(edge_query.shape)
-    of_edges = saved.new_empty(features.shape) if of_features else none
-    recomputed = saved.dim() == 3 and bias is None
-    logits = saved.new_empty(0 if recomputed else parts[1].size(0), query.size(1))
-    return *nodes, of_query, of_edges, logits, saved.new_empty(num_buckets, query.size(1))
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *tensors, bias, table, bucket, seed, parts, num_rows, scale, dropout, backend = inputs
-    out, sums, saved = output
-    ctx.mark_non_differentiable(saved)
-    ctx.set_materialize_grads(False)
-    ctx.options = (num_rows, scale, dropout, backend)
-    ctx.dtypes = [None if t is None else t.dtype for t in (*tensors[3:5], bias, table)]
-    ctx.num_buckets = 0 if table is None else table.size(0)
-    recomputed = saved.dim() == 3 and "out" in _again(backend)
-    results = (out, sums) if recomputed else (None, None)
-    ctx.num_parts, ctx.width = len(parts), sums.shape
-    ctx.save_for_backward(*tensors, saved, *results, bias, table, bucket, seed, *parts)
-
-
-def _backward(
-    ctx: Any, grad: Tensor | None, grad_sums: Tensor | None, _saved: Tensor | None
-) -> tuple[Any, ...]:
-    kept = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    tensors, bucket, seed, parts = kept[:11], kept[11], kept[12], list(kept[13:])
-    nothing = (None, None, [None] * ctx.num_parts, None, None, None, None)
-    if grad is None and grad_sums is None:
-        return (*[None] * 8, *nothing)
-    query, saved = tensors[0], tensors[6]
-    grad = query.new_zeros(query.shape) if grad is None else grad
-    grad_sums = saved.new_zeros(ctx.width) if grad_sums is None else grad_sums
-    needs = ctx.needs_input_grad
-    found = _attention_grad(
-        grad, grad_sums, *tensors, bucket, seed, ctx.num_buckets, needs[3], parts, *ctx.options
-    )
-    of_nodes, of_rest = list(found[:3]), [found[4], found[3], *found[5:]]
-    if not any(needs[1:3]):
-        of_nodes[1] = of_nodes[2] = None
-    of_rest = [
-        g.to(dtype) if needed and dtype is not None else None
-        for g, dtype, needed in zip(of_rest, ctx.dtypes, (*needs[3:5], *needs[6:8]), strict=True)
-    ]
-    return *of_nodes, *of_rest[:2], None, *of_rest[2:], *nothing
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, _, _, _, bias, table, bucket, seed, _, _, parts, rows, scale, dropout, _ = inputs
-    ctx.set_materialize_grads(False)
-    ctx.options, ctx.num_parts = (rows, scale, dropout), len(parts)
-    ctx.save_for_backward(*tensors, bias, table, bucket, seed, *parts)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    (*grads, query, key, value, features, edge_query, row, bias, table, bucket, seed), parts = (
-        ctx.saved_tensors[:12], ctx.saved_tensors[12:],
-    )  # fmt: skip
-    num_rows, scale, dropout = ctx.options
-    nb = neighborhood_of(parts, value.size(0))
-
-    def definition(*given: Any) -> tuple[Tensor, Tensor]:
-        query, key, value, features, edge_query, bias, table = given
-        bias = bias if table is None else BucketedBias(bucket, table)
-        edges = _as_kernels_see(features, edge_query, row, num_rows, query)
-        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, edges=edges)
-        out, sums = reference.attention(call)
-        return out, torch.cat([s.to(sum_type(query.dtype)) for s in sums], 2)
-
-    tensors = (query, key, value, features, edge_query, bias, table)
-    of_query, of_features = upstream[3:5]
-    ups = (*upstream[:3], of_features, of_query, *upstream[5:])
-    needed = [*ctx.needs_input_grad[:7], *ctx.needs_input_grad[11:13]]
-    above, found = second_gradients(definition, tensors, grads, ups, needed)
-    nothing = (None, None, None, None, [None] * ctx.num_parts, None, None, None, None)
-    return *above, *found[:5], None, None, None, None, *found[5:], *nothing
+def _definition(a: Any) -> tuple[Tensor, Tensor]:
+    nb = neighborhood_of(a.parts, a.value.size(0))
+    bias = a.bias if a.table is None else BucketedBias(a.bucket, a.table)
+    edges = _as_kernels_see(a.features, a.edge_query, a.row, a.num_rows, a.query)
+    call = AttentionCall(a.query, a.key, a.value, nb, bias, a.scale, a.dropout, a.seed, edges=edges)
+    out, sums = reference.attention(call)
+    return out, torch.cat([s.to(sum_type(a.query.dtype)) for s in sums], 2)
 
 
 def _as_kernels_see(
@@ -185,8 +98,18 @@ def _as_kernels_see(
     return tuple(found)
 
 
-_attention.register_autograd(_backward, setup_context=_save)
-_attention_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+_attention = FusedOp(
+    "edge_attention",
+    "query:NHD key:MHD value:MHD features:EK? edge_query:NHX? row:row? bias:EH? table:BH? "
+    "bucket:bucket? seed:any? parts:parts num_rows:int scale:float dropout:float",
+    "NHD NHX EH!",
+    run=_run,
+    gradients=_gradients,
+    definition=_definition,
+    kept="EH NHD? NHX?",
+    keep=_keep,
+    fake=_fake,
+)
 
 
 def _parts(call: AttentionCall) -> tuple[EdgeFeatures | None, EdgeFeatures | None]:

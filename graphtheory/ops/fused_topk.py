@@ -14,9 +14,9 @@ from graphtheory.ops import fused
 from graphtheory.ops.backend import BACKENDS, Backend, Sizes
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.fused import sum_type
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
 
 
 def _check_count(k: int) -> None:
@@ -72,101 +72,38 @@ def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     return fused.attention(replace(call, bias=masked, k=None), backend)
 
 
-@operator("graphtheory::topk_blocks", "NHD MHD MHD EH bucket BH . blocks . . . .")
-def _blocks(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
-    table: Tensor | None, seed: Tensor | None, blocks: Sequence[int], k: int, scale: float,
-    dropout: float, backend: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    _check_count(k)
-    check_buckets(bucket, 0 if table is None else table.size(0))
-    return BACKENDS[backend].kernels.topk_blocks(
-        query, key, value, bias, bucket, table, seed, blocks, k, scale, dropout
+def _facts(a: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and type of the facts of each row that the forward pass keeps."""
+    (rows, heads, _), (count, dst, src) = a.query.shape, a.blocks
+    sizes = Sizes(rows, count * dst * src, heads, sum_type(a.query.dtype), on_blocks=True)
+    return BACKENDS[a.backend].saved_shape(sizes), sizes.dtype
+
+
+def _run(kernels: Any, a: Any) -> tuple[Tensor, Tensor]:
+    _check_count(a.k)
+    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
+    return kernels.topk_blocks(*a[:7], a.blocks, a.k, a.scale, a.dropout)
+
+
+def _fake(a: Any) -> tuple[Tensor, Tensor]:
+    shape, dtype = _facts(a)
+    return a.query.new_empty(a.query.shape), a.query.new_empty(shape, dtype=dtype)
+
+
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
+    if kept[0].shape != _facts(a)[0]:
+        raise ValueError(f"facts: shape {tuple(kept[0].shape)}, not of the forward pass")
+    return kernels.topk_blocks_backward(
+        *grads, *a[:7], *kept, a.blocks, needs[3] or needs[4], a.scale, a.dropout
     )
 
 
-@_blocks.register_fake
-def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    blocks, backend = rest[6], rest[-1]
-    (rows, heads, _), (count, dst, src) = query.shape, blocks
-    sizes = Sizes(rows, count * dst * src, heads, sum_type(query.dtype), on_blocks=True)
-    facts = query.new_empty(BACKENDS[backend].saved_shape(sizes), dtype=sizes.dtype)
-    return query.new_empty(query.shape), facts
-
-
-@operator("graphtheory::topk_blocks_backward", "NHD NHD MHD MHD EH bucket BH . . blocks . . . . .")
-def _blocks_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
-    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
-    blocks: Sequence[int], with_bias: bool, k: int, scale: float, dropout: float, backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, 0 if table is None else table.size(0))
-    (rows, heads, _), (count, dst, src) = query.shape, blocks
-    sizes = Sizes(rows, count * dst * src, heads, sum_type(query.dtype), on_blocks=True)
-    if facts.shape != BACKENDS[backend].saved_shape(sizes):
-        raise ValueError(f"facts: shape {tuple(facts.shape)}, not of the forward pass")
-    return BACKENDS[backend].kernels.topk_blocks_backward(
-        grad, query, key, value, bias, bucket, table, seed, facts, blocks,
-        with_bias, scale, dropout,
-    )  # fmt: skip
-
-
-@_blocks_grad.register_fake
-def _(grad: Tensor, *rest: Any) -> Any:
-    query, key, value, bias, _, table, _, facts, blocks, with_bias, *_ = rest
-    count, dst, src = blocks
-    edges, buckets = count * dst * src, 0 if table is None else table.size(0)
-    sizes = (edges if with_bias and bias is not None else 0, buckets if with_bias else 0)
-    nodes = [t.new_empty(t.shape) for t in (query, key, value)]
-    return *nodes, *(facts.new_empty(n, query.size(1)) for n in sizes)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, blocks, k, scale, dropout, backend = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.blocks, ctx.options = blocks, (k, scale, dropout, backend)
-    ctx.save_for_backward(*tensors, output[1])
-
-
-def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    nothing = (None, None, None, None, None)
-    if grad is None:
-        return None, None, None, None, None, None, None, *nothing
-    *tensors, facts = ctx.saved_tensors
-    bias, table = tensors[3], tensors[5]
-    with_bias = ctx.needs_input_grad[3] or ctx.needs_input_grad[5]
-    of_query, of_key, of_value, of_bias, of_table = _blocks_grad(
-        grad, *tensors, facts, ctx.blocks, with_bias, *ctx.options
-    )
-    of_bias = of_bias.to(bias.dtype) if with_bias and bias is not None else None
-    of_table = of_table.to(table.dtype) if with_bias and table is not None else None
-    return of_query, of_key, of_value, of_bias, None, of_table, None, *nothing
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, _facts, ctx.blocks, _, k, scale, dropout, backend = inputs
-    ctx.set_materialize_grads(False)
-    ctx.options = (k, scale, dropout, backend)
-    ctx.save_for_backward(*tensors)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    grad, query, key, value, bias, bucket, table, seed = ctx.saved_tensors
-    k, scale, dropout, backend = ctx.options
-    nb = _edges_of(ctx.blocks, query.device)
-
-    def definition(query: Tensor, key: Tensor, value: Tensor, bias: Any, table: Any) -> Tensor:
-        bias = bias if table is None else BucketedBias(bucket, table)
-        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, k)
-        return on_edges(call, BACKENDS[backend])
-
-    tensors = (query, key, value, bias, table)
-    needed = [ctx.needs_input_grad[k] for k in (0, 1, 2, 3, 4, 6)]
-    of_grad, found = second_gradients(definition, tensors, (grad,), upstream, needed)
-    of_bias, of_table = found[3:]
-    nothing = (None, None, None, None, None, None, None, None)
-    return *of_grad, *found[:3], of_bias, None, of_table, *nothing
+def _definition(a: Any) -> Tensor:
+    nb = _edges_of(a.blocks, a.query.device)
+    bias = a.bias if a.table is None else BucketedBias(a.bucket, a.table)
+    call = AttentionCall(a.query, a.key, a.value, nb, bias, a.scale, a.dropout, a.seed, a.k)
+    return on_edges(call, BACKENDS[a.backend])
 
 
 def _edges_of(blocks: Sequence[int], device: torch.device) -> Neighborhood:
@@ -177,8 +114,18 @@ def _edges_of(blocks: Sequence[int], device: torch.device) -> Neighborhood:
     return Neighborhood(indptr, indices.reshape(-1), count * src, validate=False)
 
 
-_blocks.register_autograd(_backward, setup_context=_save)
-_blocks_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+_blocks = FusedOp(
+    "topk_blocks",
+    "query:NHD key:MHD value:MHD bias:EH? bucket:bucket? table:BH? seed:any? blocks:blocks k:int "
+    "scale:float dropout:float",
+    "NHD any!",
+    run=_run,
+    gradients=_gradients,
+    definition=_definition,
+    kept="any",
+    keep=lambda a, outputs: outputs[1:],
+    fake=_fake,
+)
 
 
 def on_blocks(call: AttentionCall, backend: Backend) -> Tensor:

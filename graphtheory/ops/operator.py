@@ -46,9 +46,13 @@ class Operator:
         name: Of the op, "graphtheory::...".
         held: What holds of its arguments.
         function: Changes none of its arguments and returns none of them.
+        schema: In torch's language; without it that of the function's annotations.
     """
 
-    def __init__(self, name: str, held: Layout, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, held: Layout, function: Callable[..., Any], schema: str | None = None
+    ) -> None:
+        self.held = held
 
         @wraps(function)
         def checked(*args: Any) -> Any:
@@ -61,7 +65,7 @@ class Operator:
             held.check_shapes(args)
             return checked(*args)
 
-        schema = torch.library.infer_schema(function, mutates_args=())
+        schema = schema or torch.library.infer_schema(function, mutates_args=())
         self.op = torch.library.custom_op(name, from_outside, mutates_args=(), schema=schema)
         self.op.register_vmap(_entry_by_entry(self))
         self.register_fake = self.op.register_fake

@@ -15,114 +15,72 @@ from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.bounds import Layout
 from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
 from graphtheory.ops.edge_features import EdgeFeatures
 from graphtheory.ops.fused_edges import attention as fused
+from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import first_gradients
 
 Linear = tuple[Tensor, Tensor | None]  # W and b
-
-
-def _kernels() -> Any:
-    return BACKENDS["numba_csr"].kernels
-
-
-_LAYOUT = "MI NJ WJ W WI W WI W HKC FK EH BH bucket . order parts . ."
-_of_gradients = Layout("graphtheory::projected_attention_backward", _LAYOUT)
-
-
-@operator("graphtheory::projected_attention", _LAYOUT)
-def _attention(
-    x_src: Tensor, x_dst: Tensor, query: Tensor, query_bias: Tensor | None, key: Tensor,
-    key_bias: Tensor | None, value: Tensor, value_bias: Tensor | None, matrix: Tensor,
-    features: Tensor, bias: Tensor | None, table: Tensor | None, bucket: Tensor | None,
-    seed: Tensor | None, order: Tensor, parts: Sequence[Tensor], scale: float, dropout: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    check_buckets(bucket, 0 if table is None else table.size(0))
-    maps = [(query, query_bias), (key, key_bias), (value, value_bias)]
-    return _kernels().projected_attention(
-        parts[0], parts[1], order, x_src, x_dst, maps, matrix, features, bias, bucket, table,
-        scale, dropout, _number(seed),
-    )  # fmt: skip
-
-
-def _pairs(tensors: Sequence[Any]) -> list[Linear]:
-    return list(zip(tensors[::2], tensors[1::2], strict=True))
 
 
 def _number(seed: Tensor | None) -> int:
     return 0 if seed is None else int(seed)
 
 
-@_attention.register_fake
-def _(x_src: Tensor, x_dst: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    (heads, dim, width), parts, rows = rest[6].shape, rest[-3], x_dst.size(0)
-    out = x_dst.new_empty(rows, heads, width)
-    return out, out.new_empty(parts[1].size(0), heads), out.new_empty(rows, heads, dim)
+def _maps(a: Any) -> list[Linear]:
+    """Of queries, keys and values."""
+    return [(a.query, a.query_bias), (a.key, a.key_bias), (a.value, a.value_bias)]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, parts, ctx.scale, ctx.dropout = inputs
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.set_materialize_grads(False)
-    ctx.num_parts = len(parts)
-    ctx.save_for_backward(*tensors, *output[1:], *parts)
+def _run(kernels: Any, a: Any) -> tuple[Tensor, Tensor, Tensor]:
+    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
+    return kernels.projected_attention(
+        *a.parts[:2], a.order, a.x_src, a.x_dst, _maps(a), a.matrix, a.features, a.bias, a.bucket,
+        a.table, a.scale, a.dropout, _number(a.seed),
+    )  # fmt: skip
 
 
-def _backward(*args: Any) -> tuple[Any, ...]:
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    buckets = 0 if a.table is None else a.table.size(0)
+    check_buckets(a.bucket, buckets)
     with torch.autocast("cpu", enabled=False):  # the caller's says nothing of the forward pass
-        return _gradients(*args)
+        return kernels.projected_attention_backward(
+            a.parts, a.order, *grads, a.x_src, a.x_dst, _maps(a), a.matrix, a.features, *kept,
+            a.bucket, buckets, (needs[0], needs[1], needs[9]), a.scale, a.dropout, _number(a.seed),
+        )  # fmt: skip
 
 
-def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Any, ...]:
-    kept = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-    tensors, (bucket, seed, order), (weights, found), parts = (
-        kept[:12], kept[12:15], kept[15:17], list(kept[17:]),
-    )  # fmt: skip
-    nothing = (None, None, None, [None] * ctx.num_parts, None, None)
-    if grad is None:
-        return (*[None] * 12, *nothing)
-    if torch.is_grad_enabled():  # a derivative of the gradients may follow
-        more = (bucket, seed, order, parts, ctx.scale, ctx.dropout)
-        return *first_gradients(
-            lambda *given: _definition(*given, *more), tensors, (grad,)
-        ), *nothing
-    x_src, x_dst, *maps, matrix, features, _, table = tensors
-    needs, buckets = ctx.needs_input_grad, 0 if table is None else table.size(0)
-    check_buckets(bucket, buckets)
-    given = (*tensors, bucket, seed, order, parts, ctx.scale, ctx.dropout)
-    _of_gradients.check_shapes(given)
-    _of_gradients.check_ids(given)
-    of = _kernels().projected_attention_backward(
-        parts, order, grad, x_src, x_dst, _pairs(maps), matrix, features, weights,
-        found, bucket, buckets, (needs[0], needs[1], needs[9]), ctx.scale, ctx.dropout,
-        _number(seed),
-    )  # fmt: skip
-    pairs = zip(of, tensors, strict=True)
-    return *(None if t is None or g is None else g.to(t.dtype) for g, t in pairs), *nothing
-
-
-_attention.register_autograd(_backward, setup_context=_save)
-
-
-def _definition(*given: Any) -> Tensor:
+def _definition(a: Any) -> Tensor:
     """The same by `ops.attention` on maps and features that are kept."""
-    x_src, x_dst, *maps, matrix, features, bias, table, bucket, seed, order, parts = given[:-2]
-    scale, dropout = given[-2:]
-    query, key, value = (
-        linear(x, *one).unflatten(1, (len(matrix), -1))
-        for x, one in zip((x_dst, x_src, x_src), _pairs(maps), strict=True)
-    )
-    nb = neighborhood_of(parts, x_src.size(0))
-    bias = bias if table is None else BucketedBias(bucket, table)
-    rows = features if order.numel() == 0 else features.index_select(0, order)
-    edges = EdgeFeatures(rows, torch.einsum("nhc,hdc->nhd", query, matrix))
-    call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed, edges=(edges,))
-    out, (sums,) = fused(call, BACKENDS["numba_csr"])
-    return out + torch.einsum("nhd,hdc->nhc", sums, matrix)
+    with torch.autocast("cpu", enabled=False):
+        query, key, value = (
+            linear(x, *one).unflatten(1, (len(a.matrix), -1))
+            for x, one in zip((a.x_dst, a.x_src, a.x_src), _maps(a), strict=True)
+        )
+        nb = neighborhood_of(a.parts, a.x_src.size(0))
+        bias = a.bias if a.table is None else BucketedBias(a.bucket, a.table)
+        rows = a.features if a.order.numel() == 0 else a.features.index_select(0, a.order)
+        edges = EdgeFeatures(rows, torch.einsum("nhc,hdc->nhd", query, a.matrix))
+        call = AttentionCall(
+            query, key, value, nb, bias, a.scale, a.dropout, a.seed, edges=(edges,)
+        )
+        out, (sums,) = fused(call, BACKENDS[a.backend])
+        return out + torch.einsum("nhd,hdc->nhc", sums, a.matrix)
+
+
+_attention = FusedOp(
+    "projected_attention",
+    "x_src:MI x_dst:NJ query:WJ query_bias:W? key:WI key_bias:W? value:WI value_bias:W? matrix:HKC "
+    "features:FK bias:EH? table:BH? bucket:bucket? seed:any? order:order parts:parts scale:float "
+    "dropout:float",
+    "NHC EH! NHK!",
+    run=_run,
+    gradients=_gradients,
+    definition=_definition,
+    kept="EH NHK",
+    keep=lambda a, outputs: outputs[1:],
+)
 
 
 def attention(
@@ -153,5 +111,5 @@ def attention(
     return _attention(
         x_src, x_dst, *(t for one in maps for t in one), matrix, features, dense, table, bucket,
         seed, nb.indptr.new_empty(0) if order is None else order,
-        [nb.indptr, nb.indices, t.indptr, t.indices, t.perm], scale, dropout,
+        [nb.indptr, nb.indices, t.indptr, t.indices, t.perm], scale, dropout, "numba_csr",
     )[0]  # fmt: skip

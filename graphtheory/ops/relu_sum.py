@@ -2,83 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import mapped_relu_sum, reference
-from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops import reference
+from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import Call, check_nodes, check_tensor, edge_dim_of, needs_grad
 from graphtheory.ops.dispatch import choose
-from graphtheory.ops.operator import operator
-from graphtheory.ops.second import second_gradients
+from graphtheory.ops.fused_op import FusedOp
+from graphtheory.ops.kernels import structure
+
+_WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of those on a CPU
 
 
-@operator("graphtheory::relu_sum", "MHD FHD relu_parts .")
-def _sum(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.relu_sum(*parts[:3], value, features)
-
-
-@_sum.register_fake
-def _(value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return value.new_empty(parts[0].size(0) - 1, *value.shape[1:])
-
-
-@operator("graphtheory::relu_sum_backward", "NHD MHD FHD relu_parts .")
-def _sum_grad(
-    grad: Tensor, value: Tensor, features: Tensor, parts: Sequence[Tensor], backend: str
-) -> tuple[Tensor, Tensor]:
-    return BACKENDS[backend].kernels.relu_sum_backward(*parts, grad, value, features)
-
-
-@_sum_grad.register_fake
-def _(grad: Tensor, value: Tensor, features: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return value.new_empty(value.shape), features.new_empty(features.shape)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    value, features, parts, ctx.backend = inputs
-    ctx.save_for_backward(value, features, *parts)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    value, features, *parts = ctx.saved_tensors
-    found = _sum_grad(grad, value, features, parts, ctx.backend)
-    return *found, [None] * len(parts), None
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, parts, _ = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, *parts)
-
-
-def _backward_of_grad(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-    grad, value, features, *parts = ctx.saved_tensors
-    indptr, indices, order = parts[:3]
+def _definition(a: Any, order: Tensor, matrix: Tensor | None = None) -> Tensor:
     perm = order if len(order) else None
-    nb = Neighborhood(indptr, indices, value.size(0), perm=perm, validate=False)
+    nb = Neighborhood(*a.parts[:2], a.value.size(0), perm=perm, validate=False)
+    return reference.relu_sum(a.value, a.features, nb, perm is not None, matrix)
 
-    def definition(value: Tensor, features: Tensor) -> Tensor:
-        return reference.relu_sum(value, features, nb, perm is not None)
 
-    of_grad, found = second_gradients(
-        definition, (value, features), (grad,), upstream, ctx.needs_input_grad[:3]
+_sum = FusedOp(
+    "relu_sum",
+    "value:MHD features:FHD parts:relu_parts",
+    "NHD",
+    run=lambda kernels, a: kernels.relu_sum(*a.parts[:3], a.value, a.features),
+    gradients=lambda kernels, a, grads, kept, needs: kernels.relu_sum_backward(
+        *a.parts, *grads, a.value, a.features
+    ),
+    definition=lambda a: _definition(a, a.parts[2]),
+)
+
+
+def _words(a: Any) -> tuple[int, int]:
+    """Shape of the signs that the forward pass keeps, an entry for some features of an edge."""
+    return a.parts[1].size(0), -(-a.value.size(1) * a.value.size(2) // _WORD)
+
+
+def _fake_of_mapped(a: Any) -> tuple[Tensor, Tensor]:
+    out = a.value.new_empty(a.parts[0].size(0) - 1, *a.value.shape[1:])
+    return out, a.value.new_empty(_words(a), dtype=torch.int16)
+
+
+def _gradients_of_mapped(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    (signs,) = kept
+    if signs.shape != _words(a):
+        raise ValueError(f"signs: shape {tuple(signs.shape)}, not of the forward pass")
+    return kernels.mapped_relu_sum_backward(
+        *a.parts, a.order, *grads, a.features, a.matrix, signs, needs[1]
     )
-    return *of_grad, *found, [None] * len(parts), None
 
 
-_sum.register_autograd(_backward, setup_context=_save)
-_sum_grad.register_autograd(_backward_of_grad, setup_context=_save_grad)
+_mapped_sum = FusedOp(
+    "mapped_relu_sum",
+    "value:MHD features:FK matrix:HKD order:order parts:parts",
+    "NHD EW!",
+    run=lambda kernels, a: kernels.mapped_relu_sum(
+        *a.parts[:2], a.order, a.value, a.features, a.matrix
+    ),
+    gradients=_gradients_of_mapped,
+    definition=lambda a: _definition(a, a.order, a.matrix),
+    kept="any",
+    keep=lambda a, outputs: outputs[1:],
+    fake=_fake_of_mapped,
+)
 
 
 def run(call: Call, backend: Backend) -> Tensor:
     """Sums [num_dst, H, D] by the kernels of a backend; see `relu_sum`.
 
-    They are given [indptr, indices, order], and where a backward pass may follow [t_indptr, edges]:
-    the rows of the features that each source's edges have.
+    Without a matrix they are given [indptr, indices, order], and where a backward pass may follow
+    [t_indptr, edges]: the rows of the features that each source's edges have. With one, features of
+    edge e are row order[e], and their product with the matrix is never written.
     """
     nb, (given_order,) = call.neighborhood, call.options
     value, features, matrix = call.tensors
@@ -86,7 +83,8 @@ def run(call: Call, backend: Backend) -> Tensor:
     none = nb.indptr.new_empty(0)
     order = nb.perm if given_order and nb.perm is not None else none
     if matrix is not None and matrix.numel() and backend.fuses_mapped_relu_sum:
-        return mapped_relu_sum.run(call, order, backend)
+        parts = structure(call, backend)
+        return _mapped_sum(value, features, matrix, order, parts, backend.name)[0]
     if matrix is not None:
         product = features @ matrix.transpose(0, 1).flatten(1)
         features = product.view(len(features), matrix.size(0), matrix.size(2))

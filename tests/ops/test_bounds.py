@@ -127,7 +127,7 @@ def _ids(op: Any, args: list[Any]) -> list[tuple[str, Tensor]]:
 
 def test_the_operators_are_all_those_that_read_ids() -> None:
     ours = {name for name in _layouts() if name.startswith("graphtheory::")}
-    others = {"look_up", "sum_by_row", "projected_attention_backward"}  # Triton, and no operator
+    others = {"look_up", "sum_by_row"}  # Triton
     assert ours - _operators().keys() == {f"graphtheory::{name}" for name in others}
 
 
@@ -339,10 +339,10 @@ def test_a_number_of_buckets_needs_buckets(backend: str) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
     by_source, x, weights = nb.transpose(), torch.randn(3, 1, 4), torch.ones(3, 1)
     parts = [nb.indptr, nb.indices, by_source.indptr, by_source.indices, by_source.perm]
-    absent = (None, None, None, None, None)
+    table = torch.zeros(10**6, 1)
     with pytest.raises(ValueError, match="got None with 1000000 buckets"):
         torch.ops.graphtheory.attention_backward(
-            x, x, x, x, weights, *absent, 10**6, parts, 1.0, 0.0, backend
+            x, weights, None, [True] * 5, x, x, x, None, table, None, None, parts, 1.0, 0.0, backend
         )
 
 
@@ -364,8 +364,17 @@ def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
     ops_of = torch.ops.graphtheory
     with pytest.raises(ValueError, match="t_indptr: empty"):
         ops_of.additive_attention_backward(
-            value, value, x, x, None, x, None, None, parts, 0.2, 0.0, "numba_csr"
+            value, x, None, [True] * 4, value, x, x, None, None, parts, 0.2, 0.0, "numba_csr"
         )
     ops_of.attention_backward(  # gradients of the query alone need none
-        value, value, value, value, x, *(None,) * 5, 0, parts, 1.0, 0.0, "numba_csr"
+        value,
+        x,
+        None,
+        [True] + [False] * 4,
+        *(value,) * 3,
+        *(None,) * 4,
+        parts,
+        1.0,
+        0.0,
+        "numba_csr",
     )

@@ -29,10 +29,22 @@ def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str
     torch.library.opcheck(forward, (*nodes, edges, table, bucket, seed, parts, *options))
     plain = [t.detach() for t in nodes]
     weights = torch.rand(nb.num_edges, 2)
-    buckets = 0 if table is None else table.size(0)
+    table = None if table is None else table.detach()
     torch.library.opcheck(
         torch.ops.graphtheory.attention_backward,
-        (inputs.grad, *plain, weights, None, None, None, bucket, seed, buckets, parts, *options),
+        (
+            inputs.grad,
+            weights,
+            None,
+            [True] * 5,
+            *plain,
+            None,
+            table,
+            bucket,
+            seed,
+            parts,
+            *options,
+        ),
     )
 
 

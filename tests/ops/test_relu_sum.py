@@ -9,9 +9,7 @@ from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS as KNOWN
 from graphtheory.ops.call import Call
 from graphtheory.ops.kernels import structure
-from graphtheory.ops.mapped_relu_sum import _sum as _mapped
-from graphtheory.ops.mapped_relu_sum import _sum_grad as _mapped_grad
-from graphtheory.ops.relu_sum import _sum, _sum_grad
+from graphtheory.ops.relu_sum import _mapped_sum, _sum
 
 BACKENDS = ["numba_csr", "torch_csr", "reference"]
 
@@ -136,12 +134,13 @@ def test_with_a_matrix_is_a_proper_torch_op(given_order) -> None:
     _, nb, tensors = mapped_case(3, 5, 4, 12, 2, 4, 9)
     order = nb.perm if given_order else nb.perm[:0]
     parts = structure(Call("relu_sum", nb, tuple(tensors), (given_order,)), KNOWN["numba_csr"])
-    torch.library.opcheck(_mapped.op, (*tensors, order, parts, "numba_csr"))
+    torch.library.opcheck(_mapped_sum.op, (*tensors, order, parts, "numba_csr"))
     grad = torch.randn(4, 2, 9, dtype=torch.float64, requires_grad=True)
-    _, signs = _mapped(*tensors, order, parts, "numba_csr")
+    _, signs = _mapped_sum(*tensors, order, parts, "numba_csr")
     for asked in (True, False):
         torch.library.opcheck(
-            _mapped_grad.op, (grad, *tensors, signs, order, asked, parts, "numba_csr"),
+            _mapped_sum.gradients.op,
+            (grad, signs, [True, asked, True], *tensors, order, parts, "numba_csr"),
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip
 
@@ -164,7 +163,9 @@ def test_is_a_proper_torch_op(given_order) -> None:
     parts = [nb.indptr, nb.indices, order, t.indptr, order[t.perm] if given_order else t.perm]
     torch.library.opcheck(_sum.op, (value, features, parts, "numba_csr"))
     grad = torch.randn(4, 2, 3, dtype=value.dtype, requires_grad=True)
-    torch.library.opcheck(_sum_grad.op, (grad, value, features, parts, "numba_csr"))
+    torch.library.opcheck(
+        _sum.gradients.op, (grad, [True, True], value, features, parts, "numba_csr")
+    )
 
 
 def test_only_the_gradient_that_is_asked_for() -> None:

@@ -234,8 +234,8 @@ def test_attention_is_a_proper_torch_op() -> None:
     out, norm = forward(*given)
     torch.library.opcheck(
         torch.ops.graphtheory.attention_backward,
-        (inputs.grad, *(x.detach() for x in nodes), norm, out.detach(), None, table.detach(),
-         bucket, torch.tensor(5), 5, parts, *options),
+        (inputs.grad, norm, out.detach(), [True] * 5, *(x.detach() for x in nodes), None,
+         table.detach(), bucket, torch.tensor(5), parts, *options),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
 
