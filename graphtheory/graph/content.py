@@ -76,17 +76,18 @@ def state_of(*tensors: Tensor) -> Hashable | None:
     In main memory a fingerprint of 64 bits of the whole content, which reads each tensor once. On
     other devices, where reading waits, torch's count of changes: it misses writes through `.data`.
     """
-    states = [_state(tensor) for tensor in tensors]
-    return None if None in states else tuple(states)
-
-
-def _state(tensor: Tensor) -> Hashable | None:
-    if not is_plain(tensor):
-        return None
-    if tensor.is_cpu:
-        return tensor.shape, tensor.dtype, fingerprint(tensor)
-    place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-    return None if tensor.is_inference() else (tensor._version, place)
+    states: list[Hashable] = []
+    for tensor in tensors:
+        if not is_plain(tensor):
+            return None
+        if tensor.is_cpu:
+            states.append((tensor.shape, tensor.dtype, fingerprint(tensor)))
+        elif tensor.is_inference():
+            return None
+        else:
+            place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+            states.append((tensor._version, place))
+    return tuple(states)
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -101,8 +102,16 @@ def is_plain(tensor: Tensor) -> bool:
 
 def fingerprint(tensor: Tensor) -> int:
     """64 bits that depend on every byte of a tensor in main memory, and on their order."""
+    if (
+        tensor.dtype is torch.int64
+        and tensor.dim() == 1
+        and tensor.is_contiguous()
+        and (innermost_transform() is None)
+    ):
+        return int(_mixed(tensor.numpy().view(np.uint64)))  # edge lists, row pointers, distances
     found = _array(tensor)
-    if found.itemsize == _WORD or not (found.nbytes % _WORD or found.ctypes.data % _WORD):
+    begin = found.__array_interface__["data"][0]
+    if found.itemsize == _WORD or not (found.nbytes % _WORD or begin % _WORD):
         return int(_mixed(found.view(np.uint64)))
     words = np.zeros(-(-found.nbytes // _WORD), np.uint64)
     words.view(np.uint8)[: found.nbytes] = found.view(np.uint8)

@@ -72,6 +72,7 @@ class Neighborhood:
     distance: Tensor | None
     perm: Tensor | None
     sets: Sets | None
+    plans: dict[Any, Any]  # kinds of calls on these edges, see `ops.plan`
     _first_state: Hashable | None = None
     _targets: tuple[Tensor, Hashable] | None = None  # and what they hold
     _groups: list[Group] | None = None
@@ -101,7 +102,7 @@ class Neighborhood:
         self._store(
             indptr=for_training(indptr), indices=for_training(indices), num_dst=num_dst,
             num_src=num_dst if num_src is None else num_src, weight=for_training(weight),
-            distance=for_training(distance), perm=for_training(perm), sets=sets,
+            distance=for_training(distance), perm=for_training(perm), sets=sets, plans={},
         )  # fmt: skip
         if validate and not torch.compiler.is_compiling():
             check_structure(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -18,9 +18,8 @@ def _outside() -> Iterator[None]:
         yield
 
 
-def innermost_transform() -> Any:
-    """The call of torch.func that runs now; None outside."""
-    return torch._C._functorch.peek_interpreter_stack()
+innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+"""The call of torch.func that runs now; None outside."""
 
 
 def outside() -> AbstractContextManager[object]:

@@ -16,6 +16,7 @@ from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import read_again, room_to_save
 from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of, structure
+from graphtheory.ops.plan import kind_of, known, remember
 
 
 def _fake(a: Any) -> tuple[Tensor, Tensor]:
@@ -47,7 +48,7 @@ _attention = FusedOp(
     gradients=_gradients,
     definition=_definition,
     kept="saved NHD?",
-    keep=lambda a, outputs: (outputs[1], read_again(*outputs, a.backend)),
+    keep=lambda a, outputs: (outputs[1], read_again(outputs[0], outputs[1], a.backend)),
     fake=_fake,
     strided=("value",),
 )
@@ -124,6 +125,16 @@ def additive_attention(
         >>> additive_attention(value, flat, flat, nb).flatten().tolist()
         [0.0, 2.0]
     """
+    kind = kind_of(
+        "additive_attention", neighborhood, value, sent, received, edge, negative_slope, dropout,
+        backend,
+    )  # fmt: skip
+    planned = known(neighborhood, kind)
+    if planned is not None:
+        seed = draw_seed(generator, value.device) if dropout > 0 else None
+        options = (seed, float(negative_slope), float(dropout))
+        tensors = (value, sent, received, edge)
+        return planned.run(Call("additive_attention", neighborhood, tensors, options))
     check_nodes("value", value, neighborhood, "sources")
     heads = value.size(1)
     _check("sent", sent, neighborhood, neighborhood.num_src, heads)
@@ -136,7 +147,9 @@ def additive_attention(
     seed = draw_seed(generator, value.device) if dropout > 0 else None
     tensors, options = (value, sent, received, edge), (seed, float(negative_slope), float(dropout))
     call = Call("additive_attention", neighborhood, tensors, options)
-    return choose(call, backend).run(call)
+    chosen = choose(call, backend)
+    remember(neighborhood, kind, chosen)
+    return chosen.run(call)
 
 
 def _check(name: str, tensor: Tensor, nb: Neighborhood, nodes: int, heads: int) -> None:

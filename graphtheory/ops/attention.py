@@ -11,7 +11,9 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.dispatch import choose
+from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.edge_features import EdgeFeatures
+from graphtheory.ops.plan import kind_of, known, remember
 
 
 @overload
@@ -120,11 +122,22 @@ def attention(
         >>> attention(torch.zeros_like(x), x, x, nb).flatten().tolist()
         [2.0, 4.0, 0.0]
     """
+    kind = None
+    if edges is None:
+        kind = kind_of("attention", neighborhood, query, key, value, bias, scale, dropout, backend)
+        if (planned := known(neighborhood, kind)) is not None:
+            if scale is None:
+                scale = max(query.size(2), 1) ** -0.5
+            seed = draw_seed(generator, query.device) if dropout > 0 else None
+            call = AttentionCall(query, key, value, neighborhood, bias, scale, dropout, seed)
+            return planned.run(call)
     call = AttentionCall.checked(
         query, key, value, neighborhood,
         bias=bias, scale=scale, dropout=dropout, generator=generator, edges=edges,
     )  # fmt: skip
-    result = choose(call, backend).run(call)
+    chosen = choose(call, backend)
+    remember(neighborhood, kind, chosen)
+    result = chosen.run(call)
     if isinstance(edges, EdgeFeatures) and isinstance(result, tuple):
         return result[0], result[1][0]
     return result

@@ -75,7 +75,7 @@ _attention = FusedOp(
     gradients=_gradients,
     definition=_definition,
     kept="saved NHD?",
-    keep=lambda a, outputs: (outputs[1], read_again(*outputs, a.backend)),
+    keep=lambda a, outputs: (outputs[1], read_again(outputs[0], outputs[1], a.backend)),
     fake=_fake,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -90,11 +91,15 @@ class FusedOp:
         self._keep, self._strided = keep, strided
         self._outputs = [out.rstrip("!") for out in outputs.split()]
         self._open = [i for i, out in enumerate(outputs.split()) if not out.endswith("!")]
+        self._closed = [i for i in range(len(self._outputs)) if i not in self._open]
+        self._take_open, self._take_closed = _taker(self._open), _taker(self._closed)
         self._tensors = [i for i, a in enumerate(given) if a.kind.startswith("Tensor")]
         self._lists = [i for i in self._tensors if a_list(given[i])]
         self._tensors = [i for i in self._tensors if i not in self._lists]
         self._asked = [i for i, a in enumerate(given) if a.layout.isupper()]
+        self._take_asked = _taker(self._asked)
         self._options = [i for i in range(len(given)) if i not in (*self._tensors, *self._lists)]
+        self._take_tensors, self._take_options = _taker(self._tensors), _taker(self._options)
 
         grads = [_Argument(f"grad{k}", self._outputs[i], False) for k, i in enumerate(self._open)]
         kept_ones = [
@@ -167,10 +172,11 @@ class FusedOp:
 
     def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
         ctx.set_materialize_grads(False)
-        ctx.options = [args[i] for i in self._options]
-        ctx.lengths = [len(args[i]) for i in self._lists]
-        lists = [part for i in self._lists for part in args[i]]
-        ctx.save_for_backward(*more, *(args[i] for i in self._tensors), *lists)
+        ctx.options, ctx.lengths, lists = self._take_options(args), [], []
+        for i in self._lists:
+            ctx.lengths.append(len(args[i]))
+            lists += args[i]
+        ctx.save_for_backward(*more, *self._take_tensors(args), *lists)
 
     def _held(self, ctx: Any, count: int) -> tuple[Sequence[Any], list[Any]]:
         """What was held, `count` tensors and the arguments."""
@@ -188,29 +194,29 @@ class FusedOp:
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
-        if len(self._open) < len(outputs):
-            ctx.mark_non_differentiable(
-                *(out for i, out in enumerate(outputs) if i not in self._open)
-            )
-        ctx.shapes = [(outputs[i].shape, outputs[i].dtype) for i in self._open]
+        if self._closed:
+            ctx.mark_non_differentiable(*self._take_closed(outputs))
+        if len(self._open) > 1:
+            ctx.shapes = [(outputs[i].shape, outputs[i].dtype) for i in self._open]
         self._hold(ctx, self._keep(self._as_named(*inputs), output), inputs)
 
     def _differentiate(self, ctx: Any, *above: Tensor | None) -> tuple[Any, ...]:
-        grads = [above[i] for i in self._open]
-        if all(grad is None for grad in grads):
+        grads = list(self._take_open(above))
+        if grads.count(None) == len(grads):
             return self._of_arguments(ctx)
+        if None in grads:
+            like = next(grad for grad in grads if grad is not None)
+            for k, (shape, dtype) in enumerate(ctx.shapes):
+                if grads[k] is None:
+                    grads[k] = like.new_zeros(shape, dtype=dtype)
         kept, args = self._held(ctx, self._first[1] - self._first[0])
-        like = next(grad for grad in grads if grad is not None)
-        full = [
-            like.new_zeros(shape, dtype=dtype) if grad is None else grad
-            for grad, (shape, dtype) in zip(grads, ctx.shapes, strict=True)
-        ]
-        needs = [ctx.needs_input_grad[i] and args[i] is not None for i in self._asked]
-        found = self._grad(*full, *kept, needs, *args)
-        found = found if isinstance(found, tuple) else (found,)
-        return self._of_arguments(
-            ctx, (g if need else None for g, need in zip(found, needs, strict=True))
-        )
+        needs = list(self._take_asked(ctx.needs_input_grad))
+        found = self._grad(*grads, *kept, needs, *args)
+        found = list(found) if isinstance(found, tuple) else [found]
+        for k, need in enumerate(needs):
+            if not need:
+                found[k] = None
+        return self._of_arguments(ctx, found)
 
     def _of_arguments(self, ctx: Any, found: Any = ()) -> tuple[Any, ...]:
         out: list[Any] = [None] * len(self._given)
@@ -242,6 +248,14 @@ class FusedOp:
         )  # fmt: skip
         kept = (None,) * (second - first)
         return (*of_grads, *kept, None, *self._of_arguments(ctx, found))
+
+
+def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """What takes the entries at some places, as a tuple, without a loop in Python."""
+    if len(places) == 1:
+        (place,) = places
+        return lambda entries: (entries[place],)
+    return itemgetter(*places) if places else lambda entries: ()
 
 
 def a_list(argument: _Argument) -> bool:

@@ -27,7 +27,7 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
     nb = call.neighborhood
     out = [nb.indptr, nb.indices]
     # A tensor of an outer call of torch.func does not say that it needs a gradient.
-    if needs_grad(call.tensors) or innermost_transform() is not None:
+    if innermost_transform() is not None or needs_grad(call.tensors):
         if backend.needs_transpose(call):
             t = nb._turned()
             assert t.perm is not None

@@ -11,14 +11,18 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphtheory.graph.content import state_of
 from graphtheory.graph.outside import innermost_transform, outside
-from graphtheory.ops.operator import watched
 
 Fact = TypeVar("Fact")
 
 
 def followed() -> bool:
     """Whether something compiles, transforms or traces a call, to which what is known is fixed."""
-    return torch.compiler.is_compiling() or innermost_transform() is not None or watched()
+    return (
+        torch.compiler.is_compiling()
+        or innermost_transform() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._is_tracing()
+    )
 
 
 class Once(Generic[Fact]):
@@ -42,13 +46,12 @@ class Once(Generic[Fact]):
         if state is None:
             return self._compute(tensor, *more)
         known = self._known.get(tensor)
-        if known is None or known[0] != (state, _content(known[1])):
-            with outside():  # inference mode: what is known must serve training
-                found = self._compute(tensor, *more)
-            known = self._known[tensor] = ((state, _content(found)), found)
-        return known[1]
-
-
-def _content(fact: object) -> object:
-    """What a fact that others were given holds now, if it is a tensor."""
-    return state_of(fact) if isinstance(fact, Tensor) else None
+        if known is not None and known[0] == state:  # and others did not change what they got
+            fact = known[2]
+            if not isinstance(fact, Tensor) or state_of(fact) == known[1]:
+                return fact
+        with outside():  # inference mode: what is known must serve training
+            fact = self._compute(tensor, *more)
+        held = state_of(fact) if isinstance(fact, Tensor) else None
+        self._known[tensor] = state, held, fact
+        return fact

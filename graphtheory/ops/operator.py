@@ -141,13 +141,8 @@ def _refuse_tangents(name: str) -> NoReturn:
     )
 
 
-def watched() -> bool:
-    """Whether a mode or a trace follows what is done to tensors."""
-    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing()
-
-
 def _traced(args: tuple[Any, ...]) -> bool:
-    if watched():
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
         if isinstance(a, Tensor) and type(a) not in _PLAIN:
@@ -183,7 +178,11 @@ def _needs_grad(args: tuple[Any, ...]) -> bool:
 
 
 def _detached(args: tuple[Any, ...]) -> list[Any]:
-    return [a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in args]
+    out = list(args)
+    for k, a in enumerate(out):
+        if isinstance(a, Tensor) and a.requires_grad:
+            out[k] = a.detach()
+    return out
 
 
 def _differentiable(
@@ -209,8 +208,11 @@ def _differentiable(
                 found = backward(ctx, *grads)
             finally:
                 _thread.backward = before
-            found = found if isinstance(found, tuple) else (found,)
-            return tuple(None if isinstance(g, list) else g for g in found)
+            out = list(found) if isinstance(found, tuple) else [found]
+            for k, grad in enumerate(out):
+                if isinstance(grad, list):
+                    out[k] = None
+            return tuple(out)
 
     class Transformed(Direct):
         @staticmethod

@@ -20,7 +20,7 @@ _WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of thos
 
 def _definition(a: Any, order: Tensor, matrix: Tensor | None = None) -> Tensor:
     perm = order if len(order) else None
-    nb = Neighborhood(*a.parts[:2], a.value.size(0), perm=perm, validate=False)
+    nb = Neighborhood(a.parts[0], a.parts[1], a.value.size(0), perm=perm, validate=False)
     return reference.relu_sum(a.value, a.features, nb, perm is not None, matrix)
 
 

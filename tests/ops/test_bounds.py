@@ -357,6 +357,15 @@ def test_a_choice_of_no_edge_is_refused(k: int) -> None:
         )
 
 
+@pytest.mark.parametrize("shape", [(0, 1), (3, 1), ()])
+def test_an_order_of_other_axes_is_refused(shape: tuple[int, ...]) -> None:
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+    tensors = torch.randn(3, 1, 4), torch.randn(3, 2), torch.randn(1, 2, 4)
+    order = torch.zeros(shape, dtype=torch.int64)
+    with pytest.raises(ValueError, match="order: shape"):
+        torch.ops.graphtheory.mapped_relu_sum(*tensors, order, [nb.indptr, nb.indices], "numba_csr")
+
+
 def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
     nb, x = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3), torch.ones(3, 1)
     value, none = torch.randn(3, 1, 4), nb.indptr.new_empty(0)

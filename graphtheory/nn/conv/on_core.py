@@ -48,7 +48,13 @@ class OnCore(MessagePassing):
         """Whether an explainer, a hook or ONNX, which has no operator of `ops`, needs messages."""
         if self.explain or torch.onnx.is_in_onnx_export():
             return True
-        return not torch.compiler.is_compiling() and any(getattr(self, name) for name in _HOOKS)
+        if torch.compiler.is_compiling():
+            return False
+        own = self.__dict__
+        for name in _HOOKS:  # noqa: SIM110  (a generator costs as much as the rest)
+            if own[name]:
+                return True
+        return False
 
     def for_messages(self, edge_index: Any) -> Any:
         """`edge_index` in a form that PyG accepts.

@@ -12,8 +12,8 @@ def widened(*tensors: Tensor) -> list[Tensor]:
     for t in tensors:
         if t.dtype != dtype:
             dtype = torch.promote_types(dtype, t.dtype)
-    return [t if _plain(t, dtype) else t.detach().to(dtype).contiguous() for t in tensors]
-
-
-def _plain(t: Tensor, dtype: torch.dtype) -> bool:
-    return t.dtype == dtype and not t.requires_grad and t.is_contiguous()
+    found = list(tensors)
+    for k, t in enumerate(found):
+        if t.dtype != dtype or t.requires_grad or not t.is_contiguous():
+            found[k] = t.detach().to(dtype).contiguous()
+    return found

@@ -22,7 +22,11 @@ NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
 
 def arrays(*args: Any) -> list[Any]:
     """Of tensors, contiguous; other things as they are. What is written to is contiguous before."""
-    return [a.contiguous().numpy() if isinstance(a, Tensor) else a for a in args]
+    found = list(args)
+    for k, a in enumerate(found):  # a comprehension costs as much as the rest
+        if isinstance(a, Tensor):
+            found[k] = a.contiguous().numpy()
+    return found
 
 
 def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
@@ -45,10 +49,9 @@ def options(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
     none = NO_ROWS[like.dtype]
-    bias, table = (
-        none if t is None else t.detach().to(like.dtype).contiguous() for t in (bias, table)
-    )
-    return bias, buckets(bucket), table
+    bias = none if bias is None else bias.detach().to(like.dtype).contiguous()
+    table = none if table is None else table.detach().to(like.dtype).contiguous()
+    return bias, NO_BUCKETS if bucket is None else bucket.contiguous(), table
 
 
 def buckets(bucket: Tensor | None) -> Tensor:
