@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = "graphtheory"
 MAX_LINES = 400
 
-_STRUCTURE = {"ops", "graph"}
+_STRUCTURE = {"ops", "graph", "lazy"}
 _PATTERNS = {"structure"} | _STRUCTURE
 _LAYERS = {"modes", "patterns"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
@@ -37,6 +37,7 @@ _REPORT = {"lab.bench"} | _BENCH
 # the lab one directly in the lab.
 MAY_IMPORT: dict[str, set[str]] = {
     "disk": set(),
+    "lazy": set(),
     "modes": set(),
     "graph": set(),
     "ops": {"graph"},
