@@ -77,7 +77,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "triton": ("ops/backends/triton/*",),
     "numba": _KERNEL_PLACES,
     "llvmlite": _KERNEL_PLACES,
-    "matplotlib": ("lab/plot/*", "papers/*/picture.py", "papers/*pictures.py"),
+    "matplotlib": ("lab/plot/*", "papers/*"),
     "ogb": ("lab/datasets/*", "lab/train/*"),
     "kornia": ("lab/train/augment.py", "lab/train/views.py"),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),

@@ -5,8 +5,7 @@ import pytest
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.claims import Level, Power, Trend, Turn, exponent_rows, over
-from graphtheory.papers.power_law import Successes, boundary
-from graphtheory.papers.stats import boundaries
+from graphtheory.papers.stats import Successes, boundaries, boundary
 
 
 def measured(measure, seeds: int = 4, values: tuple[float, ...] = (1, 2, 4, 8)) -> list[dict]:

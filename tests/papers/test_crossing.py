@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from graphtheory.papers.crossing import Crossing, fewer
-from graphtheory.papers.power_law import regression_of
+from graphtheory.papers.claims import Crossing, fewer
+from graphtheory.papers.stats import regression_of
 
 CLAIM = Crossing("contexts")
 

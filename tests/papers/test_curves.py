@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.curves import Curves, Speed, attention_claims
+from graphtheory.papers.shallow_trials import Curves, Speed, attention_claims
 
 CASE = SimpleNamespace(name="GT")
 GRID = Curves(cases=(CASE,), setting="v", values=(0.2, 0.4, 0.8), labels=8, every=2, first=5)

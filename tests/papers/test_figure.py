@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.papers.figure import DataSets, Figure, Verdict, became
+from graphtheory.papers.figure import DataSets, Figure, Pivot, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.index import figures
-from graphtheory.papers.pivot import Pivot
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ def test_titles(name: str, title: str) -> None:
 
 
 def test_few_seeds_give_no_verdict() -> None:
-    assert became(True, 2) == "no verdict of fewer than 3 seeds"
-    assert [became(holds, 3) for holds in (True, False, "in part")] == [
+    assert verdict_of(True, 2) == "no verdict of fewer than 3 seeds"
+    assert [verdict_of(holds, 3) for holds in (True, False, "in part")] == [
         "holds", "not found", "in part",
     ]  # fmt: skip
 

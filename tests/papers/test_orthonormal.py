@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.orthonormal import orthonormal
+from graphtheory.papers.shallow import orthonormal
 
 
 def test_rows_are_orthonormal_and_no_more_than_dimensions(generator: torch.Generator) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.phases import Boundary, Phases, ends
+from graphtheory.papers.shallow_trials import Boundary, Phases, ends
 
 
 def cell(value: float, labels: int, hinges: list[float], setting: str = "v") -> list[dict]:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from graphtheory.lab.report.table import percent_spread
-from graphtheory.papers.pivot import Pivot
+from graphtheory.papers.figure import Pivot
 
 MEASURED = [
     {"method": name, "contexts": n, "seed": seed, "loss": n, "error": (n + seed) / 100}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphtheory.lab.signals import insistent_signals
-from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.papers.grid import side_by_side
 
 
 @pytest.fixture(params=[1, 2])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from graphtheory.papers import stats as trends
-from graphtheory.papers.power_law import Successes
-from graphtheory.papers.stats import crossing
+from graphtheory.papers.stats import Successes, crossing
 
 
 def test_an_interval_of_student_needs_two_values() -> None:

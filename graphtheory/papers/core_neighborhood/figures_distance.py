@@ -18,9 +18,8 @@ from graphtheory.lab.bench.tuned import tuned_trial
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.report.benchmark import figure_3_8
 from graphtheory.lab.report.table import Table
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
-from graphtheory.papers.pivot import groups
 
 BIAS, MODEL, CONTROL, MAJORITY = "b", "model", "control", "majority"
 _NAMES = {MODEL: "test accuracy", CONTROL: "test accuracy, W_Q frozen", BIAS: "learned b"}

@@ -13,10 +13,9 @@ from graphtheory.lab.bench.diagnose import MOMENTS
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.table import Table
-from graphtheory.papers.curve_pictures import log_axis, value_curves
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, unrecorded
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import log_axis, value_curves
 
 DIRECTIONS = 3  # eigenvectors that tables B.1 to B.4 take
 HELD = 0.5  # share that these hold of a class that "a few eigenvectors" represent

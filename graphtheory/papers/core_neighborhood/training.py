@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from graphtheory.graph import Neighborhood, union
 from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.lab.metrics import mass_on
-from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
+from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.patterns import AddSelf, Compose, Sample
 from graphtheory.patterns.draw import derive

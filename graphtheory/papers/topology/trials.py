@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood, union
-from graphtheory.papers.topology.data import SampledTask
-from graphtheory.papers.topology.networks import SampledGCNs
+from graphtheory.papers.topology.data import SampledGCNs, SampledTask
 from graphtheory.patterns import DegreeGroups, FastGCN
 
 

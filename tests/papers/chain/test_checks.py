@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphtheory.papers.chain import checks
+from graphtheory.papers.chain import errors as checks
 
 TASK = torch.tensor([[[1, 0]]])
 

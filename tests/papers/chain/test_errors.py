@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from graphtheory.papers.chain.data import shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,

@@ -2,9 +2,8 @@ import pytest
 import torch
 
 from graphtheory.papers.chain.data import ChainData, step_positions
-from graphtheory.papers.chain.inference import cot_generate, icl_infer, nearest
-from graphtheory.papers.chain.metrics import chain_mass, cot_error, icl_error
-from graphtheory.papers.chain.model import ChainAttention
+from graphtheory.papers.chain.model import ChainAttention, cot_generate, icl_infer, nearest
+from graphtheory.papers.chain.training import chain_mass, cot_error, icl_error
 
 DATA = ChainData()
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.chain.metrics import MASSES, chain_mass, cot_error, icl_error
+from graphtheory.papers.chain.training import MASSES, chain_mass, cot_error, icl_error
 
 
 def test_errors_count_steps_and_ends() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory.papers.chain.data import ChainData, draw_prompts, shift_tasks
-from graphtheory.papers.chain.transitions import trajectories
+from graphtheory.papers.chain.errors import trajectories
 
 DATA = ChainData()
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
     k_step_matrix,
     output_primacy,
     output_probability,

@@ -10,20 +10,18 @@ from torch_geometric.data import Data
 from torch_geometric.utils import from_networkx
 
 from graphtheory.papers.core_neighborhood import figures_expressiveness as figures
-from graphtheory.papers.core_neighborhood.expressiveness import (
+from graphtheory.papers.core_neighborhood.figures_expressiveness import (
+    FIGURES,
+    LOGITS,
     NETWORKS,
     PROFILES,
+    Pairs,
     RandomNetwork,
+    compare,
     gap,
     prepared,
     profile,
     relabeled,
-)
-from graphtheory.papers.core_neighborhood.figures_expressiveness import (
-    FIGURES,
-    LOGITS,
-    Pairs,
-    compare,
 )
 
 (FIGURE,) = FIGURES

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.papers.core_neighborhood import figures_steps as steps
-from graphtheory.papers.core_neighborhood.figures import Case
-from graphtheory.papers.core_neighborhood.figures_steps import FIGURES, Curves
+from graphtheory.papers.core_neighborhood import figures as steps
+from graphtheory.papers.core_neighborhood.figures import FIGURES, Case, Curves
 from graphtheory.papers.core_neighborhood.training import Learner
 from graphtheory.papers.figure import Figure
 from tests.papers.conftest import Reproduced

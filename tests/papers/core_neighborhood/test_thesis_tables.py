@@ -4,7 +4,7 @@ import pytest
 
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.rows import Row
-from graphtheory.papers.core_neighborhood.thesis_tables import PRINTED, Compared, verdicts
+from graphtheory.papers.core_neighborhood.figures_tables import PRINTED, Compared, verdicts
 
 
 def cora(moment: str, shift: float) -> list[Row]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.fusion.data import Subspaces
+from graphtheory.papers.fusion.integrity import Subspaces
 
 
 def test_samples_lie_in_their_subspace_and_noise_is_as_large_as_it_may(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphtheory.papers.fusion.picture import attention_by_depth
+from graphtheory.papers.fusion.figures_attention import attention_by_depth
 
 
 def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:

@@ -5,9 +5,7 @@ import torch
 from torch import Generator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.patterns import Patterns, label_embedding
-from graphtheory.papers.icl.tasks import training_tasks
+from graphtheory.papers.icl.data import Patterns, PromptSource, label_embedding, training_tasks
 
 
 def source(alpha: float = 0.6, length: int = 8, generator: Generator | None = None) -> PromptSource:

@@ -13,8 +13,8 @@ from graphtheory.papers.icl import (
     figures_mechanism,
     figures_methods,
     figures_pruning,
-    figures_tasks,
 )
+from graphtheory.papers.icl import figures_methods as figures_tasks
 from graphtheory.papers.icl.figures_methods import BASELINES, Method
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.training import Learner

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from graphtheory.papers.icl.figures_mechanism import FIGURES, Dynamics, looks
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest
+from graphtheory.papers.icl.training import Learner, PromptTest
 
 SMALL = Learner(steps=4, batch_size=8, width=20, length=5)
 TESTS = (PromptTest(0.8, 6), PromptTest(0.8, 6, 1.2))

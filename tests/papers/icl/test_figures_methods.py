@@ -18,8 +18,7 @@ from graphtheory.papers.icl.figures_methods import (
     context_predictions,
     errors,
 )
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest
+from graphtheory.papers.icl.training import Learner, PromptTest
 
 SMALL = Learner(steps=2, batch_size=4, width=6, length=3)
 TESTS = (PromptTest(0.8, 4), PromptTest(0.8, 4, 1.2))

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from graphtheory.papers.icl.figures_tasks import (
+from graphtheory.papers.icl.data import all_tasks, training_tasks, uncovered
+from graphtheory.papers.icl.figures_methods import (
     FIGURES,
     TaskCounts,
     chosen_tasks,
@@ -12,9 +13,7 @@ from graphtheory.papers.icl.figures_tasks import (
     others,
     unseen_errors,
 )
-from graphtheory.papers.icl.tasks import all_tasks, training_tasks, uncovered
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest
+from graphtheory.papers.icl.training import Learner, PromptTest
 
 SMALL = Learner(steps=4, batch_size=6, width=8, length=4)
 

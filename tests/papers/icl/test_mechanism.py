@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.icl.mechanism import mass_by_kind, neuron_alignment, projection
+from graphtheory.papers.icl.figures_mechanism import mass_by_kind, neuron_alignment, projection
 
 
 def test_attention_is_shared_out_by_kind() -> None:

@@ -2,10 +2,8 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.model import DiagonalStart, PromptPrediction, icl_predict
-from graphtheory.papers.icl.patterns import Patterns, label_embedding
-from graphtheory.papers.icl.tasks import training_tasks
+from graphtheory.papers.icl.data import Patterns, PromptSource, label_embedding, training_tasks
+from graphtheory.papers.icl.training import DiagonalStart, PromptPrediction, icl_predict
 from graphtheory.papers.shallow import ShallowAttention
 
 TRIALS, DIM = 2, 8

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from graphtheory.papers.icl.patterns import Patterns, section_6_5, unmet_conditions
+from graphtheory.papers.icl.data import Patterns, section_6_5, unmet_conditions
 
 DRAW = torch.Generator()
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.icl.tasks import all_tasks, training_tasks, uncovered, unseen_tasks
+from graphtheory.papers.icl.data import all_tasks, training_tasks, uncovered, unseen_tasks
 
 
 def test_blocks_cover_every_pattern_and_label_evenly() -> None:

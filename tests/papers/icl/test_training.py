@@ -3,8 +3,7 @@ from dataclasses import replace
 import torch
 
 from graphtheory.papers.icl import training as icl
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest, prompts_of, world
+from graphtheory.papers.icl.training import Learner, PromptTest, prompts_of, world
 from graphtheory.papers.shallow import LINEAR, ROOT
 
 SMALL = Learner(steps=3, batch_size=8, width=10, length=4)

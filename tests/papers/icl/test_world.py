@@ -1,7 +1,7 @@
 import torch
 
-from graphtheory.papers.icl.tasks import unseen_tasks
-from graphtheory.papers.icl.world import SPREAD_OUTSIDE, PromptTest, world
+from graphtheory.papers.icl.data import unseen_tasks
+from graphtheory.papers.icl.training import SPREAD_OUTSIDE, PromptTest, world
 
 
 def test_worlds_are_those_of_their_seed_and_tests_are_unseen() -> None:

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from graphtheory.papers.mixture.counted import Counted
 from graphtheory.papers.mixture.figures import FIGURES
+from graphtheory.papers.mixture.mixtures import Counted
 from tests.papers.mixture.conftest import row
 
 BY_ID = {figure.id: figure for figure in FIGURES}

@@ -8,8 +8,13 @@ import pytest
 import torch
 
 from graphtheory.lab.cli import main
-from graphtheory.papers.mixture.figures_images import FIGURES, Minorities, group_errors
-from graphtheory.papers.mixture.image_groups import Recipe, TwoKinds
+from graphtheory.papers.mixture.figures_images import (
+    FIGURES,
+    Minorities,
+    Recipe,
+    TwoKinds,
+    group_errors,
+)
 from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.mixture.figures_starts import (
+from graphtheory.papers.mixture.figures_samples import (
     FAR,
     NEAR,
     PRINTED,

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.papers.mixture.gradient_descent import Algorithm1, gradient_descent
+from graphtheory.papers.mixture.training import Algorithm1, gradient_descent
 
 
 def test_steps_are_those_of_each_trial() -> None:

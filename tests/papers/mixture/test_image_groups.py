@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.image_groups import (
+from graphtheory.papers.mixture.figures_images import (
     Grouped,
     Recipe,
     TwoKinds,

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphtheory.papers.mixture import figures, figures_samples, figures_starts
+from graphtheory.papers.mixture import figures, figures_samples
+from graphtheory.papers.mixture import figures_samples as figures_starts
 from graphtheory.papers.mixture.mixtures import Letter, varied
 from graphtheory.papers.mixture.training import Setting, draw
 

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.data import GaussianMixture
-from graphtheory.papers.mixture.model import weight_error
-from graphtheory.papers.mixture.tensor_init import (
+from graphtheory.papers.mixture.data import (
+    GaussianMixture,
     TensorInit,
     _magnitude,
     directions,
@@ -13,6 +12,7 @@ from graphtheory.papers.mixture.tensor_init import (
     third,
     third_along,
 )
+from graphtheory.papers.mixture.model import weight_error
 
 DOUBLE = torch.float64
 SKEW = GaussianMixture(

@@ -6,9 +6,8 @@ import torch
 from torch import Generator
 
 from graphtheory.papers.mixture import training as mix
-from graphtheory.papers.mixture.gradient_descent import Algorithm1
 from graphtheory.papers.mixture.model import OneHidden
-from graphtheory.papers.mixture.training import Learner, Setting, convergence
+from graphtheory.papers.mixture.training import Algorithm1, Learner, Setting, convergence
 
 DOUBLE = torch.float64
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.papers.shallow_vit.data import TokenPatterns
+from graphtheory.papers.shallow_vit.training import TokenPatterns
 
 
 def test_sets_have_their_shares_in_random_order(generator: Generator) -> None:

@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.curves import Curves
 from graphtheory.papers.figure import Figure
-from graphtheory.papers.shallow_vit.data import TokenPatterns
+from graphtheory.papers.shallow_trials import Curves
 from graphtheory.papers.shallow_vit.figures import FIGURES, Case, Phases, looks, trials
-from graphtheory.papers.shallow_vit.training import Learner
+from graphtheory.papers.shallow_vit.training import Learner, TokenPatterns
 from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 

@@ -16,7 +16,7 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     accuracies,
     gain,
 )
-from graphtheory.papers.shallow_vit.figures_spurious import FIGURES as SPURIOUS
+from graphtheory.papers.shallow_vit.figures_backgrounds import FIGURES as SPURIOUS
 
 SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
 ALPHAS = (0.64, 0.8, 1.0)

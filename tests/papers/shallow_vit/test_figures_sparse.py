@@ -2,10 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.papers.shallow_vit.data import TokenPatterns
-from graphtheory.papers.shallow_vit.figures import Case
-from graphtheory.papers.shallow_vit.figures_sparse import FIGURES, Sparsified, losses
-from graphtheory.papers.shallow_vit.training import NOISE, RANDOM, RELEVANT, Learner
+from graphtheory.papers.shallow_vit.figures import FIGURES, Case, Sparsified, losses
+from graphtheory.papers.shallow_vit.training import NOISE, RANDOM, RELEVANT, Learner, TokenPatterns
 from tests.papers.conftest import Reproduced
 
 CASE = Case(Learner(steps=4, batch_size=4, width=12), TokenPatterns(10, 0.4, 0.1))

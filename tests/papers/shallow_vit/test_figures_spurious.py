@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from graphtheory.papers.shallow_vit import backgrounds as scenes
-from graphtheory.papers.shallow_vit.figures_spurious import (
+from graphtheory.papers.shallow_vit.figures_backgrounds import (
     AGREEING,
     CONFLICTING,
     DRAWN,

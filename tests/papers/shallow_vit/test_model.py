@@ -4,7 +4,7 @@ from torch import Generator, Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.shallow_vit.model import ShallowViT
+from graphtheory.papers.shallow_vit.training import ShallowViT
 
 DIM, TRIALS, TOKENS = 3, 2, 4
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Generator
 
-from graphtheory.papers.shallow_vit.pasted_images import Pasted, textures
+from graphtheory.papers.shallow_vit.backgrounds import Pasted, textures
 
 CANVAS = Pasted(12, 8, 4)
 

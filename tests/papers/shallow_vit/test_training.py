@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from graphtheory.papers.shallow_vit import training as tokens
-from graphtheory.papers.shallow_vit.data import TokenPatterns
-from graphtheory.papers.shallow_vit.model import ShallowViT
-from graphtheory.papers.shallow_vit.training import CNN, Learner
+from graphtheory.papers.shallow_vit.training import CNN, Learner, ShallowViT, TokenPatterns
 
 DATA = TokenPatterns(12, 0.5, 0.2, noisy=0.25, c_noisy=1.0)
 LEARNER = Learner(steps=3, batch_size=4, width=16)

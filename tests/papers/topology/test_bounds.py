@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.papers.topology.bounds import (
+from graphtheory.papers.topology.adjacency import (
     group_degrees,
     largest_scaling,
     psi,

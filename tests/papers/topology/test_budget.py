@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.papers.topology.budget import SAMPLERS, fitted, neighbor_use
+from graphtheory.papers.topology.sampling import SAMPLERS, fitted, neighbor_use
 from graphtheory.patterns import AddSelf, Compose, GraphSAGE, SymmetricNormalize
 from graphtheory.patterns.fastgcn import column_norms
 from tests.patterns.laws import random_directed

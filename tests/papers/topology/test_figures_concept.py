@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.topology.concept_class import Descent
 from graphtheory.papers.topology.data import pair
-from graphtheory.papers.topology.figures_concept import FIGURES, Classes, least_risks
+from graphtheory.papers.topology.figures_concept import FIGURES, Classes, Descent, least_risks
 
 (FIGURE,) = FIGURES
 SMALL = Classes(

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.papers.topology.noisy_sgd import Algorithm2, Perturbation, Regularizers
+from graphtheory.papers.topology.training import Algorithm2, Perturbation, Regularizers
 
 
 def test_penalties_by_hand() -> None:

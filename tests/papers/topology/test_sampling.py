@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.papers.topology.budget import SAMPLERS
-from graphtheory.papers.topology.sampling import NAMES, candidates
+from graphtheory.papers.topology.sampling import NAMES, SAMPLERS, candidates
 
 
 def test_options_are_those_of_the_gcn_but_for_the_change() -> None:

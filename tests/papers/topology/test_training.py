@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from graphtheory import Neighborhood
-from graphtheory.papers.topology.noisy_sgd import Algorithm2, Perturbation, Regularizers
-from graphtheory.papers.topology.training import SampledRun, train_on_samples
+from graphtheory.papers.topology.training import (
+    Algorithm2,
+    Perturbation,
+    Regularizers,
+    SampledRun,
+    train_on_samples,
+)
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
