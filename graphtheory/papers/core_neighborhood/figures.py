@@ -27,17 +27,12 @@ TOGETHER = 40  # trials that train at once: their hidden layers stay in the proc
 
 @dataclass(frozen=True)
 class Case:
-    """A learner on one reading of the graph.
+    """A learner on one reading of the graph."""
 
-    Attributes:
-        learner: The network and its training.
-        variant: "printed" or "regular", of `lab.datasets.pattern_graph.CoreNeighborhoodGraph`.
-        eps_s: Share of confusion links, where it is not the letter.
-    """
-
-    learner: Learner
+    learner: Learner  # the network and its training
+    # "printed" or "regular", of `lab.datasets.pattern_graph.CoreNeighborhoodGraph`
     variant: Literal["printed", "regular"] = "printed"
-    eps_s: float = 0.05
+    eps_s: float = 0.05  # share of confusion links, where it is not the letter
 
     @property
     def name(self) -> str:
@@ -52,13 +47,9 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases(phases.Phases):
-    """Cases on the same reading of the graph share graphs, labels and starts.
+    """Cases on the same reading of the graph share graphs, labels and starts."""
 
-    Attributes:
-        gamma_d: Where it is not the letter.
-    """
-
-    gamma_d: float = 0.4
+    gamma_d: float = 0.4  # where it is not the letter
 
 
 def trials(grid: Phases, case: Case, labels: int) -> list[Measured]:
@@ -104,15 +95,11 @@ _NODES = {"mass": "all labeled nodes", "decisive": "discriminative", "other": "o
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(curves.Curves):
-    """The networks of a cell train together, each on a graph of its own.
-
-    Attributes:
-        gamma_d: Where it is not the letter.
-    """
+    """The networks of a cell train together, each on a graph of its own."""
 
     labels: int = 400
     every: int = 20
-    gamma_d: float = 0.4
+    gamma_d: float = 0.4  # where it is not the letter
 
 
 def looks(grid: Curves, case: Case, value: float) -> list[Measured]:

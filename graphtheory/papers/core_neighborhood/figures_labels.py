@@ -74,19 +74,12 @@ _QUICK_EPOCHS = 40
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and how long it trains.
+    """A network and how long it trains."""
 
-    Attributes:
-        name: In progress and rows.
-        trial: Options of the network.
-        epochs: Upper bound.
-        patience: Epochs without a better validation score.
-    """
-
-    name: str
-    trial: NodeTrial
-    epochs: int
-    patience: int
+    name: str  # in progress and rows
+    trial: NodeTrial  # options of the network
+    epochs: int  # upper bound
+    patience: int  # epochs without a better validation score
 
     def test(self, model: str, data: Any, seed: int) -> float | None:
         """The test score of the network, as another model of the same options."""
@@ -112,21 +105,14 @@ def tuned(dataset: str) -> tuple[Recipe, ...]:
 
 @dataclass(frozen=True)
 class Labels(Grid):
-    """Graph transformer with encoding, without, and GCN on fewer labels.
+    """Graph transformer with encoding, without, and GCN on fewer labels."""
 
-    Attributes:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        seeds: Splits.
-        shares: Shares of the split's training labels.
-        recipes: What is trained.
-    """
-
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
-    seeds: int = axis("seed", 3)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
+    seeds: int = axis("seed", 3)  # splits
+    # shares of the split's training labels
     shares: tuple[float, ...] = axis("share", (0.05, 0.15, 0.4, 1.0))
-    recipes: tuple[Recipe, ...] = axis("recipe", ())
+    recipes: tuple[Recipe, ...] = axis("recipe", ())  # what is trained
 
 
 def scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measured]:
@@ -228,19 +214,12 @@ def quick_labels(grid: Labels) -> Labels:
 
 @dataclass(frozen=True)
 class Encoding(Grid):
-    """Each configuration with the encoding and without it, on the same seeds.
+    """Each configuration with the encoding and without it, on the same seeds."""
 
-    Attributes:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        recipes: The configurations.
-        seeds: Splits.
-    """
-
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
-    recipes: tuple[Recipe, ...] = axis("recipe", ())
-    seeds: int = axis("seed", 10)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
+    recipes: tuple[Recipe, ...] = axis("recipe", ())  # the configurations
+    seeds: int = axis("seed", 10)  # splits
 
 
 def with_and_without(grid: Encoding, recipe: Recipe, seed: int) -> list[Measured]:

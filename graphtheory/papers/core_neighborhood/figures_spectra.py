@@ -27,17 +27,12 @@ PLACES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700)
 
 @dataclass(frozen=True)
 class Spectra(Grid):
-    """Second moments of the features of each class; one cell.
+    """Second moments of the features of each class; one cell."""
 
-    Attributes:
-        moments: Second-moment matrices, with the mean of the class and without.
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-    """
-
+    # second-moment matrices, with the mean of the class and without
     moments: tuple[str, ...] = MOMENTS
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
 
 
 def eigenvalues(x: np.ndarray, *, centered: bool) -> np.ndarray:

@@ -61,27 +61,17 @@ text gives no number."""
 
 @dataclass(frozen=True)
 class Compared:
-    """A printed number beside the one found.
+    """A printed number beside the one found."""
 
-    Attributes:
-        table: Where it is printed.
-        what: The quantity and the definition used here.
-        found: Here.
-        thesis: There.
-        difference: Absolute, averaged over the classes where there are several; None for words.
-        stated: Whether this is the definition that is printed with the number.
-        closest: Whether, of several definitions, this one comes closest.
-        verdict: What was found of what is printed in words; "" for numbers.
-    """
-
-    table: str
-    what: str
-    found: str
-    thesis: str
+    table: str  # where it is printed
+    what: str  # the quantity and the definition used here
+    found: str  # here
+    thesis: str  # there
+    # absolute, averaged over the classes where there are several; None for words
     difference: float | None
-    stated: bool = True
-    closest: bool = False
-    verdict: str = ""
+    stated: bool = True  # whether this is the definition that is printed with the number
+    closest: bool = False  # whether, of several definitions, this one comes closest
+    verdict: str = ""  # what was found of what is printed in words; "" for numbers
 
 
 def verdicts(rows: list[Row]) -> list[Compared]:
@@ -222,19 +212,13 @@ _SHARE, _KNOWN = "discriminative share", "nodes with features"
 
 @dataclass(frozen=True)
 class Diagnosed(Grid):
-    """A diagnosis, as far as a table needs it; one cell.
+    """A diagnosis, as far as a table needs it; one cell."""
 
-    Attributes:
-        max_distance: Largest distance z of the margins, hops.
-        moments: Definitions of discriminative nodes; none where no feature is needed.
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-    """
-
-    max_distance: int = 12
+    max_distance: int = 12  # largest distance z of the margins, hops
+    # definitions of discriminative nodes; none where no feature is needed
     moments: tuple[str, ...] = MOMENTS
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
 
 
 def diagnosis(grid: Diagnosed) -> list[Measured]:
@@ -254,17 +238,11 @@ def diagnosis(grid: Diagnosed) -> list[Measured]:
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """A printed table or picture.
+    """A printed table or picture."""
 
-    Attributes:
-        table: As `thesis_tables` names it.
-        wanted: Names of the rows that it is made of.
-        drawn: Name of its picture in a diagnosis; "" for none.
-    """
-
-    table: str
-    wanted: tuple[str, ...]
-    drawn: str = ""
+    table: str  # as `thesis_tables` names it
+    wanted: tuple[str, ...]  # names of the rows that it is made of
+    drawn: str = ""  # name of its picture in a diagnosis; "" for none
 
     def show(self, grid: Diagnosed, measured: Measurements) -> Shown:
         """By class where there is a number for each, else every definition."""

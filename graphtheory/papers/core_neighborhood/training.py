@@ -24,39 +24,24 @@ CORE = 1  # z_m of this graph, both variants
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and how it is trained, in the letters of section 3.5.1.
+    """A network and how it is trained, in the letters of section 3.5.1."""
 
-    Attributes:
-        network: "GT" attends to itself and the nodes at one and two hops, in training to 60 of
-            these; "GCN" has W_K = W_Q = 0 and b = 0 and takes the mean of the core neighborhood,
-            in training of 60 nodes of it.
-        scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
-        step_size: eta.
-        steps: T.
-        batch_size: B.
-        first_steps: T_0.
-        width: m.
-        embedding: m_a = m_b.
-        buckets: Z.
-        sigma: Error of the values at the start.
-        delta: Error of keys and queries at the start.
-        xi: Spread of W_O at the start.
-        samples: Nodes of S^{n,t} besides n.
-    """
-
+    # "GT" attends to itself and the nodes at one and two hops, in training to 60 of these; "GCN"
+    # has W_K = W_Q = 0 and b = 0 and takes the mean of the core neighborhood, in training of 60
+    # nodes of it
     network: str = GT
-    scale: str = ROOT
-    step_size: float = 0.1
-    steps: int = 1000
-    batch_size: int = 40
-    first_steps: int = 0
-    width: int = 400
-    embedding: int = 20
-    buckets: int = 3
-    sigma: float = 0.1
-    delta: float = 0.2
-    xi: float = 0.01
-    samples: int = 60
+    scale: str = ROOT  # size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m"
+    step_size: float = 0.1  # eta
+    steps: int = 1000  # T
+    batch_size: int = 40  # B
+    first_steps: int = 0  # T_0
+    width: int = 400  # m
+    embedding: int = 20  # m_a = m_b
+    buckets: int = 3  # Z
+    sigma: float = 0.1  # error of the values at the start
+    delta: float = 0.2  # error of keys and queries at the start
+    xi: float = 0.01  # spread of W_O at the start
+    samples: int = 60  # nodes of S^{n,t} besides n
 
     @property
     def name(self) -> str:
@@ -89,23 +74,14 @@ class Learner:
 
 
 class Graph(NamedTuple):
-    """One trial's graph.
+    """One trial's graph."""
 
-    Attributes:
-        x: Features [N, d].
-        y: Labels +1 or -1 [N].
-        pattern: 0 for mu_1, 1 for mu_2, higher otherwise [N].
-        mu: Patterns [M, d].
-        labeled: Ids [L].
-        ball: T^n of the GT, all nodes within two hops.
-    """
-
-    x: Tensor
-    y: Tensor
-    pattern: Tensor
-    mu: Tensor
-    labeled: Tensor
-    ball: Neighborhood
+    x: Tensor  # features [N, d]
+    y: Tensor  # labels +1 or -1 [N]
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N]
+    mu: Tensor  # patterns [M, d]
+    labeled: Tensor  # ids [L]
+    ball: Neighborhood  # T^n of the GT, all nodes within two hops
 
     def neighbors(self, network: str) -> Neighborhood:
         """T^n of every node."""

@@ -14,14 +14,13 @@ from graphtheory.papers.icl import (
     figures_methods,
     figures_pruning,
 )
-from graphtheory.papers.icl import figures_methods as figures_tasks
 from graphtheory.papers.icl.figures_methods import BASELINES, Method
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.training import Learner
 from tests.papers.conftest import Reproduced
 
 MODULES = (
-    figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning, figures_tasks,
+    figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning,
 )  # fmt: skip
 BY_ID = {figure.id: figure for module in MODULES for figure in module.FIGURES}
 TINY = Learner(steps=6, batch_size=4, width=12, length=4)
