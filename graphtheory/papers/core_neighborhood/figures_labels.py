@@ -16,15 +16,7 @@ from graphtheory.lab.bench.spaces import make_trial
 from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
 from graphtheory.lab.bench.tuned import tuned_trial
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.lab.plot.style import (
-    Rows,
-    band,
-    collected,
-    look,
-    order,
-    panels,
-    styled,
-)
+from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
 from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded

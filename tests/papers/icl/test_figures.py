@@ -52,8 +52,7 @@ def tiny(grid: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"],
+    "name", ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"]
 )
 def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
     reproduced(name, tiny)
