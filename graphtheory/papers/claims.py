@@ -195,7 +195,7 @@ class Power(Claimed):
     no_law: float = 0.01  # P-value of the fit below which it is no power law
 
     def find(self, numbers: Any) -> Exponent | None:
-        """The exponent."""
+        """Fit the exponent of one line."""
         found = self.fit(numbers)
         return None if found is None or math.isnan(found.exponent) else found
 
@@ -227,7 +227,7 @@ class Trend(Claimed):
     more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:
-        """The correlation."""
+        """Correlate the measure of one line with its settings."""
         values = _settings(numbers)
         return trend(values, self.sample(numbers)) if len(values) > 1 else None
 

@@ -1,4 +1,4 @@
-"""`graphtheory reproduce`."""
+"""The command `graphtheory reproduce`, which runs one study again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Reproduce(Command):
     """Print the IDs and stop."""
 
     def check(self) -> None:
-        """The options alone."""
+        """Check the options that need no data."""
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
         data_root(self.root)
@@ -68,7 +68,7 @@ class Reproduce(Command):
             )
 
     def run(self, screen: Screen) -> None:
-        """Train, print, write."""
+        """Measure the figure, print it and write its files."""
         if self.list:
             _print_list(screen)
             return

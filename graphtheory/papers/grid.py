@@ -92,7 +92,7 @@ def unrecorded(default: Any = MISSING) -> Any:
 
 
 class _Cells(Finished[list[Measured]]):
-    """Finished cells."""
+    """The file of finished cells and their rows."""
 
     def read(self, line: dict[str, Any]) -> tuple[dict[str, Any], list[Measured]]:
         settings, rows = super().read(line)
@@ -213,7 +213,7 @@ def under_way(kept: Path) -> Path:
 
 
 def _folder(kept: Path, key: dict[str, Any]) -> Path:
-    """That of one cell."""
+    """The folder of one cell's unfinished trainings."""
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     return under_way(kept) / name[:16]
 

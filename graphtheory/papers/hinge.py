@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, margin: Tensor) -> Outcome:
-        """Of outputs times labels."""
+        """The outcome of outputs times labels."""
         hinge = (1 - margin).clamp(min=0).mean()
         return cls(float(hinge), float((margin <= 0).float().mean()))
 

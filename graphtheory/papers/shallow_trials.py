@@ -58,14 +58,14 @@ class Boundary:
 
     @property
     def claim(self) -> Power:
-        """The exponent."""
+        """The claimed exponent of the labels."""
         return Power(
             what="labels", letter=self.letter or self.setting, read=self.successes, fit=boundary,
             claimed=self.claimed, least=3,
         )  # fmt: skip
 
     def successes(self, grid: Phases, measured: Measurements) -> dict[str, Successes]:
-        """Counts of each case."""
+        """Count the successful trials of each case."""
         labels = sorted({one["labels"] for one in measured})
         shown = [self.shown(value) for value in sorted({one[self.setting] for one in measured})]
         return {

@@ -36,7 +36,7 @@ class Exponent:
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def at(self, v: float) -> float:
-        """The law's value."""
+        """The value of the law at v."""
         return self.factor * v**self.exponent
 
     def line(self, claimed: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Reports: results as tables, as one page that needs nothing else, and as house rows."""
+"""Reports: results as tables, as one page that needs nothing else, and as result rows."""
 
 from typing import TYPE_CHECKING
 

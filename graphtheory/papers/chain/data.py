@@ -24,7 +24,7 @@ class ChainPrompts(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """K."""
+        """The number of reasoning steps, K."""
         return self.context.size(2) - 1
 
     def columns(self) -> Tensor:
@@ -205,7 +205,7 @@ class ChainData:
         checks.check_numbers(self.share, self.noise, steps=self.steps, contexts=self.contexts)
 
     def patterns(self, generator: Generator) -> Tensor:
-        """mu_1..mu_M [M, d]."""
+        """The training patterns mu_1..mu_M, [M, d]."""
         return orthonormal(self.num_patterns, self.dim, generator)
 
     def test_patterns(self, patterns: Tensor, generator: Generator) -> Tensor:

@@ -46,12 +46,12 @@ class Case:
 
     @property
     def series(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.letter} = {self.value:g}"
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         return f"{self.panel}, {self.series}"
 
     def facts(self, data: ChainData) -> dict[str, float | bool]:

@@ -98,7 +98,7 @@ def _show(grid: Dynamics, measured: Measurements) -> Shown:
 
 
 def _errors(measured: Measurements) -> list[float]:
-    """One of each trial."""
+    """The test error of each trial."""
     return list({row["seed"]: row["error"] for row in measured if "error" in row}.values())
 
 

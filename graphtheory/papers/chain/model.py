@@ -74,7 +74,7 @@ class ChainAttention(nn.Module):
         return alone
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """F of each prompt."""
+        """Compute F of each prompt."""
         query, nodes, rows = self._parts(columns, sizes)
         out = ops.attention(query, nodes, nodes, rows, scale=1.0)
         return out[:, 0, columns.size(2) // 2 :]
@@ -214,7 +214,7 @@ class ChainModel(Protocol):
 
 
 class Generated(NamedTuple):
-    """Answers of a model."""
+    """What a model answers, step by step."""
 
     pattern: Tensor  # index in the vocabulary of each step's answer [B, K]
     # of each step, the weights of the query in each layer, [B, heads, columns so far]; empty unless

@@ -109,7 +109,7 @@ class Learner:
     def model(
         self, data: ChainData, mu: Tensor, trials: int, generator: Generator
     ) -> ChainAttention | ChainTransformer:
-        """At its start."""
+        """Build the model at its start."""
         periodic = step_positions(mu, data.steps, generator)
         if not self.depth:
             return ChainAttention(periodic, trials=trials, xi=self.xi, generator=generator)

@@ -36,7 +36,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.learner.name}, {self.variant} graph"
 
     def graph(self, letter: str, value: float, gamma_d: float) -> CoreNeighborhoodGraph:

@@ -27,7 +27,7 @@ _NAMES = {MODEL: "test accuracy", CONTROL: "test accuracy, W_Q frozen", BIAS: "l
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained."""
+    """A network and the distances that it sees."""
 
     # "b" learns the bias; "model" sees distance z alone; "control" with W_Q frozen at zero
     kind: str
@@ -35,7 +35,7 @@ class Network:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         kind = "learned bias" if self.kind == BIAS else self.kind
         return kind if self.z < 0 else f"{kind} at distance {self.z}"
 

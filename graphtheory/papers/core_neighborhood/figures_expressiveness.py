@@ -35,7 +35,7 @@ class Message(nn.Module):
         self.layer = GINConv(mlp)
 
     def forward(self, x: Tensor, graph: Data) -> Tensor:
-        """Aggregate from the neighbors."""
+        """Aggregate from the neighbors of each node."""
         return self.layer(x, graph.edge_index)
 
 
@@ -57,7 +57,7 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor, graph: Data) -> Tensor:
-        """Attend."""
+        """Attend to all nodes by their distance."""
         everyone = cliques([len(x)])
         tables = (graph.hops, graph.ohms)
         made = (

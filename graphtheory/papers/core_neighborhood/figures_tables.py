@@ -272,7 +272,7 @@ class PrintedTable:
         return Verdict(f"As printed: {stated}.{also}{of}", known)
 
     def picture(self, grid: Diagnosed, measured: Measurements, title: str) -> Any:
-        """That of the diagnosis."""
+        """Draw the picture of the diagnosis."""
         every = _read(measured)
         return next(
             (drawn for name, drawn, _ in pictures(every, beside(every)) if name == self.drawn), None

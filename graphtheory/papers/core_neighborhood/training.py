@@ -45,11 +45,11 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.network}, a = {self.scale}"
 
     def options(self) -> Algorithm4:
-        """How it is trained."""
+        """The options of its training."""
         sample = Sample(self.samples)
         pattern = sample if self.network == GCN else Compose(sample, AddSelf())
         return Algorithm4(
@@ -67,14 +67,14 @@ class Learner:
         return model.without_attention() if self.network == GCN else model
 
     def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that learn."""
+        """The parameters that training changes."""
         if self.network == GCN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q, model.b]
 
 
 class Graph(NamedTuple):
-    """One trial's graph."""
+    """The graph of one trial, with its labels."""
 
     x: Tensor  # features [N, d]
     y: Tensor  # labels +1 or -1 [N]
@@ -84,7 +84,7 @@ class Graph(NamedTuple):
     ball: Neighborhood  # T^n of the GT, all nodes within two hops
 
     def neighbors(self, network: str) -> Neighborhood:
-        """T^n of every node."""
+        """The neighborhood T^n of every node."""
         if network == GT:
             return self.ball
         assert self.ball.distance is not None

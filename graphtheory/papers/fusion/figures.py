@@ -63,7 +63,7 @@ class Heads(Grid):
 
     @property
     def dataset(self) -> str:
-        """Of the recipe."""
+        """The data set that the recipe names."""
         return self.recipe.dataset
 
     def cells(self) -> list[Cell]:

@@ -117,7 +117,7 @@ class Depths(Grid):
 
     @property
     def dataset(self) -> str:
-        """Of the recipe."""
+        """The data set that the recipe names."""
         return self.recipe.dataset
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 
 class SubspaceSample(NamedTuple):
-    """Samples of clusters.
+    """Samples drawn from clusters, with their subspaces.
 
     Shapes: x and clean [n, m] unit vectors, with and without noise; y int64 [n], side by side;
         bases [K, m, r].
@@ -71,7 +71,7 @@ class Subspaces:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         side = "" if self.half_space else ", no half-space"
         return f"(m, K, r, nu) = {self.shape}{side}, noise {self.noise:g}"
 
@@ -111,14 +111,14 @@ _RANK_TOLERANCE = 1e-6  # of the largest singular value
 
 
 class Integrity(NamedTuple):
-    """Cluster integrity."""
+    """How well each cluster is told apart."""
 
     rho: Tensor  # of each cluster [K], in 0..1
     directions: Tensor  # the unit vectors that reach it [K, m]
 
     @property
     def least(self) -> float:
-        """Of all clusters together."""
+        """The least rho of all clusters."""
         return float(self.rho.min())
 
 
@@ -193,7 +193,7 @@ def _search(
 
 
 class FusionWeights(NamedTuple):
-    """W* of theorem 1."""
+    """The weights W* of theorem 1."""
 
     weights: Tensor  # [m, n]; column j is the direction of the cluster of sample j
     rho: Tensor  # the signed rho' of each cluster [K]: min over its samples of x^T w

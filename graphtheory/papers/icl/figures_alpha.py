@@ -113,7 +113,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         return f"alpha = {self.alpha:g}, {f'{self.length} contexts' if self.length else 'steps'}"
 
 

@@ -66,7 +66,7 @@ def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, 
 
 
 class Projection(NamedTuple):
-    """Mean lengths over columns."""
+    """Lengths of projected columns, averaged over them."""
 
     whole: float  # of W p
     along: float  # of the part of W p along the column's own direction

@@ -107,7 +107,7 @@ class Method:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         test = self.test
         return f"{self.method}, alpha' = {test.alpha:g}, {test.length} contexts, {test.domain}"
 

@@ -56,11 +56,11 @@ class GptLearner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.family}, Adam {self.step_size:g}"
 
     def model(self, generator: Generator) -> GPT:
-        """At its start."""
+        """Build the model at its start."""
         columns = self.tokens == "columns"
         model = gpt(
             self.dim, self.depth, self.heads, in_channels=2 * DIM if columns else DIM,

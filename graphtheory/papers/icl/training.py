@@ -33,7 +33,7 @@ _CHUNK = 500  # prompts of a network that are tested at once
 
 @dataclass(frozen=True)
 class PromptTest:
-    """Prompts of a test."""
+    """What the prompts of a test are drawn with."""
 
     alpha: float  # alpha', the share of contexts with a decisive pattern
     length: int  # l_ts
@@ -42,7 +42,7 @@ class PromptTest:
 
     @property
     def domain(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return INSIDE if self.s_1 is None else OUTSIDE
 
     @property
@@ -222,11 +222,11 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.family}, eta = {self.step_size:g}"
 
     def model(self, trials: int, generator: Generator) -> ShallowAttention:
-        """Networks at their start."""
+        """Build the networks at their start."""
         model = ShallowAttention(
             2 * DIM, self.embedding, self.width, trials=trials,
             scale=output_scale(self.scale, self.width), generator=generator,

@@ -18,7 +18,7 @@ Teacher = Callable[[Tensor], Tensor]
 
 
 class Labeled(NamedTuple):
-    """Examples of a mixture."""
+    """Labeled examples drawn from a mixture."""
 
     x: Tensor  # features [n, d]
     y: Tensor  # labels 0 or 1, floating point [n]
@@ -27,7 +27,7 @@ class Labeled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
-    r"""Features of L groups.
+    r"""A Gaussian mixture of L groups of features.
 
     .. math:: x \sim \sum_{l=1}^L \lambda_l \mathcal{N}(\mu_l, \Sigma_l)
 
@@ -82,7 +82,7 @@ class GaussianMixture:
 
     @property
     def dim(self) -> int:
-        """Features, d."""
+        """The number of features, d."""
         return self.means.size(1)
 
     @property
@@ -210,7 +210,7 @@ class TensorInit:
     def _subspace(
         self, density: GaussianMixture, x: Tensor, y: Tensor, moment: Tensor, generator: Generator
     ) -> Tensor:
-        """U, [d, K]."""
+        """An orthonormal basis U, [d, K]."""
         if density.symmetric if self.third is None else self.third:
             alpha = torch.randn(x.size(1), dtype=x.dtype, generator=generator)
             matrix = third_along(density, x, y, moment if self.with_mean else alpha)
@@ -234,7 +234,7 @@ class TensorInit:
 
 
 def first(density: GaussianMixture, x: Tensor, y: Tensor) -> Tensor:
-    """Estimate of Q_1, [d]."""
+    """Estimate the first moment Q_1, [d]."""
     weight = (y[:, None] * density.posterior(x)).t()[:, None]  # [L, 1, n]
     return (weight @ density.slopes(x)).sum((0, 1)) / len(x)
 

@@ -76,7 +76,7 @@ def risks(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
 
 
 def _straight(grid: Mixtures, measured: Measurements) -> Verdict:
-    """Whether convergence is linear."""
+    """Tell whether descent converges linearly."""
     told = []
     for (learner,), own in groups(measured, "learner").items():
         fits = [row["straight"] for row in own if row["ended"] and not math.isnan(row["straight"])]

@@ -27,14 +27,14 @@ _FADED = 0.5  # so that the norm of the covariance is a quarter
 
 
 class Grouped(NamedTuple):
-    """Examples of two groups."""
+    """Training examples of the two groups."""
 
     x: Tensor  # centered images, floating point [N, C, H, W]
     y: Tensor  # label 0 or 1, int64 [N]
     group: Tensor  # which of `KINDS` each is, int64 [N]
 
     def of(self, group: int) -> Tensor:
-        """Positions of one group."""
+        """The positions of one group's examples."""
         return (self.group == group).nonzero()[:, 0]
 
 

@@ -208,7 +208,7 @@ class Found(NamedTuple):
     holds: bool
 
     def __str__(self) -> str:
-        """In words."""
+        """Tell in words what was found."""
         if math.isnan(self.spread[0]):
             return f"{self.what} not defined, because the near start reaches no minimum: not found"
         middle, low, high = self.spread

@@ -17,7 +17,7 @@ from graphtheory.patterns.draw import derive
 
 @dataclass(frozen=True)
 class Algorithm1:
-    r"""How `gradient_descent` descends.
+    r"""How `gradient_descent` takes its steps.
 
     .. math:: W_{t+1} = W_t - \eta_0 \Big( \nabla f_n(W_t) + \frac1n \sum_{i=1}^n \nu_i \Big)
 
@@ -105,11 +105,11 @@ class Setting:
 
     @property
     def stretch(self) -> float:
-        r""":math:`\|\Sigma_l\|` over sigma_l^2."""
+        r"""The norm :math:`\|\Sigma_l\|` of a group over its sigma_l^2."""
         return _STRETCH if self.turned else 1.0
 
     def mixture(self, generator: Generator, dtype: torch.dtype) -> GaussianMixture:
-        """The distribution of features."""
+        """The mixture that features are drawn from."""
         even = GaussianMixture.isotropic(
             self.weights, [[m] * self.dim for m in self.means], self.deviations, dtype
         )
@@ -123,7 +123,7 @@ class Setting:
         return GaussianMixture(even.weights, even.means, scale[:, None, None] * spread)
 
     def teacher(self, generator: Generator, dtype: torch.dtype) -> Tensor:
-        """W*, [d, K]."""
+        """The weights W* of the teacher, [d, K]."""
         shape = (self.dim, self.neurons)
         if self.size is None:
             return torch.randn(shape, generator=generator).to(dtype)
@@ -179,7 +179,7 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return "the same step size" if self.fixed else "step size by the bound"
 
     def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
@@ -200,7 +200,7 @@ class Learner:
         trials: Sequence[Trial],
         watch: Callable[[int], bool] = lambda step: False,
     ) -> OneHidden:
-        """Descend, in place."""
+        """Descend from the start, in place."""
         x, y = examples(trials)
         gradient_descent(net.W.data, lambda: net.gradient(x, y), self.options(trials), watch=watch)
         return net

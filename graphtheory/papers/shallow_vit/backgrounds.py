@@ -59,12 +59,12 @@ class Pasted:
 
     @property
     def tokens(self) -> int:
-        """Patches of a picture."""
+        """The number of patches of a picture."""
         return (self.size // self.patch) ** 2
 
     @property
     def relevant(self) -> int:
-        """Patches of its image."""
+        """The number of patches that its image covers."""
         return (self.region // self.patch) ** 2
 
     def alpha_star(self, kept: int) -> float:
@@ -189,7 +189,7 @@ class Pictures:
     y: Tensor
 
     def rows(self, chosen: Tensor | slice) -> Pictures:
-        """Some of them."""
+        """The chosen pictures with their classes."""
         return Pictures(self.pixels[chosen], self.y[chosen])
 
 
@@ -255,7 +255,7 @@ def learn(
 
 
 def score(task: ImageTask, test: Pictures) -> float:
-    """Accuracy, 0..1."""
+    """The accuracy on test pictures, 0..1."""
     return accuracy(task.logits(test.pixels).cpu(), test.y)
 
 

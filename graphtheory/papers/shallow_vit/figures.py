@@ -52,7 +52,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         if self.others is None:
             return f"{self.learner.name}, alpha_# = {self.data.alpha_confusion:g}"
         return f"{self.learner.name}, others = {self.others:g}"

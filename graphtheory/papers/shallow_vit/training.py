@@ -95,7 +95,7 @@ class TokenPatterns:
         return star, confusion, self.tokens - star - confusion
 
     def patterns(self, generator: Generator) -> Tensor:
-        """Orthonormal mu, [M, d]."""
+        """Draw orthonormal patterns mu, [M, d]."""
         return orthonormal(self.num_patterns, self.dim, generator)
 
     def sample(self, count: int, mu: Tensor, generator: Generator) -> TokenSets:
@@ -211,13 +211,13 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return (
             f"{self.network}, a = {self.scale}{'' if self.places else ', the same at all places'}"
         )
 
     def options(self) -> Algorithm4:
-        """How it is trained."""
+        """The options of its training."""
         return Algorithm4(self.step_size, self.steps, self.batch_size, 0, Compose(), quiet=100)
 
     def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
@@ -231,7 +231,7 @@ class Learner:
         return model
 
     def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that learn."""
+        """The parameters that training changes."""
         if self.network == CNN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q]

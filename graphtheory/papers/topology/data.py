@@ -84,7 +84,7 @@ class DegreeGroupTask:
 
 
 def pair(p: Sequence[float]) -> str:
-    """Two numbers as text."""
+    """Two numbers in parentheses, as text."""
     return f"({p[0]:g}, {p[1]:g})"
 
 

@@ -101,7 +101,7 @@ class BestTargets:
     claimed: Pair | None = None
 
     def __call__(self, grid: SampledTasks, measured: Measurements) -> Verdict:
-        """Sentences for each reading."""
+        """Say for each reading where the error is lowest."""
         found = groups(measured, "reading").items()
         return Verdict(" ".join(f"{name}: {self._tell(mine, grid)}" for (name,), mine in found))
 

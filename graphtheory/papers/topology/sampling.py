@@ -141,7 +141,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         return f"{self.sampler} {self.variant}".strip()
 
 

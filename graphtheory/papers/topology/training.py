@@ -66,7 +66,7 @@ class Regularizers:
 
 @dataclass(frozen=True)
 class Algorithm2:
-    """Options of `train_on_samples`."""
+    """The options with which `train_on_samples` trains."""
 
     step_size: float = 1e-3  # eta, above 0 and below 1
     outer: int = 1  # T, at least 1
@@ -93,7 +93,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class SampledRun(NamedTuple):
-    """What `train_on_samples` did."""
+    """What a run of `train_on_samples` gives."""
 
     learned_w: Tensor  # W_T, the learned change of W^(0)
     learned_v: Tensor  # V_T

@@ -68,7 +68,7 @@ class SampledTrials:
         self.columns = _Columns(tasks)
 
     def train(self) -> None:
-        """All steps."""
+        """Take all steps of training."""
         for _ in range(self.options.steps):
             self.step()
 
