@@ -240,7 +240,7 @@ def diagnosis(grid: Diagnosed) -> list[Measured]:
 class PrintedTable:
     """A printed table or picture."""
 
-    table: str  # as `thesis_tables` names it
+    table: str  # as `PRINTED` names it
     wanted: tuple[str, ...]  # names of the rows that it is made of
     drawn: str = ""  # name of its picture in a diagnosis; "" for none
 

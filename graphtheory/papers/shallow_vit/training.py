@@ -154,7 +154,7 @@ class ShallowViT:
         self._cliques: dict[tuple[int, int], Neighborhood] = {}
 
     def __call__(self, x: Tensor, rows: Neighborhood, sets: Tensor) -> Tensor:
-        """Outputs [T, B] of sets, as a `hinge_trials.Network`.
+        """Outputs [T, B] of sets, as a `hinge.Network`.
 
         The tokens x [tokens, d] are of all trials. Rows [T B, tokens] hold those of each set, as
         many of each, those of trial 0 first; ids of the sets are not read.
