@@ -16,9 +16,7 @@ from _rows import save, seconds, show
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.prompt_tasks import Linear
 from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.patterns import Patterns, label_embedding
-from graphtheory.papers.icl.tasks import training_tasks
+from graphtheory.papers.icl.data import Patterns, PromptSource, label_embedding, training_tasks
 
 
 def draws(count: int, contexts: int, dim: int) -> dict[str, Callable[[], object]]:

@@ -4,13 +4,19 @@ from pathlib import Path
 
 import torch
 
-from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, descend
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.mechanism import mass_by_kind
-from graphtheory.papers.icl.model import DiagonalStart, icl_predict
+from graphtheory.papers.hinge import Algorithm4, HingeBatch, descend
+from graphtheory.papers.icl.data import (
+    Patterns,
+    PromptSource,
+    label_embedding,
+    section_6_5,
+    training_tasks,
+    uncovered,
+    unseen_tasks,
+)
+from graphtheory.papers.icl.figures_mechanism import mass_by_kind
 from graphtheory.papers.icl.page import prompt_page
-from graphtheory.papers.icl.patterns import Patterns, label_embedding, section_6_5
-from graphtheory.papers.icl.tasks import training_tasks, uncovered, unseen_tasks
+from graphtheory.papers.icl.training import DiagonalStart, icl_predict
 from graphtheory.papers.shallow import ShallowAttention
 
 STEPS, BATCH, LENGTH = 150, 64, 20

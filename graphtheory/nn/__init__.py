@@ -1,21 +1,26 @@
 """Layers on the core; PyG"s contract in `nn.conv`. Their parts are in the modules."""
 
-from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
-from graphtheory.nn.bias import BucketBias, JointBias
-from graphtheory.nn.blocks import Block
-from graphtheory.nn.conv import (
-    GATConv,
-    GATv2Conv,
-    GCNConv,
-    GPSConv,
-    SparseFeatures,
-    SPDTransformerConv,
-    TransformerConv,
-)
-from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
-from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
-from graphtheory.nn.graph_readout import GraphReadout
-from graphtheory.nn.path_encoding import PathEncoding
+from typing import TYPE_CHECKING
+
+from graphtheory.lazy import import_when_used
+
+if TYPE_CHECKING:
+    from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
+    from graphtheory.nn.bias import BucketBias, JointBias
+    from graphtheory.nn.blocks import Block
+    from graphtheory.nn.conv import (
+        GATConv,
+        GATv2Conv,
+        GCNConv,
+        GPSConv,
+        SparseFeatures,
+        SPDTransformerConv,
+        TransformerConv,
+    )
+    from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
+    from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
+    from graphtheory.nn.graph_readout import GraphReadout
+    from graphtheory.nn.path_encoding import PathEncoding
 
 __all__ = [
     "Attention",
@@ -40,3 +45,5 @@ __all__ = [
     "attention_maps",
     "feature_encoder",
 ]
+
+import_when_used(__name__)

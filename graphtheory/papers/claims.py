@@ -1,7 +1,7 @@
 """Claims that several figures share: each is checked on measurements and told in sentences.
 
 A claim reads its numbers from the measurements with a function of its own, such as `over` or
-a `papers.crossing.Crossing`: name of a line of the figure -> setting -> the measure of each seed.
+a `Crossing`: name of a line of the figure -> setting -> the measure of each seed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,105 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Any, Literal
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.papers.figure import Measurements, Verdict, became
-from graphtheory.papers.power_law import Exponent, Successes, regression_of
-from graphtheory.papers.stats import levels, lowest, means, medians, trend
+from graphtheory.papers.figure import Measurements, Verdict, groups, verdict_of
+from graphtheory.papers.grid import Measured
+from graphtheory.papers.stats import (
+    Exponent,
+    Successes,
+    crossing,
+    levels,
+    lowest,
+    means,
+    medians,
+    regression_of,
+    trend,
+)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Reads where each trial's curve crosses a threshold: the size that it needs.
+
+    Between two sizes the curve is taken as a straight line, see `stats.crossing`.
+    """
+
+    size: str  # key of the size, such as the number of examples or of steps
+    measure: str = "error"  # key of the curve's values
+    threshold: float = 0.05  # of the measure
+    setting: str = "value"  # key of the letter's value
+    line: str = "{panel}"  # name of a line, with keys of a measurement in braces
+    rising: bool = False  # whether the measure rises to the threshold; else it falls below it
+    log_size: bool = True  # whether the line is straight over the logarithm of the size
+    log_measure: bool = True  # whether it is straight in the logarithm of the measure
+
+    def __call__(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+        """Line -> value of the letter -> the size that each trial needs.
+
+        The smallest size where the trial is there at once, infinite where no size is enough.
+        """
+        out: dict[str, dict[float, list[float]]] = {self.line.format(**one): {} for one in measured}
+        for one in _trials(measured, self.line, self.setting):
+            curve = sorted((at[self.size], at[self.measure]) for at in one)
+            found = crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
+                             log_y=self.log_measure)  # fmt: skip
+            line = out[self.line.format(**one[0])]
+            line.setdefault(one[0][self.setting], []).append(found)
+        return out
+
+    def inside(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
+        """The same at the values where every trial needs a size between the smallest and largest.
+
+        An exponent is fitted over these.
+        """
+        smallest = min((one[self.size] for one in measured), default=0)
+        return {
+            line: {v: of for v, of in by.items() if min(of) > smallest and max(of) < math.inf}
+            for line, by in self(grid, measured).items()
+        }
+
+
+def size_text(size: float) -> str:
+    """A needed size in three digits; "more" where none of the measured sizes is enough.
+
+    Example:
+        >>> [size_text(size) for size in (12.345, 640.2, math.inf)]
+        ['12.3', '640', 'more']
+    """
+    return f"{size:.3g}" if size < math.inf else "more"
+
+
+def fewer(needed: Mapping[float, Sequence[float]], things: str, letter: str) -> str:
+    """The median size at each value of a letter, and whether larger values need less, in words.
+
+    `needed` maps a value of the letter to the size that each trial needs; `things` says what it
+    counts.
+
+    Example:
+        >>> fewer({0.2: [8.0] * 3, 0.4: [4.0] * 3}, "examples", "alpha")
+        '8, 4 examples at alpha = 0.2, 0.4, fewer with every larger value: holds'
+    """
+    middle = [median(sizes) for sizes in needed.values()]
+    falls = all(later < earlier for earlier, later in pairwise(middle))
+    seeds = min(len(sizes) for sizes in needed.values())
+    return (
+        f"{', '.join(map(size_text, middle))} {things} at {letter} = "
+        f"{', '.join(f'{value:g}' for value in needed)}, "
+        f"{'fewer' if falls else 'not always fewer'} with every larger value: "
+        f"{verdict_of(falls, seeds)}"
+    )
+
+
+def _trials(measured: Measurements, line: str, setting: str) -> list[list[Measured]]:
+    """The measurements of each trial of each line, by setting and seed."""
+    named = [one | {"": line.format(**one)} for one in measured]
+    found = groups(named, "", setting, "seed").items()
+    return [mine for _, mine in sorted(found, key=lambda item: item[0])]
+
 
 Numbers = Mapping[float, Sequence[float]]
 """Setting -> the measure of each seed, in the same order of seeds."""
@@ -102,7 +195,7 @@ class Power(Claimed):
     no_law: float = 0.01  # P-value of the fit below which it is no power law
 
     def find(self, numbers: Any) -> Exponent | None:
-        """The exponent."""
+        """Fit the exponent of one line."""
         found = self.fit(numbers)
         return None if found is None or math.isnan(found.exponent) else found
 
@@ -118,7 +211,7 @@ class Power(Claimed):
         if len(_settings(numbers)) < self.least:
             return f"{said}no verdict of fewer than {self.least} values"
         law = not found.misfit < self.no_law  # nan where that is not tested
-        said += became(found.low <= claimed <= found.high and law, _seeds(numbers))
+        said += verdict_of(found.low <= claimed <= found.high and law, _seeds(numbers))
         if math.isnan(found.misfit):
             return said
         return f"{said} ({'a' if law else 'no'} power law fits, p = {found.misfit:.2g})"
@@ -134,7 +227,7 @@ class Trend(Claimed):
     more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:
-        """The correlation."""
+        """Correlate the measure of one line with its settings."""
         values = _settings(numbers)
         return trend(values, self.sample(numbers)) if len(values) > 1 else None
 
@@ -148,7 +241,7 @@ class Trend(Claimed):
             return said
         _, negated, wanted = self.claimed.rpartition("does not ")
         holds = (found.direction.rstrip("s") == wanted.rstrip("s")) != bool(negated)
-        return f"{said}, claimed: {self.claimed}: {became(holds, _seeds(numbers))}"
+        return f"{said}, claimed: {self.claimed}: {verdict_of(holds, _seeds(numbers))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +268,7 @@ class Turn(Claimed):
             said, way = said.replace("lowest", "highest"), "rise and then to fall"
         return (
             f"{self.what} over {self.letter} is {said}, claimed to {way}: "
-            f"{became(found.holds, _seeds(numbers))}"
+            f"{verdict_of(found.holds, _seeds(numbers))}"
         )
 
 
@@ -206,7 +299,7 @@ class Level(Claimed):
         holds = all(self.low <= size.low and size.high <= self.high for size in found)
         return (
             f"{self.what} is {shown}, claimed {' and '.join(bounds)}: "
-            f"{became(holds, _seeds(numbers))}"
+            f"{verdict_of(holds, _seeds(numbers))}"
         )
 
 

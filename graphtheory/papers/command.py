@@ -1,4 +1,4 @@
-"""`graphtheory reproduce`."""
+"""The command `graphtheory reproduce`, which runs one study again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Reproduce(Command):
     """Print the IDs and stop."""
 
     def check(self) -> None:
-        """The options alone."""
+        """Check the options that need no data."""
         at_least(1, seeds=self.seeds)
         at_least(0, seed=self.seed)
         data_root(self.root)
@@ -68,15 +68,12 @@ class Reproduce(Command):
             )
 
     def run(self, screen: Screen) -> None:
-        """Train, print, write."""
+        """Measure the figure, print it and write its files."""
         if self.list:
             _print_list(screen)
             return
         root = data_root(self.root)
-        from graphtheory.papers.index import figures
-
-        every = figures()
-        figure = every[known("ID", self.figure, tuple(every), "graphtheory reproduce --list")]
+        figure = _figure(self.figure)
         dataset = self._dataset(figure)
         self._refuse(figure)
         with refusing():
@@ -93,12 +90,12 @@ class Reproduce(Command):
 
     def _dataset(self, figure: Figure) -> str:
         """Name of the data set as the catalogue spells it; "" of a figure that draws its data."""
-        from graphtheory.lab.datasets import graphs, image_sets
-        from graphtheory.lab.datasets.catalogue import key
-
         data = figure.data
         if data is None:
             return ""
+        from graphtheory.lab.datasets import graphs, image_sets
+        from graphtheory.lab.datasets.catalogue import key
+
         dataset = self.dataset or data.default
         names = (image_sets if data.images else graphs).names()
         spelled = {key(name): name for name in names}
@@ -139,6 +136,16 @@ class Reproduce(Command):
                     set_aside(screen, kept, under_way(kept))
                 with told_on_stop(tell), screen.steps("run") as steps:
                     return grid.measure(figure.run, steps, kept=kept)
+
+
+def _figure(name: str) -> Figure:
+    """The figure of an ID; refuses one that there is not, with the closest that there is."""
+    from graphtheory.papers import index
+
+    if (found := index.figure(name)) is not None:
+        return found
+    every = index.figures()
+    return every[known("ID", name, tuple(every), "graphtheory reproduce --list")]
 
 
 def _load(dataset: str, root: Path | None, data: DataSets) -> None:

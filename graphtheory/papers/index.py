@@ -1,8 +1,9 @@
-"""All figures, found in the chapters."""
+"""All figures, found in the chapters: one by its ID, or every one for the list."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -18,14 +19,27 @@ def figures() -> dict[str, Figure]:
     Raises:
         ValueError: If two figures share an ID.
     """
+    return dict(sorted(_read(_modules()).items(), key=lambda item: _order(item[0])))
+
+
+def figure(name: str) -> Figure | None:
+    """The figure of an ID, or None; imports the modules alone whose source quotes the ID."""
+    return _read(path for path in _modules() if f'"{name}"' in path.read_text("utf-8")).get(name)
+
+
+def _modules() -> list[Path]:
+    return sorted(Path(__file__).parent.glob("*/figures*.py"))
+
+
+def _read(paths: Iterable[Path]) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
-    for path in sorted(Path(__file__).parent.glob("*/figures*.py")):
+    for path in paths:
         module = import_module(f"graphtheory.papers.{path.parent.name}.{path.stem}")
-        for figure in module.FIGURES:
-            if figure.id in found:
-                raise ValueError(f"figures: {figure.id} stands twice, expected an ID of its own")
-            found[figure.id] = figure
-    return dict(sorted(found.items(), key=lambda item: _order(item[0])))
+        for one in module.FIGURES:
+            if one.id in found:
+                raise ValueError(f"figures: {one.id} stands twice, expected an ID of its own")
+            found[one.id] = one
+    return found
 
 
 def _order(name: str) -> tuple[bool, list[tuple[int, str]]]:

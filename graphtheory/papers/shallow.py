@@ -12,6 +12,23 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import BucketedBias
 
+
+def orthonormal(count: int, dim: int, generator: Generator) -> Tensor:
+    """Random orthonormal rows [count, dim].
+
+    Raises:
+        ValueError: If there are more rows than dimensions, or none.
+
+    Example:
+        >>> rows = orthonormal(2, 3, Generator().manual_seed(0))
+        >>> torch.allclose(rows @ rows.t(), torch.eye(2), atol=1e-6)
+        True
+    """
+    if not 0 < count <= dim:
+        raise ValueError(f"count: got {count}, expected 1 to dim={dim}")
+    return torch.linalg.qr(torch.randn(dim, count, generator=generator))[0].t().contiguous()
+
+
 ROOT, LINEAR = "1/sqrt(m)", "1/m"  # sizes of the entries of `a`, as learners name them
 _MOST_BUCKETS = 256  # of a table that `ops.attention` looks up on the way
 

@@ -9,8 +9,7 @@ from graphtheory import Neighborhood
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.train import FullGraph, NodeTask, fit
 from graphtheory.models import SampledGCN
-from graphtheory.papers.topology.noisy_sgd import Algorithm2
-from graphtheory.papers.topology.training import train_on_samples
+from graphtheory.papers.topology.training import Algorithm2, train_on_samples
 from graphtheory.patterns import (
     LADIES,
     AddSelf,

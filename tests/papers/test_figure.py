@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.papers.figure import DataSets, Figure, Verdict, became
+from graphtheory.lab.report.table import percent_spread
+from graphtheory.papers.figure import DataSets, Figure, Pivot, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.index import figures
-from graphtheory.papers.pivot import Pivot
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def test_titles(name: str, title: str) -> None:
 
 
 def test_few_seeds_give_no_verdict() -> None:
-    assert became(True, 2) == "no verdict of fewer than 3 seeds"
-    assert [became(holds, 3) for holds in (True, False, "in part")] == [
+    assert verdict_of(True, 2) == "no verdict of fewer than 3 seeds"
+    assert [verdict_of(holds, 3) for holds in (True, False, "in part")] == [
         "holds", "not found", "in part",
     ]  # fmt: skip
 
@@ -79,3 +79,35 @@ def test_every_figure_has_cells_that_its_key_tells_apart() -> None:
         for grid in (figure.settings(dataset), figure.settings(dataset, quick=True)):
             keys = [str(grid.key(cell)) for cell in grid.cells()]
             assert len(set(keys)) == len(keys) > 0, figure.id
+
+
+MEASURED = [
+    {"method": name, "contexts": n, "seed": seed, "loss": n, "error": (n + seed) / 100}
+    for name in ("ICL", "1-NN")
+    for n in (5, 10)
+    for seed in (0, 2)
+]
+ERRORS = Pivot(
+    "errors", {"error": "test error"}, {"method": "method"}, "contexts", cell=percent_spread,
+    column="{} contexts", note="In percent.",
+)  # fmt: skip
+
+
+def test_lines_and_columns_may_change_places_the_rows_stay() -> None:
+    table, rows, _ = ERRORS(None, MEASURED)
+    assert table.columns == ["method", "5 contexts", "10 contexts"] and table.note == "In percent."
+    assert table.rows[0] == ["ICL", "6.00 ± 1.41", "11.00 ± 1.41"]
+    turned = replace(ERRORS, turned=True)(None, MEASURED)
+    assert turned.rows == rows
+    assert turned.table.columns == ["method", "ICL", "1-NN"]
+    assert turned.table.rows[1] == ["10 contexts", "11.00 ± 1.41", "11.00 ± 1.41"]
+
+
+def test_several_measures_have_a_column_each_in_every_group() -> None:
+    both = replace(ERRORS, measures={"loss": "loss", "error": "error"})
+    table, rows, _ = both(None, MEASURED)
+    wanted = ["loss, 5 contexts", "error, 5 contexts", "loss, 10 contexts", "error, 10 contexts"]
+    assert table.columns[1:] == wanted
+    assert [row.name for row in rows[:2]] == ["loss", "error"]
+    assert rows[1].parameters == {"method": "ICL", "contexts": 5}
+    assert replace(both, across=None)(None, MEASURED).table.columns == ["method", "loss", "error"]

@@ -8,8 +8,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from graphtheory.lab import plot
-from graphtheory.papers.curve_pictures import error_curves, log_axis, value_curves
-from graphtheory.papers.pictures import phase_diagram, power_laws, step_curves
+from graphtheory.papers.pictures import (
+    error_curves,
+    log_axis,
+    phase_diagram,
+    power_laws,
+    step_curves,
+    value_curves,
+)
 from tests.lab.test_plot import lines, pixels
 
 ERRORS = [

@@ -3,8 +3,18 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.papers.shallow import PatternStart, ShallowAttention
+from graphtheory.papers.shallow import PatternStart, ShallowAttention, orthonormal
 from graphtheory.patterns import AddSelf, Compose, KHop
+
+
+def test_rows_are_orthonormal_and_no_more_than_dimensions(generator: torch.Generator) -> None:
+    rows = orthonormal(4, 4, generator)
+    torch.testing.assert_close(rows @ rows.t(), torch.eye(4))
+    assert not torch.equal(rows, orthonormal(4, 4, generator)) and rows.is_contiguous()
+    for count in (0, 5):
+        with pytest.raises(ValueError, match=f"count: got {count}, expected 1 to dim=4"):
+            orthonormal(count, 4, generator)
+
 
 NODES, DIM, TRIALS = 5, 4, 3
 

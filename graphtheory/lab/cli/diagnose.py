@@ -118,8 +118,8 @@ class Diagnose(Command):
         from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
-        beside = paper("core_neighborhood.thesis_tables.beside")
-        verdicts = paper("core_neighborhood.thesis_tables.verdicts")
+        beside = paper("core_neighborhood.figures_tables.beside")
+        verdicts = paper("core_neighborhood.figures_tables.verdicts")
 
         distance = 12 if self.max_distance is None else self.max_distance
         if distance >= MAX_CUTOFF:

@@ -1,17 +1,22 @@
-"""Reports: results as tables, as one page that needs nothing else, and as house rows."""
+"""Reports: results as tables, as one page that needs nothing else, and as result rows."""
 
-from graphtheory.lab.bench.summary import (
-    difference_table,
-    differences,
-    rows,
-    score_table,
-    summaries,
-)
-from graphtheory.lab.bench.table import Table, pairs
-from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
-from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
-from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer
-from graphtheory.lab.report.page import Page
+from typing import TYPE_CHECKING
+
+from graphtheory.lazy import import_when_used
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.summary import (
+        difference_table,
+        differences,
+        rows,
+        score_table,
+        summaries,
+    )
+    from graphtheory.lab.bench.table import Table, pairs
+    from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
+    from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
+    from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer
+    from graphtheory.lab.report.page import Page
 
 __all__ = [
     "AttentionExplorer",
@@ -32,3 +37,5 @@ __all__ = [
     "summaries",
     "tables",
 ]
+
+import_when_used(__name__)

@@ -3,15 +3,75 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.chain import checks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.prompts import ChainPrompts
-from graphtheory.papers.chain.transitions import trajectories
-from graphtheory.papers.orthonormal import orthonormal
+from graphtheory.papers.chain import errors as checks
+from graphtheory.papers.chain.errors import TrajectoryErrors, trajectories
+from graphtheory.papers.shallow import orthonormal
+
+
+class ChainPrompts(NamedTuple):
+    """B prompts of l examples with K steps each, and the right steps of their queries."""
+
+    context: Tensor  # x_i, y_i1, .., y_iK of each example, [B, l, K + 1, d]
+    context_pattern: Tensor  # their patterns [B, l, K + 1]
+    query: Tensor  # z_0, .., z_K [B, K + 1, d]
+    query_pattern: Tensor  # their patterns [B, K + 1]
+    vocabulary: Tensor  # the patterns [M, d], which are also the possible outputs
+
+    @property
+    def steps(self) -> int:
+        """The number of reasoning steps, K."""
+        return self.context.size(2) - 1
+
+    def columns(self) -> Tensor:
+        """E_1..E_l of eqs. (7.1) and (7.4), [B, l K, 2 d]."""
+        return self._columns(0)
+
+    def icl_columns(self) -> Tensor:
+        """E_1..E_l of eq. (7.8), [B, l K, 2 d]: x_i and y_iK, then K - 1 columns of zeros."""
+        ends = torch.cat([self.context[:, :, 0], self.context[:, :, -1]], 2)
+        out = ends.new_zeros(*ends.shape[:2], self.steps, ends.size(2))
+        out[:, :, 0] = ends
+        return out.flatten(1, 2)
+
+    def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The prompts that ask for step k [B], in 1..K, given the right steps before it: eq. (7.1).
+
+        Returns:
+            Columns [B, l K + K, 2 d], of which the last K - k do not count; the number of columns
+            that count [B]; labels z_k [B, d].
+        """
+        checks.check_step(step, len(self.query), self.steps)
+        own, dim = torch.arange(self.steps, device=step.device), self.query.size(2)
+        out = self._columns(self.steps)
+        asked = out[:, -self.steps :]
+        asked[..., :dim] = self.query[:, :-1]
+        asked[..., dim:] = self.query[:, 1:] * (own < step[:, None] - 1)[..., None]
+        sizes = self.context.size(1) * self.steps + step
+        return out, sizes, self.query[torch.arange(len(step), device=step.device), step]
+
+    def _columns(self, more: int) -> Tensor:
+        """E_1..E_l and uninitialized room for more columns; every entry is written once."""
+        count, length, states, dim = self.context.shape
+        size = length * self.steps
+        out = self.context.new_empty(count, size + more, 2 * dim)
+        shape = (count, length, self.steps, 2 * dim)
+        parts = out.as_strided(shape, (out.stride(0), 2 * dim * (states - 1), 2 * dim, 1))
+        parts[..., :dim], parts[..., dim:] = self.context[:, :, :-1], self.context[:, :, 1:]
+        return out
+
+    def relation(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """Example columns of the query's step, and those with its pattern; both bool [B, l K]."""
+        count, length = self.context_pattern.shape[:2]
+        checks.check_step(step, count, self.steps)
+        own = torch.arange(self.steps, device=step.device).repeat(length)
+        same_step = own[None] == step[:, None] - 1
+        now = self.query_pattern[torch.arange(count, device=step.device), step - 1]
+        return same_step, self.context_pattern[:, :, :-1].flatten(1) == now[:, None]
 
 
 def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor:
@@ -145,7 +205,7 @@ class ChainData:
         checks.check_numbers(self.share, self.noise, steps=self.steps, contexts=self.contexts)
 
     def patterns(self, generator: Generator) -> Tensor:
-        """mu_1..mu_M [M, d]."""
+        """The training patterns mu_1..mu_M, [M, d]."""
         return orthonormal(self.num_patterns, self.dim, generator)
 
     def test_patterns(self, patterns: Tensor, generator: Generator) -> Tensor:

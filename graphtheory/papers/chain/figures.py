@@ -10,9 +10,8 @@ import torch
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,
@@ -20,13 +19,12 @@ from graphtheory.papers.chain.transitions import (
     right_end_leads,
     trajectory_probability,
 )
-from graphtheory.papers.claims import Numbers, exponent_rows, reached, zeros
-from graphtheory.papers.crossing import Crossing, fewer
-from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import Figure, Measurements, Verdict
+from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
+from graphtheory.papers.claims import Crossing, Numbers, exponent_rows, fewer, reached, zeros
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pivot import Pivot, groups
-from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.stats import Exponent, regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()
@@ -48,12 +46,12 @@ class Case:
 
     @property
     def series(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.letter} = {self.value:g}"
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         return f"{self.panel}, {self.series}"
 
     def facts(self, data: ChainData) -> dict[str, float | bool]:

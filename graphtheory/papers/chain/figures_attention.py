@@ -14,16 +14,20 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain import training
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.inference import ChainModel
-from graphtheory.papers.chain.metrics import MASSES
-from graphtheory.papers.chain.model import ChainAttention
-from graphtheory.papers.chain.training import Learner, Probe
-from graphtheory.papers.claims import reached
-from graphtheory.papers.crossing import size_text
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
+from graphtheory.papers.chain.model import ChainAttention, ChainModel
+from graphtheory.papers.chain.training import MASSES, Learner, Probe
+from graphtheory.papers.claims import reached, size_text
+from graphtheory.papers.figure import (
+    Figure,
+    Measurements,
+    Pivot,
+    Shown,
+    Verdict,
+    groups,
+    last_steps,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import step_curves
-from graphtheory.papers.pivot import Pivot, groups, last_steps
 from graphtheory.patterns.draw import derive
 
 KINDS = (*MASSES, "own columns")
@@ -94,7 +98,7 @@ def _show(grid: Dynamics, measured: Measurements) -> Shown:
 
 
 def _errors(measured: Measurements) -> list[float]:
-    """One of each trial."""
+    """The test error of each trial."""
     return list({row["seed"]: row["error"] for row in measured if "error" in row}.values())
 
 

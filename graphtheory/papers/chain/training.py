@@ -1,4 +1,4 @@
-"""Train the models of chapter 7 on prompts of reasoning steps, and test them on new tasks."""
+"""Train the models of chapter 7 on reasoning steps; errors and attention on new tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,74 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.inference import ChainModel, cot_generate, icl_infer
-from graphtheory.papers.chain.metrics import chain_mass, cot_error, icl_error
-from graphtheory.papers.chain.model import ChainAttention, ChainTransformer
+from graphtheory.papers.chain.model import (
+    ChainAttention,
+    ChainModel,
+    ChainTransformer,
+    cot_generate,
+    icl_infer,
+)
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
+
+MASSES = (
+    "same step, same pattern",
+    "same step, other pattern",
+    "other step, same pattern",
+    "other step, other pattern",
+)
+
+
+def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
+    r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt: eq. (7.7), [B].
+
+    Answers v and right steps z are int64 [B, K].
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    _check(found, wanted)
+    return (found != wanted).float().mean(1)
+
+
+def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
+    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt: eq. (7.9).
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    _check(found, wanted)
+    return (found != wanted).float()
+
+
+def _check(found: Tensor, wanted: Tensor) -> None:
+    if found.shape != wanted.shape:
+        raise ValueError(f"found: shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
+
+
+def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict[str, Tensor]:
+    """Attention of the query, per head, on four kinds of example columns and on its own columns.
+
+    Weights are those of the query on all columns [B, heads, L]; whether an example column, the
+    first n, is of the query's step, and whether it has its pattern, are bool [B, n].
+
+    Returns:
+        Means over the prompts [heads] for each of `MASSES`, and "own columns" n to L - 1.
+
+    Source: Li (2024), eq. (7.23) and figure 7.6.
+    """
+    count = same_step.size(1)
+    kinds = (
+        same_step & same_pattern, same_step & ~same_pattern,
+        ~same_step & same_pattern, ~same_step & ~same_pattern,
+    )  # fmt: skip
+    examples = weights[:, :, :count]
+    out = {
+        name: torch.where(kind[:, None], examples, 0).sum(2).mean(0)
+        for name, kind in zip(MASSES, kinds, strict=True)
+    }
+    return out | {"own columns": weights[:, :, count:].sum(2).mean(0)}
+
 
 Inference = Literal["CoT", "ICL"]
 Position = Literal["orthonormal", "sinusoidal", "learned"]
@@ -46,7 +109,7 @@ class Learner:
     def model(
         self, data: ChainData, mu: Tensor, trials: int, generator: Generator
     ) -> ChainAttention | ChainTransformer:
-        """At its start."""
+        """Build the model at its start."""
         periodic = step_positions(mu, data.steps, generator)
         if not self.depth:
             return ChainAttention(periodic, trials=trials, xi=self.xi, generator=generator)

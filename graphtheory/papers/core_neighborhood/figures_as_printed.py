@@ -38,7 +38,7 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     quick_labels,
     show_labels,
 )
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, verdict_of
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.stats import SURE
 
@@ -135,10 +135,10 @@ def same_trend_and_peak(grid: PrintedDistances, measured: Measurements) -> Verdi
     peaks = found[MODEL]["peak"], found["b_peak"]
     return Verdict(
         f"Spearman's correlation of accuracy and b_z over z is {rho:.2f} (p = {p:.2g}), claimed to "
-        f"have the same trend: {became(bool(p < 1 - SURE), grid.seeds)}; accuracy peaks at z = "
-        f"{peaks[0]}, b_z at z = {peaks[1]}, claimed at the same: "
-        f"{became(peaks[0] == peaks[1], grid.seeds)}. Accuracy is {min(shares.values()):.1f} to "
-        f"{max(shares.values()):.1f} %, that of the node alone {alone:.1f} %."
+        f"have the same trend: {verdict_of(bool(p < 1 - SURE), grid.seeds)}; accuracy peaks "
+        f"at z = {peaks[0]}, b_z at z = {peaks[1]}, claimed at the same: "
+        f"{verdict_of(peaks[0] == peaks[1], grid.seeds)}. Accuracy is {min(shares.values()):.1f} "
+        f"to {max(shares.values()):.1f} %, that of the node alone {alone:.1f} %."
     )
 
 

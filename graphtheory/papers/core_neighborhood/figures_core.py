@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
+from matplotlib.ticker import MaxNLocator
 from torch import Generator
 from torch_geometric.utils import to_undirected
 
@@ -19,13 +21,70 @@ from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
 from graphtheory.lab.datasets.splits import by_fraction
+from graphtheory.lab.plot.style import (
+    COLORS,
+    LIGHT,
+    Rows,
+    collected,
+    legend_below,
+    look,
+    order,
+    panels,
+    styled,
+)
 from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level
-from graphtheory.papers.core_neighborhood.picture import accuracy_and_bias
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.figure import (
+    DataSets,
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    groups,
+    verdict_of,
+)
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import band_line
+
+
+@styled
+def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") -> Any:
+    """Test accuracy over the distance z that decides, and the learned b over the distance.
+
+    Args:
+        rows: One row per run: network, z (hops), test (0..1), and b (per distance) of some.
+        bias_of: Networks whose b is drawn, a line for each z; of each z the first that has one.
+        title: Above the picture.
+
+    Raises:
+        ValueError: If there are no rows.
+    """
+    runs = collected(rows, "rows", "test")
+    figure, (left, right) = panels(2, height=4.2, width=9.0)
+    for index, name in enumerate(order(runs, "network")):
+        mine = [row for row in runs if row["network"] == name]
+        style = look(index) if index < len(COLORS) else {"color": LIGHT, "marker": "*"}
+        band_line(left, mine, "z", "test", style, name, scale=100)
+    for index, z in enumerate(sorted(order(runs, "z"))):
+        every = [[r["b"] for r in runs if (r["network"], r["z"]) == (name, z) and "b" in r]
+                 for name in bias_of]  # fmt: skip
+        found = next((of for of in every if of), [])
+        line = [median(values) for values in zip(*found, strict=True)]
+        right.plot(range(len(line)), line, label=f"labels by z = {z}", **look(index))
+    left.set_xticks(sorted(order(runs, "z")))
+    left.set_xlabel("distance z that decides (hops)")
+    left.set_ylabel("test accuracy (%)")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
+    right.set_xlabel("distance (hops)")
+    right.set_ylabel("learned b, mean removed")
+    right.legend()
+    for axes in (left, right):
+        axes.grid(axis="y")
+    legend_below(figure, *left.get_legend_handles_labels())
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    return figure
+
 
 TASK = "core-distance"
 _HEADS: dict[str, tuple[Any, ...]] = {"heads": (1, 4)}
@@ -192,7 +251,7 @@ def peaks(grid: CoreDistance, measured: Measurements) -> Verdict:
     for (name,), mine in groups((one for one in measured if "b" in one), "network").items():
         at = [max(range(len(one["b"])), key=one["b"].__getitem__) == one["z"] for one in mine]
         rows.append(Row.of("b is largest at z", fmean(at), "1", network=name))
-        verdict = became(all(at), grid.seeds)
+        verdict = verdict_of(all(at), grid.seeds)
         told.append(
             f"{name}: b is largest at distance z in {sum(at)} of {len(at)} networks, "
             f"claimed in all: {verdict}."

@@ -18,9 +18,8 @@ from graphtheory.lab.bench.tuned import tuned_trial
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.report.benchmark import figure_3_8
 from graphtheory.lab.report.table import Table
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
-from graphtheory.papers.pivot import groups
 
 BIAS, MODEL, CONTROL, MAJORITY = "b", "model", "control", "majority"
 _NAMES = {MODEL: "test accuracy", CONTROL: "test accuracy, W_Q frozen", BIAS: "learned b"}
@@ -28,19 +27,15 @@ _NAMES = {MODEL: "test accuracy", CONTROL: "test accuracy, W_Q frozen", BIAS: "l
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained.
+    """A network and the distances that it sees."""
 
-    Attributes:
-        kind: "b" learns the bias; "model" sees distance z alone; "control" with W_Q frozen at zero.
-        z: Hops; -1 for all distances.
-    """
-
+    # "b" learns the bias; "model" sees distance z alone; "control" with W_Q frozen at zero
     kind: str
-    z: int = -1
+    z: int = -1  # hops; -1 for all distances
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         kind = "learned bias" if self.kind == BIAS else self.kind
         return kind if self.z < 0 else f"{kind} at distance {self.z}"
 
@@ -62,28 +57,18 @@ class Distances(Grid):
     the bias of the output layer, which is one class for all of them.
 
     b is learned by the same layer on 20 nodes drawn from the whole graph, again in every step.
-
-    Attributes:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        row_scale: Whether features are scaled, as the search chose for the graph transformer.
-        seeds: Splits.
-        networks: What is trained on each split.
-        samples: Nodes drawn for each node (thesis: 20).
-        num_buckets: Z (thesis: 20).
-        epochs: Upper bound for each network.
-        patience: Epochs without a better validation score.
     """
 
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
+    # whether features are scaled, as the search chose for the graph transformer
     row_scale: bool = False
-    seeds: int = axis("seed", 3)
-    networks: tuple[Network, ...] = axis("network", up_to(6))
-    samples: int = 20
-    num_buckets: int = 20
-    epochs: int = 150
-    patience: int = 40
+    seeds: int = axis("seed", 3)  # splits
+    networks: tuple[Network, ...] = axis("network", up_to(6))  # what is trained on each split
+    samples: int = 20  # nodes drawn for each node (thesis: 20)
+    num_buckets: int = 20  # Z (thesis: 20)
+    epochs: int = 150  # upper bound for each network
+    patience: int = 40  # epochs without a better validation score
 
     def trial(self, network: Network) -> NodeTrial:
         """The options of a network."""

@@ -16,11 +16,49 @@ from graphtheory.lab.bench.spaces import make_trial
 from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
 from graphtheory.lab.bench.tuned import tuned_trial
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
 from graphtheory.lab.report.table import Table, percent_mean
-from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pivot import groups
+
+
+@styled
+def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Any:
+    """Test score over the number of labeled nodes: median of each model, band from q20 to q80.
+
+    Args:
+        rows: One row per run: model, labels (nodes), test (0..1).
+        metric: Name of the score for the axis.
+        title: Above the picture.
+
+    Raises:
+        ValueError: If there are no rows.
+
+    Source: figures 3.9 and B.8 of Li (2024).
+    """
+    runs = collected(rows, "rows", "labels")
+    figure, (axes,) = panels(1, height=3.4)
+    for index, model in enumerate(order(runs, "model")):
+        mine = [row for row in runs if row["model"] == model]
+        counts = sorted(order(mine, "labels"))
+        low, middle, high = zip(
+            *(band([100 * r["test"] for r in mine if r["labels"] == n]) for n in counts),
+            strict=True,
+        )
+        style = look(index)
+        axes.fill_between(counts, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axes.plot(counts, middle, label=model, **style)
+    axes.set_xscale("log")
+    ticks = sorted(order(runs, "labels"))
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(axis="y")
+    axes.set_xlabel("labeled nodes")
+    axes.set_ylabel(f"test {metric} (%)")
+    axes.set_title(title)
+    axes.legend()
+    return figure
+
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40
@@ -28,19 +66,12 @@ _QUICK_EPOCHS = 40
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and how long it trains.
+    """A network and how long it trains."""
 
-    Attributes:
-        name: In progress and rows.
-        trial: Options of the network.
-        epochs: Upper bound.
-        patience: Epochs without a better validation score.
-    """
-
-    name: str
-    trial: NodeTrial
-    epochs: int
-    patience: int
+    name: str  # in progress and rows
+    trial: NodeTrial  # options of the network
+    epochs: int  # upper bound
+    patience: int  # epochs without a better validation score
 
     def test(self, model: str, data: Any, seed: int) -> float | None:
         """The test score of the network, as another model of the same options."""
@@ -66,21 +97,14 @@ def tuned(dataset: str) -> tuple[Recipe, ...]:
 
 @dataclass(frozen=True)
 class Labels(Grid):
-    """Graph transformer with encoding, without, and GCN on fewer labels.
+    """Graph transformer with encoding, without, and GCN on fewer labels."""
 
-    Attributes:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        seeds: Splits.
-        shares: Shares of the split's training labels.
-        recipes: What is trained.
-    """
-
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
-    seeds: int = axis("seed", 3)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
+    seeds: int = axis("seed", 3)  # splits
+    # shares of the split's training labels
     shares: tuple[float, ...] = axis("share", (0.05, 0.15, 0.4, 1.0))
-    recipes: tuple[Recipe, ...] = axis("recipe", ())
+    recipes: tuple[Recipe, ...] = axis("recipe", ())  # what is trained
 
 
 def scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measured]:
@@ -182,19 +206,12 @@ def quick_labels(grid: Labels) -> Labels:
 
 @dataclass(frozen=True)
 class Encoding(Grid):
-    """Each configuration with the encoding and without it, on the same seeds.
+    """Each configuration with the encoding and without it, on the same seeds."""
 
-    Attributes:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        recipes: The configurations.
-        seeds: Splits.
-    """
-
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
-    recipes: tuple[Recipe, ...] = axis("recipe", ())
-    seeds: int = axis("seed", 10)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
+    recipes: tuple[Recipe, ...] = axis("recipe", ())  # the configurations
+    seeds: int = axis("seed", 10)  # splits
 
 
 def with_and_without(grid: Encoding, recipe: Recipe, seed: int) -> list[Measured]:

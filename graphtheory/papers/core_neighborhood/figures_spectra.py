@@ -13,10 +13,9 @@ from graphtheory.lab.bench.diagnose import MOMENTS
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.table import Table
-from graphtheory.papers.curve_pictures import log_axis, value_curves
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, unrecorded
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import log_axis, value_curves
 
 DIRECTIONS = 3  # eigenvectors that tables B.1 to B.4 take
 HELD = 0.5  # share that these hold of a class that "a few eigenvectors" represent
@@ -28,17 +27,12 @@ PLACES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700)
 
 @dataclass(frozen=True)
 class Spectra(Grid):
-    """Second moments of the features of each class; one cell.
+    """Second moments of the features of each class; one cell."""
 
-    Attributes:
-        moments: Second-moment matrices, with the mean of the class and without.
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-    """
-
+    # second-moment matrices, with the mean of the class and without
     moments: tuple[str, ...] = MOMENTS
-    dataset: str = "Cora"
-    root: Path | None = unrecorded(None)
+    dataset: str = "Cora"  # name of a graph
+    root: Path | None = unrecorded(None)  # folder with the raw files
 
 
 def eigenvalues(x: np.ndarray, *, centered: bool) -> np.ndarray:

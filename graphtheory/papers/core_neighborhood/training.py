@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from graphtheory.graph import Neighborhood, union
 from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
 from graphtheory.lab.metrics import mass_on
-from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
+from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.patterns import AddSelf, Compose, Sample
 from graphtheory.patterns.draw import derive
@@ -24,47 +24,32 @@ CORE = 1  # z_m of this graph, both variants
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and how it is trained, in the letters of section 3.5.1.
+    """A network and how it is trained, in the letters of section 3.5.1."""
 
-    Attributes:
-        network: "GT" attends to itself and the nodes at one and two hops, in training to 60 of
-            these; "GCN" has W_K = W_Q = 0 and b = 0 and takes the mean of the core neighborhood,
-            in training of 60 nodes of it.
-        scale: Size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m".
-        step_size: eta.
-        steps: T.
-        batch_size: B.
-        first_steps: T_0.
-        width: m.
-        embedding: m_a = m_b.
-        buckets: Z.
-        sigma: Error of the values at the start.
-        delta: Error of keys and queries at the start.
-        xi: Spread of W_O at the start.
-        samples: Nodes of S^{n,t} besides n.
-    """
-
+    # "GT" attends to itself and the nodes at one and two hops, in training to 60 of these; "GCN"
+    # has W_K = W_Q = 0 and b = 0 and takes the mean of the core neighborhood, in training of 60
+    # nodes of it
     network: str = GT
-    scale: str = ROOT
-    step_size: float = 0.1
-    steps: int = 1000
-    batch_size: int = 40
-    first_steps: int = 0
-    width: int = 400
-    embedding: int = 20
-    buckets: int = 3
-    sigma: float = 0.1
-    delta: float = 0.2
-    xi: float = 0.01
-    samples: int = 60
+    scale: str = ROOT  # size of the entries of `a`: "1/sqrt(m)", as printed, or "1/m"
+    step_size: float = 0.1  # eta
+    steps: int = 1000  # T
+    batch_size: int = 40  # B
+    first_steps: int = 0  # T_0
+    width: int = 400  # m
+    embedding: int = 20  # m_a = m_b
+    buckets: int = 3  # Z
+    sigma: float = 0.1  # error of the values at the start
+    delta: float = 0.2  # error of keys and queries at the start
+    xi: float = 0.01  # spread of W_O at the start
+    samples: int = 60  # nodes of S^{n,t} besides n
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.network}, a = {self.scale}"
 
     def options(self) -> Algorithm4:
-        """How it is trained."""
+        """The options of its training."""
         sample = Sample(self.samples)
         pattern = sample if self.network == GCN else Compose(sample, AddSelf())
         return Algorithm4(
@@ -82,33 +67,24 @@ class Learner:
         return model.without_attention() if self.network == GCN else model
 
     def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that learn."""
+        """The parameters that training changes."""
         if self.network == GCN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q, model.b]
 
 
 class Graph(NamedTuple):
-    """One trial's graph.
+    """The graph of one trial, with its labels."""
 
-    Attributes:
-        x: Features [N, d].
-        y: Labels +1 or -1 [N].
-        pattern: 0 for mu_1, 1 for mu_2, higher otherwise [N].
-        mu: Patterns [M, d].
-        labeled: Ids [L].
-        ball: T^n of the GT, all nodes within two hops.
-    """
-
-    x: Tensor
-    y: Tensor
-    pattern: Tensor
-    mu: Tensor
-    labeled: Tensor
-    ball: Neighborhood
+    x: Tensor  # features [N, d]
+    y: Tensor  # labels +1 or -1 [N]
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N]
+    mu: Tensor  # patterns [M, d]
+    labeled: Tensor  # ids [L]
+    ball: Neighborhood  # T^n of the GT, all nodes within two hops
 
     def neighbors(self, network: str) -> Neighborhood:
-        """T^n of every node."""
+        """The neighborhood T^n of every node."""
         if network == GT:
             return self.ball
         assert self.ball.distance is not None

@@ -29,10 +29,9 @@ from graphtheory.lab.bench.contrastive import (
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.lab.train import SimCLR, fit
-from graphtheory.papers.curve_pictures import value_curves
-from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import value_curves
 from graphtheory.papers.stats import student_interval
 
 IMAGES = ("digits", "mnist", "cifar10", "cifar10-jpeg")
@@ -64,7 +63,7 @@ class Heads(Grid):
 
     @property
     def dataset(self) -> str:
-        """Of the recipe."""
+        """The data set that the recipe names."""
         return self.recipe.dataset
 
     def cells(self) -> list[Cell]:

@@ -13,13 +13,11 @@ from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import Table
-from graphtheory.papers.curve_pictures import log_axis, value_curves
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
-from graphtheory.papers.fusion.data import Subspaces
-from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.fusion.integrity import Subspaces, cluster_integrity, fusion_weights
 from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.patterns.draw import derive
 
 _SHAPE = ("dim", "clusters", "rank", "per_cluster")

@@ -9,15 +9,30 @@ from statistics import fmean
 from typing import Any
 
 from graphtheory.lab.report.table import mean_spread, percent_spread
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.figure import (
+    Figure,
+    Measurements,
+    Pivot,
+    Shown,
+    Verdict,
+    groups,
+    verdict_of,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import gpt
+from graphtheory.papers.icl.data import section_6_5, unmet_conditions
 from graphtheory.papers.icl.gpt import GptLearner
-from graphtheory.papers.icl.patterns import section_6_5, unmet_conditions
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import Learner, outcomes, train
-from graphtheory.papers.icl.world import INSIDE, OUTSIDE, PromptTest, World, world
-from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.papers.icl.training import (
+    INSIDE,
+    OUTSIDE,
+    Learner,
+    PromptTest,
+    World,
+    outcomes,
+    train,
+    world,
+)
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 LEARNER = Learner()
@@ -135,7 +150,7 @@ def sum_decides(grid: Errors, measured: Measurements) -> Verdict:
             f"{name}: {percent(inside)} % on unseen tasks (expected below {percent(UNSEEN)}), at "
             f"most {percent(above)} % for S_1 >= 1 (claimed below {percent(SMALL)}), up to "
             f"{percent(largest)} % below 1 (expected {percent(LARGE)} or more), "
-            f"{percent(below[nearest])} % at {nearest:g}: {became(holds, grid.seeds)}."
+            f"{percent(below[nearest])} % at {nearest:g}: {verdict_of(holds, grid.seeds)}."
         )
     return Verdict(" ".join(told))
 

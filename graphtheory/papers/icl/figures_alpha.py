@@ -10,9 +10,8 @@ from statistics import median
 from typing import Any
 
 from graphtheory.lab.report.table import Table, percent_spread
-from graphtheory.papers.claims import Numbers, Power, exponent_rows, reached
-from graphtheory.papers.crossing import fewer, size_text
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
+from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import (
     LARGEST_SUM,
@@ -32,12 +31,10 @@ from graphtheory.papers.icl.figures import (
 from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import Learner, train
-from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.icl.training import Learner, PromptTest, train, world
 from graphtheory.papers.pictures import needed_picture
-from graphtheory.papers.pivot import Pivot, groups
-from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.stats import Exponent, regression_of
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 
@@ -116,7 +113,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In progress."""
+        """The name in progress messages."""
         return f"alpha = {self.alpha:g}, {f'{self.length} contexts' if self.length else 'steps'}"
 
 

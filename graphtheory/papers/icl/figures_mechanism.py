@@ -5,22 +5,123 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import Table, mean_spread
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
-from graphtheory.papers.icl.mechanism import mass_by_kind, neuron_alignment, projection
-from graphtheory.papers.icl.model import icl_predict
 from graphtheory.papers.icl.picture import prompt_mechanism
-from graphtheory.papers.icl.training import Learner, train
-from graphtheory.papers.icl.world import OUTSIDE, PromptTest, World, prompts_of, world
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.icl.training import (
+    OUTSIDE,
+    Learner,
+    PromptTest,
+    World,
+    icl_predict,
+    prompts_of,
+    train,
+    world,
+)
 from graphtheory.papers.shallow import ShallowAttention
+
+
+def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, float]:
+    r"""Mean attention on the contexts of each kind, and the share of contexts of that kind.
+
+    Kinds: "same", with the query's relevant pattern; "rival", with the task's other decisive
+    pattern; "other", with a pattern that decides nothing. Prompts without a context of the query's
+    pattern are left out.
+
+    Args:
+        attention: Weights [..., P, l], such as [T, P, l] of `icl_predict`.
+        pattern: Relevant patterns int64 [..., P, l + 1], the query's last.
+        task: Decisive patterns int64 [..., P, 2], one of them the query's.
+
+    Returns:
+        "same", "rival" and "other": attention, together 1; "uniform same", "uniform rival" and
+        "uniform other": shares of the contexts.
+
+    Raises:
+        ValueError: If no prompt has a context of the query's pattern.
+
+    Source: Li (2024), corollary 6.4.3, whose left side is "same".
+    """
+    context, query = pattern[..., :-1], pattern[..., -1:]
+    same = context == query
+    rival = ((context[..., None] == task[..., None, :]).any(-1)) & ~same
+    kinds = {"same": same, "rival": rival, "other": ~same & ~rival}
+    there = same.any(-1).broadcast_to(attention.shape[:-1])
+    if not bool(there.any()):
+        raise ValueError("pattern: no prompt has a context of the query's pattern, expected one")
+    found: dict[str, float] = {}
+    for name, kind in kinds.items():
+        kind = kind.broadcast_to(attention.shape)
+        found[name] = float(torch.where(kind, attention, 0).sum(-1)[there].mean())
+        found[f"uniform {name}"] = float(kind.float().mean(-1)[there].mean())
+    return found
+
+
+class Projection(NamedTuple):
+    """Lengths of projected columns, averaged over them."""
+
+    whole: float  # of W p
+    along: float  # of the part of W p along the column's own direction
+    across: float  # largest part of W p along another of the directions
+
+
+def projection(weight: Tensor, columns: Tensor, directions: Tensor, own: Tensor) -> Projection:
+    r"""How much of W p lies along the relevant pattern of p, for W_Q or W_K, [m_a, d].
+
+    .. math:: \|W p\|, \quad |[\mu^\top, 0^\top] W p| / \|\mu\|
+
+    Columns p are [N, d], directions the patterns [M, d_x] of any norm, d_x at most m_a; `own` says
+    which of them is in each column, int64 [N].
+
+    Source: Li (2024), proposition 6.4.1 and figure 6.2a.
+    """
+    dim = directions.size(1)
+    if dim > weight.size(0):
+        raise ValueError(f"directions: d_x = {dim}, expected at most m_a = {weight.size(0)}")
+    image = columns @ weight.t()  # [N, m_a]
+    unit = directions / directions.norm(dim=1, keepdim=True)
+    parts = (image[:, :dim] @ unit.t()).abs()  # [N, M]
+    along = parts.gather(1, own[:, None])
+    others = parts.scatter(1, own[:, None], 0.0)
+    return Projection(
+        float(image.norm(dim=1).mean()), float(along.mean()), float(others.amax(1).mean())
+    )
+
+
+class Alignment(NamedTuple):
+    """Length and direction of every neuron; zero rows have cosine 0."""
+
+    input_norm: Tensor  # length of the first d_x entries of its row of W_O W_V
+    input_cosine: Tensor  # cosine between these and the mean of the relevant patterns
+    label_norm: Tensor  # length of the next d_y entries
+    label_cosine: Tensor  # cosine between these and q where a > 0, -q where a < 0
+
+
+def neuron_alignment(rows: Tensor, sign: Tensor, mean: Tensor, q: Tensor) -> Alignment:
+    r"""How far neurons align with the mean pattern mu-bar [d_x] and q, the embedding of +1 [d_y].
+
+    .. math:: r_{d_x} \bar\mu / (\|r_{d_x}\| \|\bar\mu\|), \quad
+        r_{d_y} q_e / (\|r_{d_y}\| \|q_e\|)
+
+    Rows are those of W_O W_V, [..., m, d_x + d_y]; of `a`, [..., m], only the sign matters.
+
+    Source: Li (2024), proposition 6.4.5.
+    """
+    inputs, labels = rows.split((len(mean), len(q)), dim=-1)
+    label_cosine = torch.cosine_similarity(labels, q.expand_as(labels), dim=-1)
+    return Alignment(
+        inputs.norm(dim=-1), torch.cosine_similarity(inputs, mean.expand_as(inputs), dim=-1),
+        labels.norm(dim=-1), label_cosine * sign.sign(),
+    )  # fmt: skip
+
 
 LARGE = 0.25  # of the largest row of W_O W_V of a network: what counts as a large neuron
 _SHOWN = 5  # neurons of each sign
@@ -166,7 +267,7 @@ def attends_to_its_pattern(grid: Dynamics, measured: Measurements) -> Verdict:
             mass = fmean(after)
             told.append(
                 f"Attention on the query's pattern {domain}: {mass:.3f}, claimed near 1: "
-                f"{became(mass > _MASS, grid.seeds)}."
+                f"{verdict_of(mass > _MASS, grid.seeds)}."
             )
     return Verdict(" ".join(told))
 

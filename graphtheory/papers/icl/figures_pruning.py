@@ -16,14 +16,20 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import percent_spread
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, became
+from graphtheory.papers.figure import (
+    Figure,
+    Measurements,
+    Pivot,
+    Shown,
+    Verdict,
+    groups,
+    verdict_of,
+)
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick, tested
 from graphtheory.papers.icl.figures_mechanism import LARGE, large_neurons, neuron_rows
 from graphtheory.papers.icl.picture import pruning_curves
-from graphtheory.papers.icl.training import Learner, train
-from graphtheory.papers.icl.world import PromptTest, world
-from graphtheory.papers.pivot import Pivot, groups
+from graphtheory.papers.icl.training import Learner, PromptTest, train, world
 from graphtheory.patterns.draw import derive
 
 RULES = ("smallest first", "random", "largest first")
@@ -188,7 +194,7 @@ def larger_shares_are_better(grid: Pruned, measured: Measurements) -> Verdict:
     falling = sum(curve == sorted(curve, reverse=True) for curve in curves)
     return Verdict(
         f"A larger alpha' has no more errors at {falling} of {len(curves)} rates: "
-        f"{became(falling == len(curves), grid.seeds)}."
+        f"{verdict_of(falling == len(curves), grid.seeds)}."
     )
 
 

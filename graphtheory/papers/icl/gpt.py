@@ -12,9 +12,9 @@ from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.progress import tell_step
 from graphtheory.lab.train.under_way import UnderWay, next_place
-from graphtheory.papers.hinge_trials import Outcome
+from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.world import DIM, World, prompts_of
+from graphtheory.papers.icl.training import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import GPT, gpt
 
@@ -56,11 +56,11 @@ class GptLearner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.family}, Adam {self.step_size:g}"
 
     def model(self, generator: Generator) -> GPT:
-        """At its start."""
+        """Build the model at its start."""
         columns = self.tokens == "columns"
         model = gpt(
             self.dim, self.depth, self.heads, in_channels=2 * DIM if columns else DIM,

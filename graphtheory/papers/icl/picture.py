@@ -25,7 +25,7 @@ from graphtheory.lab.plot.style import (
     panels,
     styled,
 )
-from graphtheory.papers.curve_pictures import band_line, named_rows, percent_axis, value_curves
+from graphtheory.papers.pictures import band_line, named_rows, percent_axis, value_curves
 
 _SHADES = "viridis"
 

@@ -1,20 +1,202 @@
-"""Train and test the one-layer in-context learners of chapter 6, many networks at once."""
+"""The world of figure 6.3 and its models: their start, training and predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import query_stars
-from graphtheory.papers.hinge_trials import Algorithm4, HingeBatch, Outcome, descend
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.model import DiagonalStart, icl_predict
-from graphtheory.papers.icl.world import DIM, World, prompts_of
+from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.papers.grid import Measured
+from graphtheory.papers.hinge import Algorithm4, HingeBatch, Outcome, descend
+from graphtheory.papers.icl.data import (
+    Patterns,
+    PromptSource,
+    all_tasks,
+    label_embedding,
+    section_6_5,
+    training_tasks,
+    unseen_tasks,
+)
 from graphtheory.papers.shallow import LINEAR, ShallowAttention, Watch, output_scale
 from graphtheory.patterns.draw import derive
+
+INSIDE, OUTSIDE = "in domain", "out of domain"
+DIM, NORM = 30, 3.0  # d_x = d_y and beta
+SPREAD, SPREAD_OUTSIDE = 0.5, 5.0  # K and K'
+_CHUNK = 500  # prompts of a network that are tested at once
+
+
+@dataclass(frozen=True)
+class PromptTest:
+    """What the prompts of a test are drawn with."""
+
+    alpha: float  # alpha', the share of contexts with a decisive pattern
+    length: int  # l_ts
+    # sum of the coefficients of mu'_1; None for unseen tasks in the domain
+    s_1: float | None = None
+
+    @property
+    def domain(self) -> str:
+        """The name in tables and pictures."""
+        return INSIDE if self.s_1 is None else OUTSIDE
+
+    @property
+    def facts(self) -> Measured:
+        """What every measurement on these prompts says of them."""
+        return {
+            "domain": self.domain, "s_1": self.s_1, "alpha": self.alpha, "length": self.length,
+        }  # fmt: skip
+
+    def seed(self, first: int) -> int:
+        """Seed of its prompts; the same for every learner and method."""
+        s_1 = -1 if self.s_1 is None else round(1000 * (self.s_1 + 10))
+        return derive(first, round(1000 * self.alpha), self.length, s_1 + 1)
+
+
+class World(NamedTuple):
+    """What the networks of one figure see."""
+
+    patterns: Patterns  # in the domain
+    labels: Tensor  # [-q, q]
+    tasks: Tensor  # T_tr, [U, 2]
+
+    def training(self, alpha: float, length: int) -> PromptSource:
+        """Prompts of the training tasks."""
+        return PromptSource(self.patterns, self.tasks, self.labels, alpha, length)
+
+    def test(self, asked: PromptTest) -> PromptSource:
+        """Prompts of unseen tasks, or of patterns out of the domain with the S_1 asked for."""
+        if asked.s_1 is None:
+            patterns, tasks = self.patterns, unseen_tasks(self.tasks, len(self.patterns.relevant))
+        else:
+            patterns = self.patterns.combined(section_6_5(asked.s_1), spread=SPREAD_OUTSIDE)
+            tasks = all_tasks(3)
+        return PromptSource(patterns, tasks, self.labels, asked.alpha, asked.length)
+
+
+def world(relevant: int, seed: int, blocks: int = 1) -> World:
+    """Patterns and q of a seed, M1 = `relevant` of them; U = `blocks` of M1 training tasks each.
+
+    Training and start are the same for rotated patterns, so one world serves all networks.
+    """
+    generator = Generator().manual_seed(derive(seed, 6))
+    patterns = Patterns.orthogonal(
+        relevant, DIM - relevant, dim=DIM, norm=NORM, spread=SPREAD, generator=generator
+    )
+    labels = label_embedding(DIM, generator=generator)
+    return World(patterns, labels, training_tasks(relevant, blocks))
+
+
+def prompts_of(
+    source: PromptSource, networks: int, count: int, seed: int
+) -> Iterator[tuple[Prompts, Tensor]]:
+    """`count` prompts of each network, a part at a time, and their columns [T, P, l + 1, d]."""
+    generator = Generator().manual_seed(derive(seed, 61))
+    for start in range(0, count, _CHUNK):
+        each = min(_CHUNK, count - start)
+        prompts = source.sample(networks * each, generator)
+        columns = prompts.columns()
+        yield prompts, columns.view(networks, each, *columns.shape[1:])
+
+
+@dataclass(frozen=True)
+class DiagonalStart:
+    """Diagonal queries, keys and values, random neurons.
+
+    All diagonal entries of W_V and the first d_x of W_Q and W_K are delta, their other entries 0;
+    entries of W_O ~ N(0, 1 / m).
+
+    Source: Li (2024), section 6.2.3.
+
+    Example:
+        >>> net = ShallowAttention(5, 6, width=8)
+        >>> DiagonalStart(features=2)(net, Generator().manual_seed(0))
+        >>> net.W_Q[0].diagonal().tolist()
+        [0.10..., 0.10..., 0.0, 0.0, 0.0]
+    """
+
+    features: int  # d_x; the entries below, of the label, are in no key and no query
+    delta: float = 0.1  # above 0; the source has at most 0.2
+
+    def __post_init__(self) -> None:
+        if self.features < 1:
+            raise ValueError(f"features: got {self.features}, expected at least 1")
+        if not self.delta > 0:
+            raise ValueError(f"delta: got {self.delta}, expected above 0")
+
+    @torch.no_grad()
+    def __call__(self, model: ShallowAttention, generator: Generator) -> None:
+        """Overwrite the start of a model; `a` stays."""
+        room = min(model.W_K.shape[1:])
+        if self.features > room:
+            raise ValueError(f"features: got {self.features}, expected at most {room}")
+        for weight, count in (
+            (model.W_Q, self.features), (model.W_K, self.features),
+            (model.W_V, min(model.W_V.shape[1:])),
+        ):  # fmt: skip
+            weight.zero_()
+            weight.diagonal(dim1=1, dim2=2)[:, :count] = self.delta
+        model.W_O.normal_(0, model.W_O.size(1) ** -0.5, generator=generator)
+        model.b.zero_()
+
+
+class PromptPrediction(NamedTuple):
+    """Answers of networks to prompts."""
+
+    value: Tensor  # F, [T, P]; its sign is the answer
+    attention: Tensor | None  # weights of the contexts [T, P, l]; None unless asked for
+
+    def wrong(self, answer: Tensor) -> Tensor:
+        """Whether the sign is not that of the answer [P] or [T, P]; 0 and NaN have none."""
+        return ~(self.value * answer > 0)
+
+
+@torch.no_grad()
+def icl_predict(
+    model: ShallowAttention, columns: Tensor, *, attention: bool = True, chunk: int = 4096
+) -> PromptPrediction:
+    """F(Psi; P) of eq. (6.2) for many prompts, and the attention weights of each query.
+
+    Args:
+        model: T networks.
+        columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d], the same for all networks, or
+            [T, P, l + 1, d]; `lab.datasets.prompts.Prompts.columns` makes them.
+        attention: Whether to return the weights, too.
+        chunk: Prompts computed at once.
+
+    Raises:
+        ValueError: If columns have another shape.
+
+    Source: Li (2024), eq. (6.2).
+
+    Example:
+        >>> net = ShallowAttention(3, 3, width=8, trials=2)
+        >>> found = icl_predict(net, torch.randn(5, 7, 3))
+        >>> found.value.shape, found.attention.shape
+        (torch.Size([2, 5]), torch.Size([2, 5, 6]))
+    """
+    trials, dim = model.trials, model.W_Q.size(2)
+    own = columns if columns.dim() == 4 else columns.expand(trials, *columns.shape)
+    if own.dim() != 4 or own.size(0) != trials or own.size(3) != dim or own.size(2) < 2:
+        raise ValueError(
+            f"columns: shape {tuple(columns.shape)}, expected [P, l + 1, {dim}] or "
+            f"[{trials}, P, l + 1, {dim}] with l at least 1"
+        )
+    values, weights = [], []
+    for part in own.split(max(chunk // trials, 1), dim=1):
+        stars = query_stars(trials * part.size(1), part.size(2) - 1)
+        queries = (torch.arange(1, stars.num_dst + 1) * part.size(2) - 1).to(part.device)
+        x, rows = part.reshape(-1, dim), stars.to(part.device)
+        values.append(model(x, rows, queries))
+        if attention:
+            found = model.attention(x, rows, queries)
+            weights.append(found.view(trials, part.size(1), part.size(2) - 1))
+    return PromptPrediction(torch.cat(values, 1), torch.cat(weights, 1) if weights else None)
 
 
 @dataclass(frozen=True)
@@ -40,11 +222,11 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return f"{self.family}, eta = {self.step_size:g}"
 
     def model(self, trials: int, generator: Generator) -> ShallowAttention:
-        """Networks at their start."""
+        """Build the networks at their start."""
         model = ShallowAttention(
             2 * DIM, self.embedding, self.width, trials=trials,
             scale=output_scale(self.scale, self.width), generator=generator,

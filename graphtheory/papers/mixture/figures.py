@@ -11,18 +11,19 @@ from typing import Any
 import torch
 
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict
+from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training
-from graphtheory.papers.mixture.counted import (
+from graphtheory.papers.mixture.mixtures import (
+    SHORT,
+    STEPS,
     Counted,
+    Mixtures,
     counting,
     medians_of_differences,
     picture_of_laws,
     show,
 )
-from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import (
     Learner,
@@ -31,8 +32,7 @@ from graphtheory.papers.mixture.training import (
     critical_point,
     descend,
 )
-from graphtheory.papers.pictures import step_curves
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import error_curves, step_curves
 
 
 def rates(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
@@ -76,7 +76,7 @@ def risks(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
 
 
 def _straight(grid: Mixtures, measured: Measurements) -> Verdict:
-    """Whether convergence is linear."""
+    """Tell whether descent converges linearly."""
     told = []
     for (learner,), own in groups(measured, "learner").items():
         fits = [row["straight"] for row in own if row["ended"] and not math.isnan(row["straight"])]

@@ -76,7 +76,7 @@ class OneHidden(nn.Module):
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        """H(W, x)."""
+        """Compute the output H(W, x)."""
         return self._hidden(x).mean(2)
 
     def risk(self, x: Tensor, y: Tensor) -> Tensor:

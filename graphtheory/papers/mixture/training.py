@@ -1,4 +1,4 @@
-"""The network of chapter 4 on Gaussian mixtures: many trials drawn, trained, measured at once."""
+"""Gradient descent of algorithm 1 on mixtures: trials drawn, trained and tested."""
 
 from __future__ import annotations
 
@@ -11,9 +11,74 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.papers.mixture.data import GaussianMixture
-from graphtheory.papers.mixture.gradient_descent import Algorithm1, gradient_descent
 from graphtheory.papers.mixture.model import OneHidden, risk
 from graphtheory.patterns.draw import derive
+
+
+@dataclass(frozen=True)
+class Algorithm1:
+    r"""How `gradient_descent` takes its steps.
+
+    .. math:: W_{t+1} = W_t - \eta_0 \Big( \nabla f_n(W_t) + \frac1n \sum_{i=1}^n \nu_i \Big)
+
+    Raises:
+        ValueError: If a step size is not positive, or a number is below 0 (examples: below 1).
+
+    Source: Li (2024), eq. (4.6) and appendix C.1.
+    """
+
+    step_size: float | Tensor  # eta_0 of all networks, or of each trial [T]
+    steps: int  # T
+    # xi. Each entry of each nu_i is +xi or -xi with equal probability: the largest noise that xi
+    # bounds.
+    noise: float = 0.0
+    examples: int = 1  # n, over which the noise is averaged
+
+    def __post_init__(self) -> None:
+        if not bool((torch.as_tensor(self.step_size) > 0).all()):
+            raise ValueError(f"step_size: got {self.step_size}, expected above 0")
+        for name, least in (("steps", 0), ("noise", 0), ("examples", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least {least}")
+
+
+@torch.no_grad()
+def gradient_descent(
+    weights: Tensor,
+    gradient: Callable[[], Tensor],
+    options: Algorithm1,
+    generator: Generator | None = None,
+    watch: Callable[[int], bool] = lambda step: False,
+) -> int:
+    """Descend from the weights of T trials, [T, ...], in place; the number of steps taken.
+
+    `watch` is called with the number of steps taken, before each step and after the last; descent
+    ends where it returns True.
+
+    Example:
+        >>> w = torch.tensor([4.0])
+        >>> gradient_descent(w, lambda: 2 * w, Algorithm1(0.25, 2)), w
+        (2, tensor([1.]))
+    """
+    size = torch.as_tensor(options.step_size, dtype=weights.dtype)
+    size = size.view(-1, *(1,) * (weights.dim() - 1)) if size.dim() else size
+    for step in range(options.steps):
+        if watch(step):
+            return step
+        slope = gradient()
+        if options.noise:
+            slope = slope + _mean_noise(slope, options, generator)
+        weights.sub_(size * slope)
+    watch(options.steps)
+    return options.steps
+
+
+def _mean_noise(like: Tensor, options: Algorithm1, generator: Generator | None) -> Tensor:
+    """Mean of `examples` draws of +-xi, for every entry, from one binomial draw."""
+    count = torch.full_like(like, options.examples)
+    heads = torch.binomial(count, torch.full_like(like, 0.5), generator=generator)
+    return options.noise * (2 * heads / count - 1)
+
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
 _LOOKS = 100
@@ -40,11 +105,11 @@ class Setting:
 
     @property
     def stretch(self) -> float:
-        r""":math:`\|\Sigma_l\|` over sigma_l^2."""
+        r"""The norm :math:`\|\Sigma_l\|` of a group over its sigma_l^2."""
         return _STRETCH if self.turned else 1.0
 
     def mixture(self, generator: Generator, dtype: torch.dtype) -> GaussianMixture:
-        """The distribution of features."""
+        """The mixture that features are drawn from."""
         even = GaussianMixture.isotropic(
             self.weights, [[m] * self.dim for m in self.means], self.deviations, dtype
         )
@@ -58,7 +123,7 @@ class Setting:
         return GaussianMixture(even.weights, even.means, scale[:, None, None] * spread)
 
     def teacher(self, generator: Generator, dtype: torch.dtype) -> Tensor:
-        """W*, [d, K]."""
+        """The weights W* of the teacher, [d, K]."""
         shape = (self.dim, self.neurons)
         if self.size is None:
             return torch.randn(shape, generator=generator).to(dtype)
@@ -114,7 +179,7 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return "the same step size" if self.fixed else "step size by the bound"
 
     def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
@@ -135,7 +200,7 @@ class Learner:
         trials: Sequence[Trial],
         watch: Callable[[int], bool] = lambda step: False,
     ) -> OneHidden:
-        """Descend, in place."""
+        """Descend from the start, in place."""
         x, y = examples(trials)
         gradient_descent(net.W.data, lambda: net.gradient(x, y), self.options(trials), watch=watch)
         return net

@@ -1,4 +1,4 @@
-"""The network of chapter 2 on sets of tokens: many trials drawn, trained, tested at once."""
+"""Sets of tokens of chapter 2 and their network: many trials drawn, trained, tested at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,181 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.graph import Neighborhood
+from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.metrics import mass_on
-from graphtheory.papers.hinge_trials import Algorithm4, HingeTask, Outcome, train_hinge
-from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
-from graphtheory.papers.shallow_vit.data import TokenPatterns
-from graphtheory.papers.shallow_vit.model import ShallowViT
+from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
+from graphtheory.papers.shallow import (
+    ROOT,
+    PatternStart,
+    ShallowAttention,
+    Watch,
+    orthonormal,
+    output_scale,
+)
 from graphtheory.patterns import Compose
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Attended, Clean, Oracle, Random, Score
+
+
+class TokenSets(NamedTuple):
+    """N sets of L tokens."""
+
+    x: Tensor  # tokens [N, L, d]
+    y: Tensor  # labels +1 or -1 [N], evenly many
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, L]
+    relevant: Tensor  # which tokens have the label's pattern, bool [N, L]
+
+
+@dataclass(frozen=True)
+class TokenPatterns:
+    """Tokens that are noisy patterns, in random order.
+
+    x_l ~ N(mu_j, c_0^2 I) with orthonormal mu_1..mu_M. Of label +1 a share alpha_star of the tokens
+    has mu_1 and a share alpha_confusion mu_2, of label -1 the other way round; the others spread
+    evenly over mu_3..mu_M. Shares are the same in every set, rounded to whole tokens.
+
+    Raises:
+        ValueError: If a parameter is out of its range, or the shares leave no majority.
+
+    Source:
+        Li (2024), sections 2.3.2 and 2.4.1. `noisy` is not in the source, whose figure 2.5 removes
+        tokens of significant noise and does not say how many there are.
+
+    Example:
+        >>> sets = TokenPatterns(10, 0.5, 0.1).sample(4, torch.eye(10)[:5], Generator())
+        >>> sets.relevant.sum(1).tolist(), sets.y.tolist()
+        ([5, 5, 5, 5], [1.0, -1.0, 1.0, -1.0])
+    """
+
+    tokens: int = 50  # L
+    alpha_star: float = 0.3  # share of label-relevant tokens, larger than alpha_confusion
+    alpha_confusion: float = 0.05  # share of confusion tokens
+    num_patterns: int = 5  # M
+    dim: int = 10  # d, at least M
+    c_0: float = 0.01  # standard deviation of the noise
+    # share of tokens, of any pattern, whose noise has deviation `c_noisy` instead
+    noisy: float = 0.0
+    c_noisy: float = 0.0  # see there
+
+    def __post_init__(self) -> None:
+        self._require("tokens", self.tokens >= 1, "at least 1")
+        for name in ("alpha_star", "alpha_confusion", "noisy"):
+            self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        for name in ("c_0", "c_noisy"):
+            self._require(name, getattr(self, name) >= 0, "at least 0")
+        self._require("num_patterns", self.num_patterns >= 3, "at least 3")
+        self._require("dim", self.dim >= self.num_patterns, f"at least M = {self.num_patterns}")
+        star, confusion, _ = self.counts
+        fits = confusion < star <= self.tokens - confusion
+        self._require(
+            "alpha_star",
+            fits,
+            f"more than {confusion} and at most {self.tokens - confusion} tokens",
+        )
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Label-relevant, confusion and other tokens."""
+        star, confusion = (
+            round(share * self.tokens) for share in (self.alpha_star, self.alpha_confusion)
+        )
+        return star, confusion, self.tokens - star - confusion
+
+    def patterns(self, generator: Generator) -> Tensor:
+        """Draw orthonormal patterns mu, [M, d]."""
+        return orthonormal(self.num_patterns, self.dim, generator)
+
+    def sample(self, count: int, mu: Tensor, generator: Generator) -> TokenSets:
+        """Draw `count` sets with the patterns [M, d]; labels alternate, +1 first."""
+        star, confusion, others = self.counts
+        spread = 2 + torch.arange(others) % (self.num_patterns - 2)
+        sizes = torch.tensor([star, confusion])
+        kinds = torch.stack(
+            [torch.cat([torch.tensor(own).repeat_interleave(sizes), spread])
+             for own in ((0, 1), (1, 0))]
+        )  # fmt: skip
+        own = torch.arange(count) % 2
+        shape = (count, self.tokens)
+        order = torch.rand(shape, generator=generator).argsort(1)
+        pattern = kinds[own].gather(1, order)
+        rank = torch.rand(shape, generator=generator).argsort(1)
+        loud = rank < round(self.noisy * self.tokens)
+        size = torch.where(loud, self.c_noisy, self.c_0)
+        noise = torch.randn(*shape, self.dim, generator=generator)
+        x = mu[pattern] + size[..., None] * noise
+        return TokenSets(x, 1.0 - 2.0 * own, pattern, pattern == own[:, None])
+
+
+class ShallowViT:
+    r"""F(X) of T networks on sets of tokens.
+
+    .. math:: F(X^n) = \frac{1}{|S^n|} \sum_{l \in S^n} a_{(l)}^\top \mathrm{ReLU}\big(
+        W_O W_V X^n \mathrm{softmax}_{S^n}(X^{n\top} W_K^\top W_Q x_l^n) \big)
+
+    Rows of a neighborhood are the tokens of each set that stay, so that a pattern that samples
+    them is token sparsification at random; tokens attend to each other within their row.
+
+    Args:
+        network: The T networks, with one `a` or with one for every place.
+        place: Of each token in its set, int64 [tokens]; None where `a` is shared.
+
+    Raises:
+        ValueError: If the network has an `a` for each place, but no places are given.
+
+    Source: Li (2024), eq. (2.1).
+
+    Example:
+        >>> import torch
+        >>> network = ShallowAttention(3, 3, width=8, trials=2)
+        >>> vit = ShallowViT(network)
+        >>> rows = Neighborhood(torch.tensor([0, 2, 4]), torch.arange(4), 4)
+        >>> vit(torch.randn(4, 3), rows, torch.tensor([0, 2])).shape
+        torch.Size([2, 1])
+    """
+
+    def __init__(self, network: ShallowAttention, place: Tensor | None = None) -> None:
+        if place is None and network.positions > 1:
+            raise ValueError(f"place: not given, expected 0..{network.positions - 1} of each token")
+        self.network = network
+        self.place = place
+        self._cliques: dict[tuple[int, int], Neighborhood] = {}
+
+    def __call__(self, x: Tensor, rows: Neighborhood, sets: Tensor) -> Tensor:
+        """Outputs [T, B] of sets, as a `hinge.Network`.
+
+        The tokens x [tokens, d] are of all trials. Rows [T B, tokens] hold those of each set, as
+        many of each, those of trial 0 first; ids of the sets are not read.
+
+        Raises:
+            ValueError: If the sets have different sizes.
+        """
+        tokens, inside, place = self._of(x, rows)
+        out = self.network(tokens, inside, position=place)  # [T, B S]
+        size = len(tokens) // max(rows.num_dst, 1)
+        return out.view(self.network.trials, -1, size).mean(2)
+
+    def attention(self, x: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood, Tensor]:
+        """Weights [edges, 1] among the tokens of the rows, the edges, and the id of each token."""
+        tokens, inside, _ = self._of(x, rows)
+        return self.network.attention(tokens, inside), inside, rows.indices
+
+    def _of(self, x: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood, Tensor | None]:
+        degree = rows.degree()
+        if rows.num_dst and not bool((degree == degree[0]).all()):
+            raise ValueError(
+                f"rows: {int(degree.min())} to {int(degree.max())} tokens, expected as many each"
+            )
+        key = (rows.num_dst, int(degree[0]) if rows.num_dst else 0)
+        if key not in self._cliques:
+            self._cliques[key] = cliques([key[1]] * key[0])
+        place = None if self.place is None else self.place[rows.indices]
+        return x[rows.indices], self._cliques[key], place
+
 
 VIT, CNN = "ViT", "CNN"
 TESTED = 200  # fresh sets of each trial
@@ -46,13 +211,13 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """In tables and pictures."""
+        """The name in tables and pictures."""
         return (
             f"{self.network}, a = {self.scale}{'' if self.places else ', the same at all places'}"
         )
 
     def options(self) -> Algorithm4:
-        """How it is trained."""
+        """The options of its training."""
         return Algorithm4(self.step_size, self.steps, self.batch_size, 0, Compose(), quiet=100)
 
     def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
@@ -66,7 +231,7 @@ class Learner:
         return model
 
     def trained(self, model: ShallowAttention) -> list[Tensor]:
-        """The parameters that learn."""
+        """The parameters that training changes."""
         if self.network == CNN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q]

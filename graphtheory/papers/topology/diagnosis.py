@@ -15,10 +15,11 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.diagnose import both_ways, load_graph
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.datasets import graphs
+from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, panels, styled
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.report.table import Table, pairs
-from graphtheory.papers.topology import adjacency, bounds
-from graphtheory.papers.topology.picture import influence_over_degree
+from graphtheory.papers.topology import adjacency
+from graphtheory.papers.topology import adjacency as bounds
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -33,6 +34,36 @@ from graphtheory.patterns import (
 )
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
+
+
+@styled
+def influence_over_degree(rows: Rows, *, title: str = "") -> Any:
+    """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
+
+    Rows hold degree (sources of the node), median, q20, q80 (column sum of A* over that of A,
+    dimensionless), and optionally series (name of a line).
+
+    Source: the columns of A* in eq. (5.6) of Li (2024).
+    """
+    table = [{"series": "nodes of the degree"} | r for r in collected(rows, "rows", "median")]
+    figure, (axes,) = panels(1, height=3.2)
+    for index, series in enumerate(order(table, "series")):
+        mine = sorted((r for r in table if r["series"] == series), key=lambda r: r["degree"])
+        degree, middle, low, high = (
+            [r[name] for r in mine] for name in ("degree", "median", "q20", "q80")
+        )
+        style = look(index)
+        axes.fill_between(degree, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axes.plot(degree, middle, label=series, **style)
+    axes.axhline(1, color=GRAY, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_xlabel("degree, the node itself counted")
+    axes.set_ylabel("influence under A* over that under A")
+    axes.grid(axis="y")
+    axes.set_title(title)
+    axes.legend()
+    return figure
+
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),

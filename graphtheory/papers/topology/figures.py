@@ -14,10 +14,9 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import Table, mean_spread
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pivot import groups
+from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import DegreeGroupTask, SampledTask

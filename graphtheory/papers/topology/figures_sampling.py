@@ -11,12 +11,48 @@ import torch
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
 from graphtheory.lab.report.table import Table, percent_spread
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
-from graphtheory.papers.pivot import groups
-from graphtheory.papers.topology.budget import SAMPLERS
-from graphtheory.papers.topology.picture import score_dots
-from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, scores
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.topology.sampling import FULL, MLP, SAMPLERS, Sampling, candidates, scores
+
+_ROW = 0.42  # inches per series
+
+
+@styled
+def score_dots(
+    rows: Rows, *, reference: str, margin: float = 1.0, metric: str = "accuracy", title: str = ""
+) -> Any:
+    """Every run's test score and the mean, a line for each series, a color for each setting.
+
+    A band marks what is at most `margin` points below the mean of the reference, one of the series.
+    Rows, one per run, hold series (name of a line), setting (name of a color) and test (0..1).
+    """
+    runs = collected(rows, "rows", "test")
+    series, settings = order(runs, "series"), order(runs, "setting")
+    best = fmean(100 * r["test"] for r in runs if r["series"] == reference)
+    figure, (axes,) = panels(1, height=1.3 + _ROW * len(series))
+    axes.axvspan(best - margin, best, color=LIGHT, zorder=0)
+    axes.axvline(best, color=GRAY, linewidth=1)
+    for place, name in enumerate(series):
+        mine = [r for r in runs if r["series"] == name]
+        own = [setting for setting in settings if setting in order(mine, "setting")]
+        for nth, setting in enumerate(own):
+            scores = [100 * r["test"] for r in mine if r["setting"] == setting]
+            height, style = place + 0.24 * (nth - (len(own) - 1) / 2), look(settings.index(setting))
+            axes.plot(scores, [height] * len(scores), ".", color=style["color"], alpha=0.45)
+            style |= {"linestyle": "", "markersize": 7}
+            known = setting in {line.get_label() for line in axes.get_lines()}
+            axes.plot(fmean(scores), height, label=None if known else setting, **style)
+    axes.set_yticks(range(len(series)), series)
+    axes.set_ylim(len(series) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel(f"test {metric} (%): mean, runs; gray: {margin:g} point below {reference}")
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
 
 _POINT = 0.01
 _QUICK_EPOCHS = 40

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
-from graphtheory.papers.figure import Figure, Measurements, Verdict, became
+from graphtheory.papers.figure import Figure, Measurements, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.pivot import groups
 from graphtheory.papers.stats import SURE, means
 from graphtheory.papers.topology.data import FASTGCN, GROUPS, DegreeGroupTask, Pair, pair
 from graphtheory.papers.topology.figures import (
@@ -39,10 +38,10 @@ class Lowest:
         """Whether it is lowest where it is claimed to be, in 95 of 100 resamples."""
         return self.at == claimed and self.share >= SURE
 
-    def became(self, claimed: Pair) -> str:
+    def verdict_of(self, claimed: Pair) -> str:
         """What was found of that, in words."""
         found = "holds" if self.holds(claimed) else "direction only" if self.at == claimed else ""
-        return became(found or False, self.of)
+        return verdict_of(found or False, self.of)
 
     def __str__(self) -> str:
         """Where, and how sure that is."""
@@ -102,7 +101,7 @@ class BestTargets:
     claimed: Pair | None = None
 
     def __call__(self, grid: SampledTasks, measured: Measurements) -> Verdict:
-        """Sentences for each reading."""
+        """Say for each reading where the error is lowest."""
         found = groups(measured, "reading").items()
         return Verdict(" ".join(f"{name}: {self._tell(mine, grid)}" for (name,), mine in found))
 
@@ -114,7 +113,7 @@ class BestTargets:
             claim = self._claim(next(row for row in mine if row["learner"] == learner))
             told.append(
                 f"{learner}: lowest over the variance on {best}, claimed {pair(claim)}: "
-                f"{best.became(claim)}; itself on {plain[learner]}."
+                f"{best.verdict_of(claim)}; itself on {plain[learner]}."
             )
         matched = best_sampler(mine)
         own = sum(best.at == p for p, best in matched.items())

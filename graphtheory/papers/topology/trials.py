@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood, union
-from graphtheory.papers.topology.data import SampledTask
-from graphtheory.papers.topology.networks import SampledGCNs
+from graphtheory.papers.topology.data import SampledGCNs, SampledTask
 from graphtheory.patterns import DegreeGroups, FastGCN
 
 
@@ -69,7 +68,7 @@ class SampledTrials:
         self.columns = _Columns(tasks)
 
     def train(self) -> None:
-        """All steps."""
+        """Take all steps of training."""
         for _ in range(self.options.steps):
             self.step()
 

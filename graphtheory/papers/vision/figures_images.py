@@ -17,10 +17,9 @@ from graphtheory.lab.report.table import percent_spread
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.curve_pictures import error_curves
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pivot import Pivot
+from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn.centers import (

@@ -14,10 +14,9 @@ from torch.nn.functional import normalize
 from graphtheory import ops
 from graphtheory.graph import bipartite
 from graphtheory.papers.claims import Level, Trend, Turn, over
-from graphtheory.papers.curve_pictures import log_axis, value_curves
-from graphtheory.papers.figure import Figure, Measurements
+from graphtheory.papers.figure import Figure, Measurements, Pivot
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pivot import Pivot
+from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.patterns.draw import derive
 
 

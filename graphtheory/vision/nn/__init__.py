@@ -1,41 +1,46 @@
 """Layers on tokens: patches, positions, semantic tokens, nearest neighbors, token reduction."""
 
-from graphtheory.vision.nn.centers import (
-    AveragePool,
-    Centers,
-    LearnedCenters,
-    MaskPool,
-    MaxPool,
-    MultiScale,
-    OverlapPool,
-)
-from graphtheory.vision.nn.grapher import GraphBlock, Grapher
-from graphtheory.vision.nn.heads import MLPHead, TransformerHead
-from graphtheory.vision.nn.messages import (
-    AttentionMessage,
-    EdgeMessage,
-    MaxRelative,
-    Message,
-    SageMessage,
-    SumMessage,
-)
-from graphtheory.vision.nn.nearest import NearestNeighbors
-from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding
-from graphtheory.vision.nn.reduce import unmerge
-from graphtheory.vision.nn.reducers import Fuse, Keep, Merge, decreasing
-from graphtheory.vision.nn.sequence_position import (
-    LearnedPositions,
-    PeriodicPositions,
-    SinusoidalPositions,
-)
-from graphtheory.vision.nn.stem import ConvStem
-from graphtheory.vision.nn.token_position import (
-    ConditionalPosition,
-    LearnedPosition,
-    NoPosition,
-    RelativePosition,
-)
-from graphtheory.vision.nn.tokens import SemanticTokens
+from typing import TYPE_CHECKING
+
+from graphtheory.lazy import import_when_used
+
+if TYPE_CHECKING:
+    from graphtheory.vision.nn.centers import (
+        AveragePool,
+        Centers,
+        LearnedCenters,
+        MaskPool,
+        MaxPool,
+        MultiScale,
+        OverlapPool,
+    )
+    from graphtheory.vision.nn.grapher import GraphBlock, Grapher
+    from graphtheory.vision.nn.heads import MLPHead, TransformerHead
+    from graphtheory.vision.nn.messages import (
+        AttentionMessage,
+        EdgeMessage,
+        MaxRelative,
+        Message,
+        SageMessage,
+        SumMessage,
+    )
+    from graphtheory.vision.nn.nearest import NearestNeighbors
+    from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding
+    from graphtheory.vision.nn.reduce import unmerge
+    from graphtheory.vision.nn.reducers import Fuse, Keep, Merge, decreasing
+    from graphtheory.vision.nn.sequence_position import (
+        LearnedPositions,
+        PeriodicPositions,
+        SinusoidalPositions,
+    )
+    from graphtheory.vision.nn.stem import ConvStem
+    from graphtheory.vision.nn.token_position import (
+        ConditionalPosition,
+        LearnedPosition,
+        NoPosition,
+        RelativePosition,
+    )
+    from graphtheory.vision.nn.tokens import SemanticTokens
 
 __all__ = [
     "AttentionMessage",
@@ -73,3 +78,5 @@ __all__ = [
     "decreasing",
     "unmerge",
 ]
+
+import_when_used(__name__)

@@ -1,9 +1,13 @@
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from graphtheory.papers.chain import errors as checks
 from graphtheory.papers.chain.data import shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,
@@ -12,6 +16,76 @@ from graphtheory.papers.chain.transitions import (
     trajectories,
     trajectory_probability,
 )
+
+TASK = torch.tensor([[[1, 0]]])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: checks.check_count(steps=1, contexts=-3), "contexts: got -3, expected at least 1"),
+        (lambda: checks.check_numbers(math.nan, 0.0), "share: got nan, expected 0 to 1"),
+        (lambda: checks.check_numbers(0.5, -1.0), "noise: got -1.0, expected 0 or more"),
+        (lambda: checks.check_numbers(0.5, math.inf), "noise: got inf"),
+        (lambda: checks.check_probability("tau", 0.0), "tau: got 0.0, expected above 0"),
+        (lambda: checks.check_orthonormal(torch.eye(3)[0]), r"patterns: shape \(3,\)"),
+        (lambda: checks.check_orthonormal(2 * torch.eye(3)), "patterns: products up to 3 from"),
+        (lambda: checks.check_orthonormal(torch.full((2, 3), math.nan)), "patterns: products"),
+        (lambda: checks.check_step(torch.tensor([1, 0]), 2, 3), "step: from 0 to 1, expected 1 to"),
+        (
+            lambda: checks.check_step(torch.tensor([1]), 2, 3),
+            r"step: shape \(1,\), expected \(2,\)",
+        ),
+        (lambda: checks.check_task(TASK, 3), r"task: shape \(1, 1, 2\) with 3 patterns"),
+        (lambda: checks.check_transitions(torch.eye(2), TASK), r"transitions: shape \(2, 2\)"),
+        (
+            lambda: checks.check_transitions(torch.zeros(1, 1, 2, 2), TASK),
+            "transitions: .* sums of rows up to 1 from 1",
+        ),
+        (
+            lambda: checks.check_transitions(3 * torch.eye(2)[None, None] - 1, TASK),
+            "transitions: smallest entry -1",
+        ),
+    ],
+)
+def test_what_cannot_be_is_named(make: Callable[[], None], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_can_be_passes() -> None:
+    checks.check_count(steps=1)
+    checks.check_orthonormal(torch.eye(3, dtype=torch.float64)[:2])
+    checks.check_step(torch.tensor([1, 3]), 2, 3)
+    checks.check_transitions(torch.full((1, 1, 2, 2), 0.5), TASK)
+
+
+A = torch.tensor([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
+TASK_transitions = torch.tensor([[0, 1], [1, 0]])  # the identity, then a swap
+
+
+def test_the_worked_example() -> None:
+    b = k_step_matrix(A)
+    torch.testing.assert_close(b, torch.tensor([[0.56, 0.44], [0.64, 0.36]]))
+    assert trajectory_probability(A, TASK_transitions).item() == pytest.approx(0.36)
+    assert output_probability(b).item() == pytest.approx(0.56)
+    assert right_end_leads(b, TASK_transitions).tolist() == [False, True]
+    assert primacy(A, TASK_transitions).item() == pytest.approx(1 - 0.4 / 0.6)
+    assert output_primacy(b).item() == pytest.approx(1 - 0.44 / 0.56)
+
+
+def test_equal_chances_are_no_lead() -> None:
+    assert right_end_leads(torch.full((2, 2), 0.5), TASK_transitions).tolist() == [False, False]
+    assert output_primacy(torch.full((2, 2), 0.5)).item() == 0
+
+
+def test_a_batch_is_each_by_itself() -> None:
+    tasks = torch.stack([TASK_transitions, TASK_transitions.flip(0)])
+    both = torch.stack([A, A.flip(0)])
+    for of_steps in (trajectory_probability, primacy):
+        alone = torch.stack([of_steps(a, t) for a, t in zip(both, tasks, strict=True)])
+        torch.testing.assert_close(of_steps(both, tasks), alone)
+    torch.testing.assert_close(k_step_matrix(both)[1], A[1] @ A[0])
 
 
 def check(errors: TrajectoryErrors, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -56,7 +130,7 @@ def test_rivals_lie_on_the_trajectory_of_another_start() -> None:
             assert sorted(row.tolist())[:2] == pytest.approx([0.05, 0.05])
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_what_cannot_be_is_named_of_errors() -> None:
     with pytest.raises(ValueError, match=r"rho: got 0\.2, expected 0\.740 to 0\.971"):
         TrajectoryErrors.even(0.5, 0.2, 3, 10)
     with pytest.raises(ValueError, match=r"tau_o: got 0\.47 .* at most 0\.457"):

@@ -8,7 +8,7 @@ from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.chain.figures import FIGURES, Contexts, Fewer
 from graphtheory.papers.chain.figures_attention import Dynamics
 from graphtheory.papers.chain.training import Learner
-from graphtheory.papers.crossing import Crossing
+from graphtheory.papers.claims import Crossing
 from graphtheory.papers.figure import Figure
 from tests.papers.conftest import Reproduced
 

@@ -6,8 +6,7 @@ import pytest
 
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.chain.figures_attention import FIGURES, Dynamics, best_heads, stages
-from graphtheory.papers.chain.metrics import MASSES
-from graphtheory.papers.chain.training import Learner
+from graphtheory.papers.chain.training import MASSES, Learner
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 

@@ -10,20 +10,18 @@ from torch_geometric.data import Data
 from torch_geometric.utils import from_networkx
 
 from graphtheory.papers.core_neighborhood import figures_expressiveness as figures
-from graphtheory.papers.core_neighborhood.expressiveness import (
+from graphtheory.papers.core_neighborhood.figures_expressiveness import (
+    FIGURES,
+    LOGITS,
     NETWORKS,
     PROFILES,
+    Pairs,
     RandomNetwork,
+    compare,
     gap,
     prepared,
     profile,
     relabeled,
-)
-from graphtheory.papers.core_neighborhood.figures_expressiveness import (
-    FIGURES,
-    LOGITS,
-    Pairs,
-    compare,
 )
 
 (FIGURE,) = FIGURES
@@ -58,13 +56,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *pairs: tuple[Data, Data]) -> dict[st
 
 def test_what_each_network_tells_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     told = found(monkeypatch, (STAR, PATH), (HEXAGON, TRIANGLES), (SHRIKHANDE, ROOK))
-    assert told == {
-        PROFILES: [0, 1],
-        "GIN (1-WL)": [0],
-        LOGITS: [],
-        VALUES: [0, 1],
-        BOTH: [0, 1],
-    }
+    assert told == {PROFILES: [0, 1], "GIN (1-WL)": [0], LOGITS: [], VALUES: [0, 1], BOTH: [0, 1]}
 
 
 def test_outputs_of_logits_alone_are_equal_and_of_values_far_apart() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from graphtheory.papers.core_neighborhood.picture import accuracy_over_labels
+from graphtheory.papers.core_neighborhood.figures_labels import accuracy_over_labels
 from tests.lab.test_plot import lines, pixels
 
 LABELS = [

@@ -11,10 +11,7 @@ from graphtheory.lab.cli import main
 
 @pytest.mark.parametrize(
     ("figure", "columns"),
-    [
-        ("fig-3-8", ("distance-z model", "W_Q frozen")),
-        ("fig-3-9", ("labels", "gt - gcn")),
-    ],
+    [("fig-3-8", ("distance-z model", "W_Q frozen")), ("fig-3-9", ("labels", "gt - gcn"))],
 )
 def test_a_study_prints_its_rows_and_draws(
     figure: str, columns: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -5,9 +6,94 @@ import torch
 from torch import Generator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphtheory.papers.icl.data import PromptSource
-from graphtheory.papers.icl.patterns import Patterns, label_embedding
-from graphtheory.papers.icl.tasks import training_tasks
+from graphtheory.papers.icl.data import (
+    Patterns,
+    PromptSource,
+    all_tasks,
+    label_embedding,
+    section_6_5,
+    training_tasks,
+    uncovered,
+    unmet_conditions,
+    unseen_tasks,
+)
+
+DRAW = torch.Generator()
+
+
+def test_patterns_of_the_thesis(generator: torch.Generator) -> None:
+    inside = Patterns.orthogonal(generator=generator)
+    both = torch.cat([inside.relevant, inside.irrelevant])
+    torch.testing.assert_close(both @ both.t(), 9 * torch.eye(30), atol=1e-4, rtol=0)
+    outside = inside.combined(section_6_5(1.1))
+    torch.testing.assert_close(
+        outside.relevant @ outside.relevant.t(), 9 * torch.eye(3), atol=1e-4, rtol=0
+    )
+    assert torch.equal(outside.irrelevant, inside.irrelevant[:3]) and outside.spread == 5
+    a, b = section_6_5(1.1)[0, 4:].tolist()
+    assert a + b == pytest.approx(1.1) and a**2 + b**2 + 2 * 0.3**2 == pytest.approx(1)
+
+
+def test_conditions_that_a_theorem_asks_for() -> None:
+    most = math.sqrt(2 * 0.82)
+    assert all(not unmet_conditions(section_6_5(total)) for total in (1.0, 1.2, most))
+    assert unmet_conditions(section_6_5(0.9)) == ["S_1 = 0.9, expected at least 1"]
+    skewed = torch.tensor([[2.0, 0.0], [1.0, 0.5]])
+    told = unmet_conditions(skewed)
+    assert "pattern 1 has the norm 2 beta, expected beta" in told
+    assert "patterns 1 and 2 are not orthogonal" in told
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Patterns(torch.zeros(1, 3), torch.zeros(0, 3)), "relevant: shape"),
+        (lambda: Patterns(torch.zeros(2, 3), torch.zeros(2, 4)), "irrelevant: shape"),
+        (lambda: Patterns(torch.zeros(2, 3), torch.zeros(2, 3), -1), "spread: got -1"),
+        (lambda: section_6_5(1.3), "total: got 1.3, expected at most 1.2806"),
+        (
+            lambda: Patterns.orthogonal(norm=-1.0, generator=DRAW),
+            "norm: got -1.0, expected above 0",
+        ),
+        (
+            lambda: Patterns.orthogonal(irrelevant=-1, generator=DRAW),
+            "irrelevant: got -1, expected",
+        ),
+        (lambda: Patterns.orthogonal(20, 20, generator=torch.Generator()), "M1 \\+ M2 = 40"),
+    ],
+)
+def test_what_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_blocks_cover_every_pattern_and_label_evenly() -> None:
+    for blocks in range(1, 6):
+        tasks = training_tasks(6, blocks)
+        assert len(tasks) == 6 * blocks and len(tasks.unique(dim=0)) == len(tasks)
+        assert not uncovered(tasks, 6)
+    assert training_tasks(6, 2)[6:8].tolist() == [[0, 2], [1, 3]]
+    left = unseen_tasks(training_tasks(6, 4), 6)
+    assert len(left) == 6 and not set(map(tuple, left.tolist())) & set(
+        map(tuple, training_tasks(6, 4).tolist())
+    )
+    with pytest.raises(ValueError, match="all 6 are given"):
+        unseen_tasks(all_tasks(3), 3)
+
+
+def test_it_is_said_what_is_not_covered() -> None:
+    more = torch.cat([training_tasks(3), torch.tensor([[0, 2]])])
+    assert uncovered(more, 3) == ["4 tasks, expected a multiple of M1 = 3"]
+    few = uncovered(torch.tensor([[0, 1], [1, 0]]), 3)
+    assert few[1:] == ["no task maps mu_3 to +1", "no task maps mu_3 to -1"]
+    twice = uncovered(torch.tensor([[0, 1], [1, 0], [0, 2]]), 3)
+    assert twice == ["2 tasks map mu_1 to +1, expected 1", "no task maps mu_3 to +1"]
+
+
+@pytest.mark.parametrize("tasks", [[[0, 0]], [[0, 3]], [[-1, 0]]])
+def test_no_task_at_all(tasks: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="tasks:"):
+        uncovered(torch.tensor(tasks), 3)
 
 
 def source(alpha: float = 0.6, length: int = 8, generator: Generator | None = None) -> PromptSource:
@@ -105,7 +191,7 @@ def test_drawing_is_vectorized(generator: Generator) -> None:
         ({"tasks": torch.tensor([[0, 7]])}, "tasks: patterns 0 to 7"),
     ],
 )
-def test_what_is_refused(change: dict[str, object], message: str) -> None:
+def test_what_is_refused_of_data(change: dict[str, object], message: str) -> None:
     made = source()
     given = {"alpha": 0.5, "length": 3, "labels": made.labels, "tasks": made.tasks} | change
     with pytest.raises(ValueError, match=message):

@@ -13,7 +13,6 @@ from graphtheory.papers.icl import (
     figures_mechanism,
     figures_methods,
     figures_pruning,
-    figures_tasks,
 )
 from graphtheory.papers.icl.figures_methods import BASELINES, Method
 from graphtheory.papers.icl.gpt import GptLearner
@@ -21,7 +20,7 @@ from graphtheory.papers.icl.training import Learner
 from tests.papers.conftest import Reproduced
 
 MODULES = (
-    figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning, figures_tasks,
+    figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning,
 )  # fmt: skip
 BY_ID = {figure.id: figure for module in MODULES for figure in module.FIGURES}
 TINY = Learner(steps=6, batch_size=4, width=12, length=4)
@@ -53,8 +52,7 @@ def tiny(grid: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"],
+    "name", ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"]
 )
 def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
     reproduced(name, tiny)

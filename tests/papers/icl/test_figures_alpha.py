@@ -15,8 +15,7 @@ from graphtheory.papers.icl.figures_alpha import (
     settled,
     trainings,
 )
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest
+from graphtheory.papers.icl.training import Learner, PromptTest
 
 SMALL = Learner(steps=4, batch_size=6, width=8, length=4)
 

@@ -18,8 +18,7 @@ from graphtheory.papers.icl.figures_pruning import (
     removal_order,
     while_pruned,
 )
-from graphtheory.papers.icl.training import Learner
-from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.icl.training import Learner, PromptTest, world
 from graphtheory.papers.shallow import ShallowAttention
 
 SMALL = Learner(steps=4, batch_size=8, width=20, length=5)

@@ -12,7 +12,7 @@ from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
 from graphtheory.papers.icl.gpt import GptLearner
-from graphtheory.papers.icl.world import PromptTest, World, world
+from graphtheory.papers.icl.training import PromptTest, World, world
 from tests.lab.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)

@@ -8,7 +8,7 @@ import torch
 
 from graphtheory.lab.datasets.prompt_tasks import Linear
 from graphtheory.papers.icl.page import prompt_page
-from graphtheory.papers.icl.world import PromptTest, world
+from graphtheory.papers.icl.training import PromptTest, world
 
 
 def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:

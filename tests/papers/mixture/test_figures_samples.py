@@ -1,11 +1,27 @@
 """Figures 4.2 and 4.3."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from graphtheory.papers.mixture.figures_samples import Samples, spreads, successes
-from graphtheory.papers.mixture.training import Learner, Setting
+from graphtheory.papers.mixture.figures_samples import (
+    FAR,
+    NEAR,
+    PRINTED,
+    TENSOR,
+    Samples,
+    found_of,
+    paths,
+    spreads,
+    starting_points,
+    successes,
+)
+from graphtheory.papers.mixture.mixtures import Mixtures
+from graphtheory.papers.mixture.model import weight_error
+from graphtheory.papers.mixture.training import Learner, Setting, draw
+from tests.lab.bench.conftest import nearly
 from tests.papers.conftest import Reproduced
 from tests.papers.mixture.conftest import row
 
@@ -41,3 +57,63 @@ def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
         return replace(grid, counts=(50, 100), starts=2)
 
     assert "examples at which half of the trials succeed" in reproduced(figure, small)
+
+
+SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
+
+
+def test_rows_of_starts() -> None:
+    grid = Mixtures("sigma", (Learner(steps=6),), (1.0,), SKEW, 300, 1)
+    rows = grid.measure(paths)
+    assert [r["start"] for r in rows] == [TENSOR, PRINTED, NEAR, FAR]
+    near, far = rows[2:]
+    assert near["error"][0] < 0.1 < 1 < far["error"][0]
+    assert near["steps"][-1] == 6 and len(near["error"]) == len(near["gap"]) == 7
+    assert [r["error"] for r in grid.measure(paths)] == nearly([r["error"] for r in rows])
+
+
+def test_the_tensor_start_is_nearer_than_the_claimed_error() -> None:
+    """At a tenth of the dimension and of the examples."""
+    trial = draw(Setting((-0.3, 0.0), (2.0, 2.0), dim=5, neurons=2, size=0.3), 20_000, 0)
+    found = starting_points(trial, 0.1, 0)
+    error = {k: float(weight_error(w, trial.teacher) / trial.teacher.norm())
+             for k, w in found.items()}  # fmt: skip
+    assert error[TENSOR] < 0.65 < error[PRINTED]
+
+
+def test_it_prints_and_draws(reproduced: Reproduced) -> None:
+    def small(grid: Mixtures) -> Mixtures:
+        learners, setting = (Learner(4.0, 20),), replace(grid.setting, dim=3)
+        return replace(
+            grid, values=grid.values[:2], learners=learners, setting=setting, examples=200, seeds=2
+        )
+
+    assert "relative error of the tensor start" in reproduced("fig-c-1", small)
+
+
+def test_what_the_starts_say() -> None:
+    rows: list[dict[str, Any]] = [
+        {"start": start, "seed": seed, "value": 4.0, "error": [first, last], "rate": rate,
+         "ended": True}
+        for seed, shift in enumerate((0.0, 0.02, 0.04))
+        for start, first, last, rate in (
+            (TENSOR, 0.58 + shift, 0.3, 0.99), (NEAR, 0.1, 0.1, 0.989), (FAR, 70.0, 60.0, 0.9999),
+        )
+    ]  # fmt: skip
+    error, speed, far = found_of(rows, 4.0)
+    assert error.spread == pytest.approx((0.6, 0.58, 0.62))
+    assert speed.spread == pytest.approx((0.909,) * 3, abs=1e-3)
+    assert far.spread[0] == 60 and error.holds and speed.holds and far.holds
+
+    def holds(given: list[dict[str, Any]]) -> list[bool]:
+        return [found.holds for found in found_of(given, 4.0)]
+
+    slow = [r | {"rate": 0.999} if r["start"] == TENSOR else r for r in rows]
+    assert holds(slow) == [True, False, True]
+    nowhere = [r | {"ended": False} for r in rows]
+    assert holds(nowhere) == [True, False, True]
+    assert math.isnan(found_of(nowhere, 4.0)[1].spread[0])
+    told = "not defined, because the near start reaches no minimum: not found"
+    assert told in str(found_of(nowhere, 4.0)[1])
+    lost = [r | {"rate": math.nan, "error": [1.0, 0.2]} for r in rows]
+    assert holds(lost) == [False, False, False]

@@ -5,7 +5,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from graphtheory.lab import plot
-from graphtheory.papers.topology.picture import influence_over_degree, score_dots
+from graphtheory.papers.topology.diagnosis import influence_over_degree
+from graphtheory.papers.topology.figures_sampling import score_dots
 from tests.lab.test_plot import lines, pixels
 
 SAMPLED = [

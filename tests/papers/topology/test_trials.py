@@ -7,8 +7,7 @@ import torch
 from torch import Generator
 
 from graphtheory import Neighborhood
-from graphtheory.papers.topology.data import SampledTask, degree_group_graph
-from graphtheory.papers.topology.networks import coarse_dropout
+from graphtheory.papers.topology.data import SampledTask, coarse_dropout, degree_group_graph
 from graphtheory.papers.topology.trials import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns import (
     AddSelf,
