@@ -36,7 +36,6 @@ class Beside:
     diagonal: bool = False
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by place."""
         return grid_neighbors(grid, diagonal=self.diagonal).edge_index()
 
 
@@ -53,7 +52,6 @@ class InWindow:
     shift: int = 0
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by place."""
         return windows(grid, self.size, self.shift).on_nodes().edge_index()
 
 
@@ -77,7 +75,6 @@ class Nearest:
             raise ValueError(f"k: got {self.k}, expected 1 or more neighbors")
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by features."""
         k = min(self.k, grid.size - 1)
         if k < 1:
             return torch.empty(2, 0, dtype=torch.int64)

@@ -48,7 +48,6 @@ class GradientDescent:
             raise ValueError(f"{self}: expected steps of 1 or more and a rate in (0, 2)")
 
     def __call__(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
-        """See the class."""
         second, first = x.T @ x / len(y), x.T @ y / len(y)
         size = self.rate / max(float(np.linalg.eigvalsh(second)[-1]), 1e-12)
         w = np.zeros_like(first)

@@ -100,6 +100,11 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, columns)))
 
 
+def figure_title(figure: Figure, title: str) -> None:
+    """A title over all panels, on the left as over a single one."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+
+
 def named(quantity: str, unit: str) -> str:
     """Text of an axis: the quantity with its unit, where it has one."""
     return f"{quantity} ({unit})" if unit else quantity

@@ -56,7 +56,6 @@ class Convolution(nn.Module):
         self.conv, self.on_core = conv, on_core
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         edges = view.graph if self.on_core else view.edge_index
         return self.conv(x, edges, *(() if view.edge_attr is None else (view.edge_attr,)))
 
@@ -69,7 +68,6 @@ class GraphAttention(nn.Module):
         self.conv = conv
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         assert view.attended is not None
         return self.conv(x, view.attended, attn_bias=view.attn_bias)
 
@@ -110,7 +108,6 @@ class GraphBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         if len(self.aggregations):
             normed = self.norm(x)
             first, *others = (aggregation(normed, view) for aggregation in self.aggregations)
@@ -156,7 +153,6 @@ class PairBias(nn.Module):
         self.paths, self.resistance = paths, resistance
 
     def forward(self, batch: Any) -> Tensor | None:
-        """[pairs, heads]."""
         found = []
         if self.paths is not None:
             paths = _stored(batch, "paths")
@@ -239,7 +235,6 @@ class GraphNetwork(nn.Module):
             self.token = nn.Parameter(torch.randn(next(norm.parameters()).numel()) * _TOKEN_STD)
 
     def forward(self, batch: Any) -> Tensor:
-        """Outputs; see the class."""
         x, state, ptr = self.encoder(batch), None, batch.ptr
         tokens = None if self.token is None else GraphTokens(ptr.diff())
         if tokens is not None and self.token is not None:

@@ -96,7 +96,6 @@ class NodeLinear(nn.Linear):
     """A linear layer that ignores the neighborhood."""
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
-        """Project."""
         return super().forward(x)
 
 
@@ -108,7 +107,6 @@ class WithRoot(nn.Module):
         self.layer, self.root = layer, nn.Linear(width_in, width_out, bias=False)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Same shape as the layer's."""
         return self.layer(x, neighborhood) + self.root(x)
 
 
@@ -125,7 +123,6 @@ class OneHopNormalize(Pattern):
         return SymmetricNormalize()(neighborhood.replace(weight=near))
 
     def mask(self, base: Tensor) -> Tensor:
-        """Unchanged."""
         return base
 
 

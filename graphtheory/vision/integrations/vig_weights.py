@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.weights import Rules, fitted_state, refuse_foreign
+from graphtheory.vision.integrations.weights import Rules, fitted_state, nested, refuse_foreign
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
-from graphtheory.vision.nn.grapher import GraphStage
-from graphtheory.vision.nn.nearest import resized_similarity
+from graphtheory.vision.nn.grapher import GraphStage, resized_similarity
 
 _RULES: Rules = (
     (r"pos_embed", "position.table"),
@@ -63,13 +63,9 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     for part in model.modules():
         if isinstance(part, Grapher):
             _check(part)
-    rules = [
-        (rf"backbone\.{i}\.{theirs}", f"{name}.{ours}")
-        for i, name in enumerate(names)
-        for theirs, ours in _PART_RULES
-    ]
+    parts = [nested(rf"backbone\.{i}\.", f"{name}.", _PART_RULES) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
-    fitted = fitted_state(model, learned, (*_RULES, *rules))
+    fitted = fitted_state(model, learned, (*_RULES, *chain(*parts)))
     wrong = [name for name, own in places.items() if name in state and not own.fits(state[name])]
     if wrong:
         raise ValueError(f"state: other places than those of the model in {', '.join(wrong)}")

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.nn.sequence_position import LearnedPositions
+from graphtheory.vision.nn.positions import LearnedPositions
 from graphtheory.vision.nn.token_sets import token_causal
 
 _STD = 0.02
@@ -64,7 +64,7 @@ class GPT(nn.Module):
         self.reset_parameters()
 
     @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw the weights anew: deviation 0.02, in maps onto the residual divided by (2 depth)^½.
 
         Source: Radford et al. (2019), section 2.3.
@@ -81,11 +81,7 @@ class GPT(nn.Module):
             self.position.table.normal_(0, _STD, generator=generator)
 
     def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
+        self, inputs: Tensor, mask: Tensor | None = None, *, generator: Generator | None = None
     ) -> Tensor:
         """Outputs of all tokens; `generator` is the source of the dropout of attention."""
         mask = None if mask is None else mask.bool()

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn import Attention, AttentionMap
-from graphtheory.vision.models.readout import MeanToken
-from graphtheory.vision.models.swin import Staged
-from graphtheory.vision.models.vit import depth_rates, patches_along
+from graphtheory.vision.models.swin import HierarchicalViT
+from graphtheory.vision.models.vit import MeanToken, depth_rates, patches_along
 from graphtheory.vision.nn import (
     ConvStem,
     GraphBlock,
@@ -27,7 +26,7 @@ from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.messages import GroupedLinear
 
 
-class ViG(Staged):
+class ViG(HierarchicalViT):
     """Overlapping patches, blocks on graphs of near ones, the mean patch.
 
     `vig`, `pyramid_vig` and the named constructors put the parts together. Norms are over the
@@ -49,7 +48,7 @@ class ViG(Staged):
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
         Differs: see `MaxRelative`, `NearestNeighbors` and, without ``resized_places=True``,
-        `nn.nearest.position_similarity`; nodes left over at the border are averaged in smaller
+        `nn.grapher.position_similarity`; nodes left over at the border are averaged in smaller
         groups.
 
     Example:
@@ -86,13 +85,11 @@ class ViG(Staged):
                 init_transformer(part, generator)
         nn.init.zeros_(self.position.table)
 
-    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Nodes of the stem with their positions, and their grid."""
+    def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
         x, grid = self.stem(images)
         return x + self.position(grid).repeat(grid.count, 1), grid
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Nodes [B, T, dim] of the last grid."""
         x, grid = self.features(images, generator=generator)[-1]
         return x.view(grid.count, grid.size, -1)
 
@@ -178,7 +175,7 @@ def pyramid_vig(
     Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
     means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
     `resized_places` sources lie where the published weights expect them, see
-    `nn.nearest.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
+    `nn.grapher.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
     not grow.
 
     Raises:

@@ -64,7 +64,6 @@ class MLPHead(nn.Module):
         self.out_channels = out_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project each sample."""
         _check_features(x)
         return self.layers(x)
 

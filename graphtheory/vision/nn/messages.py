@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import neighbor_lists
@@ -35,13 +35,12 @@ class GroupedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw the weights anew."""
         nn.init.kaiming_normal_(self.weight, generator=generator)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mapped features."""
         parts = x.view(len(x), self.groups, -1).transpose(0, 1)  # [groups, N, in / groups]
         weight = self.weight.view(self.groups, -1, self.weight.size(1)).transpose(1, 2)
         return torch.bmm(parts, weight).transpose(0, 1).flatten(1) + self.bias
@@ -97,12 +96,10 @@ class MaxRelative(Message):
         self.mix = mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         largest = sources.gather(0, largest_source(sources, lists))
         return self.mix(torch.stack([x, largest - x], 2).flatten(1))
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
         return _shares(largest_source(sources, lists), lists)
 
 
@@ -124,13 +121,11 @@ class SageMessage(Message):
         self.map, self.mix = mixed(dim, dim), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         seen = self.map(sources)
         largest = seen.gather(0, largest_source(seen, lists))
         return self.mix(torch.cat([x, largest], 1))
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
         return _shares(largest_source(self.map(sources), lists), lists)
 
 
@@ -153,11 +148,9 @@ class EdgeMessage(Message):
         self.mix = mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         return self._of_edges(x, sources, lists).max(1).values
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
         best = self._of_edges(x, sources, lists)[:, :, self.dim :].argmax(1)
         return _shares(lists.gather(1, best), lists)
 
@@ -181,13 +174,11 @@ class SumMessage(Message):
         self.epsilon, self.mix = nn.Parameter(torch.zeros(1)), mixed(dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         graph = neighbor_lists(lists, len(sources))
         total = ops.aggregate(None, sources[:, None], graph).squeeze(1)
         return self.mix((1 + self.epsilon) * x + total)
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Ones."""
         return x.new_ones(lists.numel(), 1)
 
 
@@ -204,12 +195,10 @@ class AttentionMessage(Message):
         self.attention, self.mix = Attention(dim, heads), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         seen = self.attention(x, neighbor_lists(lists, len(sources)), sources=sources)
         return self.mix(torch.stack([x, seen], 2).flatten(1))
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Those of the attention."""
         return self.attention.weights(x, neighbor_lists(lists, len(sources)), sources=sources)
 
 

@@ -26,5 +26,5 @@ def test_unknown_names_are_attribute_errors(name: str) -> None:
 
 def test_named_sizes_are_listed() -> None:
     listed = dir(models)
-    assert {"vit_small", "stvit_deit_small", "pyramid_vig_tiny", "GraphTransformer"} <= set(listed)
+    assert {"vit_small", "stvit_deit_small", "pyramid_vig_tiny", "STViT"} <= set(listed)
     assert all(hasattr(models, name) for name in listed)

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.vision.nn import unmerge
-from graphtheory.vision.nn.reduce import Oracle, _pool_by_product, follow, pool
-from graphtheory.vision.nn.reducers import Keep
+from graphtheory.vision.nn.reduce import Keep, Oracle, _pool_by_product, compose_slots, pool
 
 SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])
 
@@ -26,7 +25,7 @@ def test_pool_is_its_transpose() -> None:
 
 def test_slots_of_two_reductions_follow_each_other() -> None:
     later = torch.tensor([[1, 0], [-1, 0]])
-    assert follow(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
+    assert compose_slots(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
 
 
 @pytest.mark.parametrize(
