@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +15,8 @@ from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
 from graphtheory.graph import Grid, grid_neighbors, windows
 from graphtheory.graph.grid import check_floating
 
-
-class Edges(Protocol):
-    """Who is linked to whom in one image."""
-
-    def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edge list [2, E] for nodes x [h * w, F] on a grid of one image."""
-        ...
+Edges = Callable[[Tensor, Grid], Tensor]
+"""Who is linked to whom: nodes x [h * w, F] on a grid of one image -> edge list [2, E]."""
 
 
 @dataclass(frozen=True)

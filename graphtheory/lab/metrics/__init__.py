@@ -11,13 +11,6 @@ from graphtheory.lab.metrics.network import (
 from graphtheory.lab.metrics.prompt_baselines import BASELINES, GradientDescent, baseline
 
 __all__ = [
-    "BASELINES",
-    "GradientDescent",
-    "Macs",
-    "baseline",
-    "count_macs",
-    "linear_probe",
-    "mass_by_distance",
-    "mass_on",
-    "nearest_accuracy",
-]
+    "BASELINES", "GradientDescent", "Macs", "baseline", "count_macs", "linear_probe",
+    "mass_by_distance", "mass_on", "nearest_accuracy",
+]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 import graphtheory.ops  # noqa: F401  # registers what is looked up below
 from graphtheory.graph import Neighborhood
 from graphtheory.modes import evaluating
+
+_ROWS = 1024  # of the table of distances that are held at once
 
 
 def mass_by_distance(
@@ -75,55 +78,39 @@ def mass_on(
         raise ValueError(f"relevant: shape {tuple(relevant.shape)}, expected [{edges}]")
     kept = torch.where(relevant, weights.mean(1), 0)
     per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.targets(), kept)
-    chosen = neighborhood.degree() > 0
-    if nodes is not None:
-        chosen = chosen & nodes
+    busy = neighborhood.degree() > 0
+    chosen = busy if nodes is None else busy & nodes
     if not bool(chosen.any()):
         raise ValueError("nodes: none of them has a row, expected a target to average over")
     return float(per_node[chosen].mean())
 
 
-_Shape = Sequence[int]
-
-
-def _on_edges(products: int, nodes: int, structure: int) -> Any:
+def _on_edges(products: int, nodes: int, structure: int) -> Callable[..., int]:
     """A formula: `products` dot products of head_dim on each edge and head.
 
-    The arguments of the op at `nodes` and `structure` are shapes: of nodes [N, H, D], and of the
-    tensors of a neighborhood, the second of which has one entry an edge.
+    The arguments of the op at `nodes` and `structure` are shapes: one that ends in [H, D], and of
+    the tensors of a neighborhood, the second of which has one entry an edge.
     """
 
-    def flops(*shapes: Any, out_val: Any = None, **_: Any) -> int:
-        _, heads, dim = shapes[nodes]
-        return 2 * products * shapes[structure][1][0] * heads * dim
+    def flops(*shapes: Any, **_: Any) -> int:
+        return 2 * products * shapes[structure][1][0] * math.prod(shapes[nodes][-2:])
 
     return flops
 
 
-def _score(source: _Shape, target: _Shape, att: _Shape, *rest: Any, **_: Any) -> int:
-    return 2 * rest[3][1][0] * att[0] * att[1]
-
-
-def _topk_blocks(query: _Shape, *rest: Any, **_: Any) -> int:
-    count, targets, sources = rest[6]
-    return 4 * count * targets * sources * query[1] * query[2]
-
-
-def _dense(query: _Shape, key: _Shape, value: _Shape, *_: Any, **__: Any) -> int:
-    return sdpa_flop_count(query, key, value)
-
-
-def _formulas() -> dict[Any, Any]:
+def _formulas() -> dict[Any, Callable[..., int]]:
     """What torch's counter has no formula for: its kernel on a CPU, and the ops of the core."""
     own = torch.ops.graphtheory
     return {
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _dense,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+            lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)
+        ),
         own.attention: _on_edges(2, nodes=0, structure=7),
         own.edge_dot: _on_edges(1, nodes=0, structure=2),
         own.aggregate: _on_edges(1, nodes=1, structure=2),
         own.additive_attention: _on_edges(1, nodes=0, structure=5),
-        own.additive_score: _score,
-        own.topk_blocks: _topk_blocks,
+        own.additive_score: _on_edges(1, nodes=2, structure=6),
+        own.topk_blocks: lambda *shapes, **_: 4 * math.prod(shapes[7]) * math.prod(shapes[0][1:]),
     }
 
 
@@ -166,9 +153,6 @@ def count_macs(model: nn.Module, *inputs: Any) -> Macs:
     root = type(model).__name__ + "."
     parts = {n.removeprefix(root): macs for n, macs in counted.items() if n.startswith(root)}
     return Macs(counted.get("Global", 0), parts)
-
-
-_ROWS = 1024  # of the table of distances that are held at once
 
 
 def linear_probe(
@@ -226,9 +210,8 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
     features = features.double()
     features = features - features.mean(0)  # rounding of a common offset would hide near ones
     near = []
-    for first in range(0, len(features), _ROWS):
-        rows = features[first : first + _ROWS]
-        distance = torch.cdist(rows, features)
-        distance[torch.arange(len(rows)), torch.arange(len(rows)) + first] = torch.inf
+    for rows in torch.arange(len(features)).split(_ROWS):
+        distance = torch.cdist(features[rows], features)
+        distance[torch.arange(len(rows)), rows] = torch.inf
         near.append(distance.argmin(1))
     return float((labels[torch.cat(near)] == labels).float().mean())

@@ -15,6 +15,13 @@ from matplotlib.figure import Figure
 from graphtheory.lab.plot.style import COLORS, GRAY, figure_title, panels, styled
 
 _EDGE, _NODE, _CHOSEN = COLORS[0], COLORS[3], COLORS[1]
+_ACROSS = 6  # panels beside each other
+_PANEL = 1.25  # inches
+# Dark and light by turns, so that neighbors differ where colors do not.
+_PATCHES = (
+    "#0072B2", "#F0C27B", "#009E73", "#F4A9C4", "#6A51A3", "#B8DDF2", "#D55E00", "#C7E9C0",
+    "#4D4D4D", "#FDD0A2", "#1F6F8B", "#E6C8E8", "#8C510A", "#D9D9D9", "#7F0000", "#CCEBC5",
+)  # fmt: skip
 
 
 @styled
@@ -81,15 +88,6 @@ def _lines(ends: np.ndarray, strength: np.ndarray, weighted: bool) -> LineCollec
     )
 
 
-_ACROSS = 6  # panels beside each other
-_PANEL = 1.25  # inches
-# Dark and light by turns, so that neighbors differ where colors do not.
-_PATCHES = (
-    "#0072B2", "#F0C27B", "#009E73", "#F4A9C4", "#6A51A3", "#B8DDF2", "#D55E00", "#C7E9C0",
-    "#4D4D4D", "#FDD0A2", "#1F6F8B", "#E6C8E8", "#8C510A", "#D9D9D9", "#7F0000", "#CCEBC5",
-)  # fmt: skip
-
-
 @styled
 def token_attention(
     image: Any, weights: Any, *, names: Sequence[str] = (), title: str = ""
@@ -117,20 +115,20 @@ def token_attention(
     down = math.ceil((1 + len(seen)) / across)
     size = (_PANEL * across + 0.9, 1.18 * _PANEL * down + 0.35)
     figure = Figure(figsize=size, layout="constrained")
-    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    cells = list(figure.subplots(down, across, squeeze=False).flat)
     figure_title(figure, title)
-    _bare(panels[0], "image")
-    panels[0].imshow(pixels, interpolation="nearest")
+    _bare(cells[0], "image")
+    cells[0].imshow(pixels, interpolation="nearest")
     extent = (0, pixels.shape[1], pixels.shape[0], 0)
-    for axes, name, weight in zip(panels[1:], names, seen, strict=False):
+    for axes, name, weight in zip(cells[1:], names, seen, strict=False):
         _bare(axes, name)
         shown = axes.imshow(
             weight, extent=extent, vmin=0, vmax=seen.max(), cmap="magma", interpolation="nearest"
         )
         _outline(axes, pixels)
-    for axes in panels[1 + len(seen) :]:
+    for axes in cells[1 + len(seen) :]:
         axes.set_axis_off()
-    figure.colorbar(shown, ax=panels, shrink=0.8, aspect=30, label="attention weight")
+    figure.colorbar(shown, ax=cells, shrink=0.8, aspect=30, label="attention weight")
     return figure
 
 
@@ -151,8 +149,7 @@ def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
     if place.ndim != 2:
         raise ValueError(f"slot: shape {place.shape}, expected [h, w]")
     height, width = pixels.shape[:2]
-    figure = Figure(figsize=(6.6, 3.1 * height / width + 0.5), layout="constrained")
-    plain, tokens = figure.subplots(1, 2)
+    figure, (plain, tokens) = panels(2, width=6.6, height=3.1 * height / width + 0.5)
     figure_title(figure, title)
     _bare(plain, "image")
     _bare(tokens, "token of each patch" + (", white: dropped" if (place < 0).any() else ""))

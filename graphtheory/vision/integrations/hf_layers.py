@@ -34,6 +34,7 @@ _EXPECTED = (
     "SigLIP"
 )
 _AVERAGING = ("Dinov2", "CLIP", "MetaClip2", "Siglip", "IJepa")  # their ForImageClassification
+_LEAST = 3  # blocks of a Swin: two that compute tokens, one that updates the patches
 # Attention implementations that add a float mask to the logits.
 _ADDING = ("sdpa", "eager", "graphtheory_")
 
@@ -208,9 +209,6 @@ def _layers_of(tower: Any, name: str) -> nn.ModuleList:
     if not found:
         raise ValueError(f"model: {name} is not built as in transformers 5.23")
     return found[0]
-
-
-_LEAST = 3  # blocks: two that compute tokens, one that updates the patches
 
 
 class SwinHooks(Hooks):

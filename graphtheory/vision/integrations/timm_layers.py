@@ -49,9 +49,7 @@ def attention_layers(model: nn.Module) -> dict[str, Any]:
 def set_pattern(layer: Any, pattern: TopK) -> None:
     """Make a layer attend to the keys that the pattern chooses."""
     setattr(layer, PATTERN, pattern)
-    if "forward" not in vars(
-        layer
-    ):  # else it is patched for semantic tokens, which use the pattern
+    if "forward" not in vars(layer):  # else patched for semantic tokens, which use the pattern
         layer.forward = partial(attend, layer)
 
 
@@ -66,13 +64,9 @@ def remove_pattern(layer: Any) -> bool:
 
 
 def attend(
-    layer: Any,
-    x: Tensor,
-    mask: Tensor | None = None,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-) -> Tensor:
+    layer: Any, x: Tensor, mask: Tensor | None = None, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Forward pass of a layer, restricted to its pattern if it has one.
 
     Args:
@@ -170,25 +164,21 @@ def _apply(layer: Any, name: str, x: Tensor) -> Tensor:
     return x if part is None else part(x)
 
 
-_TOKENS = ("cls_token", "dist_token")
-
-
 class _NoMaps:
     """A model without `forward_intermediates`, which would shape fewer tokens as a whole grid."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        model.forward_intermediates = _refuse_maps
+        model.forward_intermediates = self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        raise ValueError(
+            "forward_intermediates: needs every token after each block, expected a model without "
+            "token reduction; undo(model) restores it"
+        )
 
     def remove(self) -> None:
         del self.model.forward_intermediates
-
-
-def _refuse_maps(*args: Any, **options: Any) -> None:
-    raise ValueError(
-        "forward_intermediates: needs every token after each block, expected a model without token "
-        "reduction; undo(model) restores it"
-    )
 
 
 class TimmLayers(Layers):
@@ -211,7 +201,7 @@ class TimmLayers(Layers):
                 f"model: {type(model).__name__} is not made of pre-norm blocks on all tokens, "
                 "expected a VisionTransformer as timm's; TopK may be applied to others"
             )
-        tokens = sum(getattr(model, name, None) is not None for name in _TOKENS)
+        tokens = sum(_get(model, name) is not None for name in ("cls_token", "dist_token"))
         self.prefix = getattr(model, "num_prefix_tokens", tokens)
         self.averages = getattr(model, "global_pool", None) == "avg"
         if getattr(getattr(model, "patch_drop", None), "prob", 0.0):

@@ -86,7 +86,7 @@ class Removable(Protocol):
     """A change of a model that can be taken back, such as a hook."""
 
     def remove(self) -> None:
-        """Take it back."""
+        """Take the change back, once."""
 
 
 class Layers(ABC):

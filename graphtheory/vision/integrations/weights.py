@@ -50,17 +50,7 @@ def nested(prefix: str, ours: str, rules: Rules) -> list[tuple[str, str]]:
 
 
 def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
-    """Load a state dict of another library into a model, by `fitted_state`.
-
-    Args:
-        model: Receives copies of the tensors.
-        state: State dict of the other library.
-        rules: Regular expressions and replacements of names.
-
-    Raises:
-        TypeError: As in `fitted_state`.
-        ValueError: As in `fitted_state`; the model is not changed then.
-    """
+    """Load copies of the tensors of `fitted_state`, which has the same arguments and errors."""
     model.load_state_dict(fitted_state(model, state, rules))
 
 

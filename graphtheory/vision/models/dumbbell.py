@@ -135,7 +135,7 @@ class WindowTokens(ReorderedAttention):
             draw_parameter(self.global_centers, generator)
 
     def sets(self, grid: Grid, device: torch.device) -> DumbbellSets:
-        """Who attends to whom."""
+        """Who attends to whom on a grid of patches."""
         return dumbbell_sets(grid, self.window, self.side, self.reach, device)
 
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:

@@ -85,8 +85,10 @@ class GPT(nn.Module):
     ) -> Tensor:
         """Outputs of all tokens; `generator` is the source of the dropout of attention."""
         mask = None if mask is None else mask.bool()
-        batch, tokens, kept = self._checked(inputs, mask)
-        x, neighborhood = self._start(inputs, mask, kept)
+        self._check(inputs, mask)
+        batch, tokens = inputs.shape[:2]
+        kept = None if mask is None else mask.flatten().nonzero().flatten()
+        x, neighborhood = self._embedded(inputs, mask, kept)
         for block in self.blocks:
             x = block(x, neighborhood, generator=generator)
         out = self.head(self.norm(x))
@@ -123,25 +125,21 @@ class GPT(nn.Module):
         """
         return attention_maps(self, inputs, mask)
 
-    def _checked(self, inputs: Tensor, mask: Tensor | None) -> tuple[int, int, Tensor | None]:
-        """Sequences, their length, and the places of their tokens in a mask."""
+    def _check(self, inputs: Tensor, mask: Tensor | None) -> None:
         if inputs.dim() != (3 if inputs.is_floating_point() else 2):
             raise ValueError(
                 f"inputs: {inputs.dtype} of shape {tuple(inputs.shape)}, expected ids [batch, "
                 "tokens] or features [batch, tokens, channels]"
             )
-        batch, tokens = inputs.shape[:2]
-        if not batch * tokens:
+        if not inputs.shape[:2].numel():
             raise ValueError(
                 f"inputs: shape {tuple(inputs.shape)}, expected a sequence and a token at least"
             )
-        if mask is None:
-            return batch, tokens, None
-        if mask.shape != (batch, tokens):
-            raise ValueError(f"mask: shape {tuple(mask.shape)}, expected {(batch, tokens)}")
-        return batch, tokens, mask.flatten().nonzero().flatten()
+        if mask is not None and mask.shape != inputs.shape[:2]:
+            expected = tuple(inputs.shape[:2])
+            raise ValueError(f"mask: shape {tuple(mask.shape)}, expected {expected}")
 
-    def _start(
+    def _embedded(
         self, inputs: Tensor, mask: Tensor | None, kept: Tensor | None
     ) -> tuple[Tensor, Neighborhood]:
         """Vectors of the tokens, [nodes, dim], and which tokens each one attends to."""

@@ -69,7 +69,7 @@ class StagedSwin(HierarchicalViT):
 
     Args:
         stem: Makes nodes of images.
-        stages: First to last.
+        stages: `SwinStage`, `DumbbellStage` or `SemanticStage`, first to last.
         dim: Features of the last stage.
         head: Takes the normalized nodes [B, T, dim] of the last grid.
         eps: Of the last norm.
@@ -81,7 +81,7 @@ class StagedSwin(HierarchicalViT):
     def __init__(
         self,
         stem: nn.Module,
-        stages: Sequence[SwinStage | DumbbellStage | SemanticStage],
+        stages: Sequence[nn.Module],
         dim: int,
         head: nn.Module,
         *,

@@ -236,7 +236,7 @@ def swin(
     drop_path: float = 0.2,
     **block: Any,
 ) -> Swin:
-    """A shifted-window transformer.
+    """Build a shifted-window transformer of equal windows.
 
     Args:
         dim: Features of a patch in the first stage; they double from one to the next.
@@ -246,7 +246,7 @@ def swin(
         window: Rows and columns of a window, in patches.
         patch_size: Rows and columns of a patch, in pixels.
         in_channels: Channels of an image.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+        drop_path: As in `vit`.
         block: Options of `window_block`, such as ``dropout=0.1``.
 
     Raises:

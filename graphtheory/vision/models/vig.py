@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -128,15 +129,14 @@ def vig(
         dim: Features of a node, a multiple of 4.
         depth: Blocks.
         out_channels: Classes.
-        image_size: Rows and columns, in pixels, of the images whose positions are learned; those of
-            other images are interpolated.
+        image_size: As in `vit`.
         patch_size: Distance of two nodes in pixels, a power of 2.
         in_channels: Channels of an image.
         neighbors: Sources of a node in the first block.
         message: Makes the message for a width: `MaxRelative`, `EdgeMessage`,
             `SageMessage`, `SumMessage`, `AttentionMessage`.
         head_width: Features of the hidden layer of the head.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+        drop_path: As in `vit`.
 
     Raises:
         ValueError: A patch that is no power of 2, or one that does not divide the image.
@@ -185,21 +185,17 @@ def pyramid_vig(
         if len(given) != len(dims):
             raise ValueError(f"{name}: {len(given)} stages, expected {len(dims)} as many as dims")
     side, last = _side(image_size, patch_size), -(-image_size // (patch_size << (len(dims) - 1)))
-    rates, most, done = depth_rates(drop_path, sum(depths)), last**2 // neighbors, 0
+    rates, most = enumerate(depth_rates(drop_path, sum(depths))), last**2 // neighbors
+
+    def block(dim: int, ratio: int, j: int, drop: float) -> GraphBlock:
+        nearest = NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1))
+        places = {"with_place": True, "resized_places": resized_places}
+        return GraphBlock(Grapher(message(dim), nearest, reduce=ratio, drop_path=drop, **places))
+
     stages: list[GraphStage] = []
     for i, (dim, depth, ratio) in enumerate(zip(dims, depths, reduce, strict=True)):
-        blocks = [
-            GraphBlock(
-                Grapher(
-                    message(dim), NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1)),
-                    reduce=ratio, with_place=True, resized_places=resized_places,
-                    drop_path=rates[j],
-                )
-            )
-            for j in range(done, done + depth)
-        ]  # fmt: skip
+        blocks = [block(dim, ratio, *at) for at in islice(rates, depth)]
         stages.append(GraphStage(blocks, ConvStem((dim,), (2,), dims[i - 1]) if i else None))
-        done += depth
     stem = _stem(dims[0], patch_size, in_channels)
     head = _head(dims[-1], head_width, out_channels)
     return ViG(stem, PositionEmbedding(dims[0], side, side), stages, head)

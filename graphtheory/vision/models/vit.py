@@ -143,7 +143,7 @@ class ViT(ImageModel):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew."""
+        """Draw all weights and positions anew."""
         init_transformer(self, generator)
         draw_parameter(self.embed.prefix, generator)
         draw_parameter(self.embed.position.table, generator)
@@ -191,7 +191,7 @@ def vit(
     drop_path: float = 0.0,
     **block: Any,
 ) -> ViT:
-    """A vision transformer of equal blocks.
+    """Build a vision transformer of equal blocks.
 
     Args:
         dim: Features of a token.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
@@ -53,14 +53,19 @@ class Centers(nn.Module):
 
 
 class OnGrid(Centers):
-    """Centers on a grid. Args: side, g, for g * g centers."""
+    """Centers on a grid, by a pooling of maps. Args: side, g, for g * g centers."""
 
     side: int
+    pooling: Callable[..., Tensor]
 
     def __init__(self, side: int) -> None:
         if side < 1:
             raise ValueError(f"side: got {side}, expected at least 1 row and column of centers")
         super().__init__(side**2, side)
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        maps = self.pooling(to_map(x.flatten(0, 1), grid), self.side)
+        return from_map(maps)[0].view(grid.count, self.tokens, -1)
 
 
 class AveragePool(OnGrid):
@@ -74,17 +79,13 @@ class AveragePool(OnGrid):
         [2.0, 3.0, 5.0, 6.0]
     """
 
-    def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        maps = nn.functional.adaptive_avg_pool2d(to_map(x.flatten(0, 1), grid), self.side)
-        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+    pooling = staticmethod(nn.functional.adaptive_avg_pool2d)
 
 
 class MaxPool(OnGrid):
     """The largest entry, feature by feature, of each bin of `AveragePool`. Arguments as there."""
 
-    def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        maps = nn.functional.adaptive_max_pool2d(to_map(x.flatten(0, 1), grid), self.side)
-        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+    pooling = staticmethod(nn.functional.adaptive_max_pool2d)
 
 
 class MaskPool(OnGrid):

@@ -36,7 +36,7 @@ class GroupedLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw the weights anew."""
+        """Draw weights anew and zero the bias."""
         nn.init.kaiming_normal_(self.weight, generator=generator)
         nn.init.zeros_(self.bias)
 
@@ -68,7 +68,7 @@ class Message(nn.Module):
         self.dim = dim
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Twice as many features."""
+        """Twice as many features for each target."""
         raise NotImplementedError
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
@@ -76,7 +76,20 @@ class Message(nn.Module):
         raise NotImplementedError
 
 
-class MaxRelative(Message):
+class _Largest(Message):
+    """A message that takes each feature from one source, which a kind of it finds."""
+
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        """The source of each feature, int64 [num_dst, features]."""
+        return largest_source(sources, lists)
+
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        source = self.source_of(x, sources, lists)
+        shares = [(source == column[:, None]).float().mean(1) for column in lists.unbind(1)]
+        return torch.stack(shares, 1).view(-1, 1)
+
+
+class MaxRelative(_Largest):
     r"""The largest difference to a source, feature by feature, mixed in 4 groups with the node.
 
     .. math:: h_i = \operatorname{GELU}\big(\operatorname{BN}\big(W\,
@@ -99,11 +112,8 @@ class MaxRelative(Message):
         largest = sources.gather(0, largest_source(sources, lists))
         return self.mix(torch.stack([x, largest - x], 2).flatten(1))
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        return _shares(largest_source(sources, lists), lists)
 
-
-class SageMessage(Message):
+class SageMessage(_Largest):
     r"""The largest entry of the mapped sources beside the node, mixed in 4 groups.
 
     .. math:: h_i = \sigma\big(W\, [x_i \,\|\, \max_{j \in T^i} \sigma(W' x_j)]\big),
@@ -125,11 +135,11 @@ class SageMessage(Message):
         largest = seen.gather(0, largest_source(seen, lists))
         return self.mix(torch.cat([x, largest], 1))
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        return _shares(largest_source(self.map(sources), lists), lists)
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        return largest_source(self.map(sources), lists)
 
 
-class EdgeMessage(Message):
+class EdgeMessage(_Largest):
     r"""The largest entry over what is made of each edge.
 
     .. math:: h_i = \max_{j \in T^i} \sigma\big(W\, [x_i \,\|\, x_j - x_i]\big),
@@ -150,9 +160,9 @@ class EdgeMessage(Message):
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         return self._of_edges(x, sources, lists).max(1).values
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         best = self._of_edges(x, sources, lists)[:, :, self.dim :].argmax(1)
-        return _shares(lists.gather(1, best), lists)
+        return lists.gather(1, best)
 
     def _of_edges(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """[num_dst, k, 2 dim]."""
@@ -225,9 +235,3 @@ def largest_source(values: Tensor, lists: Tensor) -> Tensor:
         larger = found > best
         best, source = torch.where(larger, found, best), torch.where(larger, other[:, None], source)
     return source
-
-
-def _shares(source: Tensor, lists: Tensor) -> Tensor:
-    """Share of the features [num_dst, dim] that each edge gave, [num_edges, 1]."""
-    shares = [(source == column[:, None]).float().mean(1) for column in lists.unbind(1)]
-    return torch.stack(shares, 1).view(-1, 1)

@@ -82,7 +82,7 @@ class PatchEmbedding(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Features of a node."""
+        """Number of features of a node."""
         return self.projection.out_channels
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
@@ -90,13 +90,10 @@ class PatchEmbedding(nn.Module):
         return self.norm(x), grid
 
     def _whole_patches(self, images: Tensor) -> Tensor:
-        check_floating(images)
+        _check_images(images, self.in_channels)
         own = self.projection.weight.dtype
         if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
             raise TypeError(f"images: {images.dtype}, expected {own} as the weights are")
-        if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
-            expected = f"expected [1 or more, {self.in_channels}, H, W]"
-            raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")
         height, width = images.shape[2:]
         below, right = -height % self.patch_size, -width % self.patch_size
         if not below and not right:
@@ -230,8 +227,12 @@ class ConvStem(nn.Module):
         self.layers = nn.Sequential(*(layers if activate_last else layers[:-1]))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
-        check_floating(images)
-        if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
-            expected = f"expected [1 or more, {self.in_channels}, H, W]"
-            raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")
+        _check_images(images, self.in_channels)
         return from_map(self.layers(images))
+
+
+def _check_images(images: Tensor, channels: int) -> None:
+    check_floating(images)
+    if images.dim() != 4 or images.size(1) != channels or not len(images):
+        expected = f"expected [1 or more, {channels}, H, W]"
+        raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")

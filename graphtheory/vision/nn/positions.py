@@ -38,7 +38,7 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.zeros(length, dim))
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw the vectors anew."""
+        """Draw the vectors of all places anew."""
         draw_parameter(self.table, generator)
 
     def forward(self, place: Tensor) -> Tensor:

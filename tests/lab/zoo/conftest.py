@@ -1,0 +1,3 @@
+from tests.models.conftest import tiny
+
+__all__ = ["tiny"]
